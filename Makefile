@@ -1,0 +1,41 @@
+# What a person types. The build itself is CMakeLists.txt with the presets of CMakePresets.json; results are under build/.
+#
+#   make           libstrata.so and libstrata.a in build/release
+#   make run       the same, then real programs under strata and under the other allocators, compared
+#   make test      every check: two compilers, sanitizers, layers, format, installation, model, fault, stress and real programs
+#   make bench     the benchmarks of docs/benchmarks.md
+#   make install   to PREFIX (default /usr/local); DESTDIR is honoured
+#   make format    rewrites the sources with clang-format
+#   make clean     removes build/
+PREFIX ?= /usr/local
+
+.DEFAULT_GOAL := all
+.PHONY: all run test bench install format clean
+.NOTPARALLEL:
+
+all:
+	@tools/setup.sh build
+	@tools/build.sh release
+
+run:
+	@tools/setup.sh build run
+	@tools/build.sh release
+	@bench/run_demo.sh
+
+test:
+	@tools/setup.sh build run test
+	@build/venv/bin/python tools/run_checks.py
+
+bench:
+	@tools/setup.sh build run bench
+	@tools/build.sh bench
+	@bench/run_bench.sh
+
+install: all
+	@cmake --install build/release --prefix "$(PREFIX)"
+
+format:
+	@tools/check_format.sh --fix
+
+clean:
+	rm -rf build

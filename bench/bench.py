@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Measures strata and the allocators that it is held against: `make bench`.
+
+Runs the load programs, the Google Benchmark programs and the suite of real programs under each allocator in turn, prints
+tables of medians and ratios, and writes every run to build/bench/summary.json; with --write-docs also docs/benchmarks.md.
+
+Environment: QUICK=1 for 3 shorter repetitions, STRATA_LIB for the library, STRATA_CONF for strata's options.
+Exit status: 0; 1 if a run failed, or with --check-bar if the bar was missed; 2 for a wrong command line or setup; 130 after Ctrl-C.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+try:
+    from rich import box
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.table import Table
+    from rich.text import Text
+except ImportError:
+    sys.exit("bench: the Python package rich is missing; `make bench` installs it into build/venv")
+
+# The sources stay as they were checked out.
+sys.dont_write_bytecode = True
+
+from harness import machine, markdown, summary, tables
+from harness.allocators import collect, prove
+from harness.catalogue import LOADS
+from harness.launching import Launcher, RunFailed
+from harness.measuring import Collected, program_names, run_loads, run_micro, run_programs
+
+PROJECT = Path(__file__).resolve().parent.parent
+REPETITIONS, QUICK_REPETITIONS = 5, 3
+QUICK_WORK_PERCENT = 25
+MICRO_MIN_TIME_S, QUICK_MICRO_MIN_TIME_S = 0.1, 0.02
+BUSY_LOAD = 0.5
+TIMEOUT_S = 300
+
+
+def arguments() -> argparse.Namespace:
+    quick = os.environ.get("QUICK", "") not in ("", "0")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--build", type=Path, default=PROJECT / "build/bench", help="where cmake built with STRATA_BENCH=ON")
+    parser.add_argument("--strata", type=Path, help="libstrata.so, default $STRATA_LIB, else that of --build")
+    parser.add_argument("--without-strata", action="store_true", help="measure only the others")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=FILE.so", help="a further allocator; may be repeated")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=CONF", help="strata again with this STRATA_CONF; may be repeated")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only loads, micro benchmarks and programs that match")
+    parser.add_argument("--runs", type=int, default=QUICK_REPETITIONS if quick else REPETITIONS, help="repetitions")
+    parser.add_argument("--work", type=int, default=QUICK_WORK_PERCENT if quick else 100, metavar="PERCENT", help="work of a load")
+    parser.add_argument("--pin", default="auto", metavar="CPU", help="CPU for loads of one thread: a number, auto or none")
+    parser.add_argument("--no-loads", action="store_true", help="leave out the load programs")
+    parser.add_argument("--no-micro", action="store_true", help="leave out Google Benchmark")
+    parser.add_argument("--no-programs", action="store_true", help="leave out the real programs")
+    parser.add_argument("--output", type=Path, default=PROJECT / "build/bench/summary.json", help="every run, as JSON")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--docs-from", type=Path, metavar="FILE", help="measure nothing: write docs/benchmarks.md from this summary")
+    parser.add_argument("--check-bar", action="store_true", help="exit with 1 where the bar is missed")
+    parser.add_argument("--list", action="store_true", help="list the loads and end")
+    options = parser.parse_args()
+    options.micro_min_time_s = QUICK_MICRO_MIN_TIME_S if quick else MICRO_MIN_TIME_S
+    if options.runs < 1 or options.work < 1:
+        parser.error("--runs and --work: allowed: 1 and more")
+    try:
+        re.compile(options.only)
+    except re.error as error:
+        parser.error(f"--only {options.only}: {error}")
+    return options
+
+
+def strata_library(options: argparse.Namespace) -> Path | None:
+    if options.without_strata:
+        return None
+    if options.strata or os.environ.get("STRATA_LIB"):
+        path = options.strata or Path(os.environ["STRATA_LIB"])
+    else:
+        path = next((p for p in (options.build / "libstrata.so", options.build / "src/libstrata.so") if p.is_file()), options.build / "libstrata.so")
+    if not path.is_file():
+        raise RunFailed(f"{path}: no such file; build it, name it with --strata, or say --without-strata")
+    return path
+
+
+def pinned_cpu(text: str) -> int | None:
+    """The last CPU by default: interrupts and other work tend to be on the first."""
+    usable = sorted(os.sched_getaffinity(0))
+    if text == "none":
+        return None
+    if text == "auto":
+        return usable[-1]
+    if not text.isdecimal() or int(text) not in usable:
+        raise RunFailed(f"--pin {text}: allowed: auto, none or one of {', '.join(map(str, usable))}")
+    return int(text)
+
+
+def measure(options: argparse.Namespace, console: Console) -> tuple[dict, bool]:
+    """The summary, and whether everything that was asked for was run."""
+    folder = options.build / "bench"
+    launcher = Launcher(folder / "launch", TIMEOUT_S)
+    if not launcher.binary.is_file():
+        raise RunFailed(f"{launcher.binary}: no such file; build with STRATA_BENCH=ON")
+    launcher.check()
+    strata = strata_library(options)
+    found, missing = collect(strata, options.peer, options.variant)
+    allocators = [prove(allocator, launcher, folder / "probe") for allocator in found]
+    cpu = pinned_cpu(options.pin)
+    console.print("Allocators: " + ", ".join(f"{a.name} {a.version}".strip() for a in allocators), highlight=False)
+    if machine.load_average() > BUSY_LOAD:
+        console.print(f"[yellow]The machine is busy (load average {machine.load_average():.1f}): figures will be worth little.[/]")
+
+    wanted = re.compile(options.only)
+    loads = [load for load in LOADS if wanted.search(load.name)] if not options.no_loads else []
+    micro = sorted(folder.glob("micro_*")) if not options.no_micro else []
+    programs = [name for name in program_names(PROJECT) if wanted.search(name)] if not options.no_programs else []
+    collected = Collected(skipped=[f"{name}: not installed" for name in missing])
+    if not options.no_programs and not program_names(PROJECT):
+        collected.skipped.append("programs: bench/programs/suite.toml does not exist")
+    elif programs and not strata:
+        collected.skipped.append("programs: strata compare needs libstrata.so")
+        programs = []
+    complete = True
+    try:
+        columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("", total=(len(loads) + len(micro)) * options.runs * len(allocators), completed=-1)
+
+            def step(what: str) -> None:
+                bar.update(task, description=what, advance=1)
+
+            run_loads(loads, allocators, launcher, folder, options.runs, options.work, cpu, collected, step)
+            run_micro(micro, options.only or ".", allocators, launcher, options.runs, options.micro_min_time_s, collected, step)
+        if programs:
+            assert strata
+            run_programs(PROJECT, strata, allocators, options.runs, programs, collected)
+    except KeyboardInterrupt:
+        complete = False
+    settings = {"repetitions": options.runs, "work_percent": options.work, "pinned": cpu is not None, "only": options.only}
+    document = summary.build(collected, allocators, machine.describe(), machine.commit(PROJECT), settings, complete)
+    return document, complete
+
+
+def show(document: dict, console: Console) -> None:
+    for text_table in tables.all_tables(document):
+        table = Table(title=Text(text_table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for index, column in enumerate(text_table.columns):
+            table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        for row in text_table.rows:
+            table.add_row(*(Text(cell, style="bold green" if cell.endswith("*") else "red" if cell == "failed" else "") for cell in row))
+        console.print(table)
+        console.print(Text(text_table.note, style="dim"))
+        console.print()
+    for line in tables.bar_lines(document):
+        console.print(Text("bar: " + line, style="bold green" if line.endswith(": met") else "bold yellow"))
+    for what in document["skipped"]:
+        console.print(Text("left out: " + what, style="yellow"))
+    for problem in document["problems"]:
+        console.print(Text("failed: " + problem, style="bold red"))
+
+
+def interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    options = arguments()
+    # Wide enough for all columns when the output is a file.
+    console = Console() if sys.stdout.isatty() else Console(width=150)
+    if options.list:
+        for load in LOADS:
+            console.print(f"{load.name:<14} {load.about}", highlight=False)
+        return 0
+    docs = PROJECT / "docs/benchmarks.md"
+    if options.docs_from:
+        markdown.write(json.loads(options.docs_from.read_text()), docs)
+        return 0
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        document, complete = measure(options, console)
+    except RunFailed as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        return 2
+    if not document["loads"] and not document["micro"] and complete and not document["problems"]:
+        print(f"bench: --only {options.only}: nothing matches", file=sys.stderr)
+        return 2
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(document, indent=1) + "\n")
+    show(document, console)
+    console.print(f"Every run: {options.output}", highlight=False)
+    if not complete:
+        print("bench: interrupted; the figures cover what was done until then", file=sys.stderr)
+        return 130
+    if options.write_docs:
+        markdown.write(document, docs)
+        console.print(f"Written: {docs}", highlight=False)
+    missed = options.check_bar and not (document["bar"] and all(verdict["met"] for verdict in document["bar"].values()))
+    return 1 if document["problems"] or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

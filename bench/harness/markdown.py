@@ -1,0 +1,68 @@
+"""Writes docs/benchmarks.md from a summary."""
+
+from pathlib import Path
+
+from .catalogue import LOADS
+from .tables import TextTable, all_tables, bar_lines
+
+INTRODUCTION = """\
+# Benchmarks
+
+This page is written by `bench/bench.py --write-docs`; do not edit it by hand.
+
+Every load does a fixed amount of work from fixed seeds and checks the contents of its blocks; its result is the same under
+every allocator. The allocators take turns within each load, in another order each repetition; figures are medians. Allocators
+come by `LD_PRELOAD` into the same programs, with their default settings, and a probe proves before the first run that each one
+answers. Loads of one thread are pinned to one CPU. Peak RSS is that of the program alone, started by a small launcher, because
+a process inherits the peak of the one that it was started from; the kernel itself counts it to within a few hundred KiB.
+"""
+
+REPEATING = """\
+## How to repeat
+
+    make bench                                    # everything, {repetitions} repetitions
+    QUICK=1 make bench                            # 3 shorter repetitions
+    build/venv/bin/python bench/bench.py --only 'ring|server' --runs 9 --no-programs --no-micro
+    build/venv/bin/python bench/bench.py --peer NAME=/path/to/lib.so --variant no-rseq=rseq:off
+    build/venv/bin/python bench/bench.py --help
+
+`make bench` builds first; `bench/bench.py` takes what is in build/bench.
+
+`build/bench/summary.json` has every single run. On a machine that does other work at the same time the figures are worth
+little; `~` marks loads whose repetitions were far apart.
+"""
+
+
+def table_lines(table: TextTable) -> list[str]:
+    def row(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("*", "\\*").replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "|".join([" --- ", *[" ---: "] * (len(table.columns) - 1)]) + "|"
+    return [f"## {table.title}", "", table.note.replace("*", "\\*"), "", row(table.columns), rule, *map(row, table.rows), ""]
+
+
+def document(summary: dict) -> str:
+    lines = [INTRODUCTION]
+    if summary["bar"]:
+        lines += ["## The bar", "", *(f"- {line}" for line in bar_lines(summary)), ""]
+    for table in all_tables(summary):
+        lines += table_lines(table)
+    lines += ["## The loads", "", *(f"- `{load.name}`: {load.about}" for load in LOADS), ""]
+    lines += ["## Where these figures come from", ""]
+    lines += [f"- {key}: {value}" for key, value in summary["machine"].items()]
+    lines += [f"- {a['name']}: {a['version'] or 'this commit'}" for a in summary["allocators"]]
+    settings = summary["settings"]
+    lines += [f"- commit: {summary['commit']}", f"- date: {summary['date']}", f"- repetitions: {settings['repetitions']}", ""]
+    if summary["problems"]:
+        lines += ["## Failed runs", "", *(f"- {problem.splitlines()[0]}" for problem in summary["problems"]), ""]
+    if summary["skipped"]:
+        lines += ["## Left out", "", *(f"- {what}" for what in summary["skipped"]), ""]
+    lines.append(REPEATING.format(repetitions=settings["repetitions"]))
+    return "\n".join(lines)
+
+
+def write(summary: dict, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(document(summary))
+    part.replace(path)

@@ -1,0 +1,122 @@
+"""The tables of a summary, as rows of text: the terminal and docs/benchmarks.md show the same ones. No output here."""
+
+from dataclasses import dataclass
+
+from .measuring import PROGRAM_PREFIX
+
+NOTHING = "–"
+HEADINGS = {"wall_s": "wall time", "cpu_s": "CPU time", "peak_rss_bytes": "peak RSS", "minor_faults": "page faults", "ns": "time"}
+# What a figure is multiplied with to be shown, its unit, and decimal places.
+SCALES = {"wall_s": (1, "s", 3), "cpu_s": (1, "s", 3), "peak_rss_bytes": (1 / (1 << 20), "MiB", 1), "minor_faults": (1, "", 0)}
+# From here on repetitions were far enough apart to say so beside the figure.
+NOISY_SPREAD = 0.15
+
+
+@dataclass
+class TextTable:
+    """A heading, a line below it, column names, and rows; the first column is text, the others are figures."""
+
+    title: str
+    note: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def names_of(summary: dict) -> list[str]:
+    return [allocator["name"] for allocator in summary["allocators"]]
+
+
+def _starred(values: dict[str, float], name: str, shown: str) -> str:
+    return shown + (" *" if len(values) > 1 and values[name] == min(values.values()) else "")
+
+
+def metric_table(summary: dict, metric: str) -> TextTable:
+    """Medians of every load under every allocator."""
+    names = names_of(summary)
+    factor, unit, digits = SCALES[metric]
+    rows = []
+    for load, document in summary["loads"].items():
+        values = {name: entry["median"][metric] for name, entry in document["allocators"].items()}
+        cells = [load]
+        for name in names:
+            if name not in values:
+                cells.append("failed" if any(problem.startswith(f"{load} under {name}") for problem in summary["problems"]) else NOTHING)
+                continue
+            noisy = metric == "wall_s" and document["allocators"][name]["spread"][metric] > NOISY_SPREAD
+            cells.append(_starred(values, name, number(values[name] * factor, digits) + (" ~" if noisy else "")))
+        ours = document["allocators"].get(names[0])
+        if ours:
+            cells.append(f"{ours['to_best_other'][metric]:.2f} {ours['best_other'][metric]}" if metric in ours["to_best_other"] else NOTHING)
+        else:
+            cells.append(NOTHING)
+        rows.append(cells)
+    heading = HEADINGS[metric] + (f", {unit}" if unit else "")
+    note = "Medians; * least" + (f"; ~ repetitions more than {NOISY_SPREAD:.0%} apart" if metric == "wall_s" else "") + "."
+    return TextTable(heading[0].upper() + heading[1:], note, ["load", *names, f"{names[0]} : best other"], rows)
+
+
+def means_table(summary: dict, key: str = "means") -> TextTable:
+    """Geometric means of the first allocator (strata, where it was measured) against each other one."""
+    names = names_of(summary)
+    mine, others = names[0], names[1:]
+    rows = []
+    for metric, means in summary[key].items():
+        pairs = [number(means["to_each"][mine].get(other), 3) for other in others]
+        rows.append([HEADINGS[metric], *pairs, number(means["to_best_on_each_load"].get(mine), 3)])
+    count = len(summary["mean_loads"]) if key == "means" else len(summary["micro"])
+    what = "micro benchmarks"
+    if key == "means":
+        what = "loads and programs" if any(load.startswith(PROGRAM_PREFIX) for load in summary["mean_loads"]) else "loads"
+    title = f"{mine} against each: geometric means ({what}: {count})"
+    note = f"Below 1: {mine} needs less. Last column: against whichever other of the bar was best at each single one."
+    return TextTable(title, note, ["", *(f": {other}" for other in others), ": best at each"], rows)
+
+
+def scaling_table(summary: dict) -> TextTable | None:
+    """Two threads against one, and what the machine allows."""
+    names = names_of(summary)
+    labels = {"work": "allocating", "control": "control: the same accesses without allocating"}
+    rows = [[label, *(number(summary["scaling"].get(group, {}).get(name)) for name in names)] for group, label in labels.items()]
+    if not any(summary["scaling"].values()):
+        return None
+    note = "How many times one thread's work two threads do in its time. The control shows what the machine itself allows."
+    return TextTable("Two threads against one", note, ["", *names], rows)
+
+
+def micro_table(summary: dict) -> TextTable | None:
+    """Nanoseconds of each micro benchmark."""
+    if not summary["micro"]:
+        return None
+    names = names_of(summary)
+    rows = []
+    for benchmark, values in summary["micro"].items():
+        cells = [_starred(values, name, number(values[name], 1)) if name in values else NOTHING for name in names]
+        rows.append([benchmark, *cells])
+    return TextTable("Micro benchmarks, ns an operation", "Medians; * least.", ["benchmark", *names], rows)
+
+
+def all_tables(summary: dict) -> list[TextTable]:
+    tables: list[TextTable | None] = []
+    if summary["loads"]:
+        tables += [metric_table(summary, metric) for metric in ("wall_s", "cpu_s", "peak_rss_bytes", "minor_faults")]
+        tables += [scaling_table(summary), means_table(summary)]
+    if summary["micro"]:
+        tables += [micro_table(summary), means_table(summary, "micro_means")]
+    return [table for table in tables if table]
+
+
+def bar_lines(summary: dict) -> list[str]:
+    """The bar of the first version in words, a line each."""
+    lines = []
+    for metric in ("wall_s", "peak_rss_bytes"):
+        if verdict := summary["bar"].get(metric):
+            met = "met" if verdict["met"] else "missed"
+            lines.append(f"{HEADINGS[metric]}: {verdict['ratio']:.3f} of the best other, {verdict['best_rival']}: {met}")
+    if verdict := summary["bar"].get("scaling"):
+        met = "met" if verdict["met"] else "missed"
+        lines.append(f"two threads: {verdict['value']:.2f} times one, wanted {verdict['wanted']}: {met}")
+    return lines

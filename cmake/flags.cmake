@@ -1,0 +1,32 @@
+# Compiler flags, as interface targets: strata_warnings for all code, strata_library_flags for what ends in the library.
+
+set(c_only $<COMPILE_LANGUAGE:C>)
+add_library(strata_warnings INTERFACE)
+target_compile_options(strata_warnings INTERFACE -Wall -Wextra -Wshadow -Wpointer-arith -Wconversion -Wno-sign-conversion -Wundef -Wvla
+    $<${c_only}:-Wstrict-prototypes> $<${c_only}:-Wmissing-prototypes> -Wwrite-strings)
+if(STRATA_WERROR)
+    target_compile_options(strata_warnings INTERFACE -Werror)
+endif()
+
+# Sanitizers go on everything, tests included, so that one report covers both sides of a call.
+if(STRATA_SANITIZE)
+    set(sanitize -fsanitize=${STRATA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_compile_options(${sanitize})
+    add_link_options(${sanitize})
+endif()
+
+# The compiler must not recognise our own malloc: it would turn the body of calloc into a call of calloc.
+set(not_builtin malloc calloc realloc reallocarray free aligned_alloc memalign posix_memalign)
+list(TRANSFORM not_builtin PREPEND -fno-builtin-)
+
+add_library(strata_library_flags INTERFACE)
+target_link_libraries(strata_library_flags INTERFACE strata_warnings)
+target_include_directories(strata_library_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+# initial-exec: a thread-local variable must never be reached through __tls_get_addr, which may call malloc.
+target_compile_options(strata_library_flags INTERFACE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-plt
+    ${not_builtin})
+foreach(define STRATA_NO_RSEQ STRATA_LOCK_DEBUG)
+    if(${define})
+        target_compile_definitions(strata_library_flags INTERFACE ${define}=1)
+    endif()
+endforeach()

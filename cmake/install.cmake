@@ -1,0 +1,23 @@
+# What `cmake --install` lays down: both libraries, headers, strata.pc, the CMake package, man pages.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/strata)
+install(TARGETS strata strata_static EXPORT strata_targets)
+install(DIRECTORY include/strata DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(EXPORT strata_targets NAMESPACE strata:: FILE strataTargets.cmake DESTINATION ${package_dir})
+configure_package_config_file(cmake/strataConfig.cmake.in strataConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(strataConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/strataConfig.cmake ${PROJECT_BINARY_DIR}/strataConfigVersion.cmake DESTINATION ${package_dir})
+
+# Relative to the file itself where the layout allows, so that an installed tree can be moved.
+set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+    file(RELATIVE_PATH pc_up "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" /p)
+    set(pc_prefix "\${pcfiledir}/${pc_up}")
+    string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+endif()
+configure_file(cmake/strata.pc.in strata.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/strata.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(FILES docs/man/strata.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)

@@ -1,0 +1,23 @@
+# The layers and their sources, top first. strata_layer_sources(VARIABLE SYSTEM) collects those on one platform.
+
+set(STRATA_LAYERS api cache slab page arena platform base)
+
+function(strata_layer_sources variable system)
+    set(all "")
+    foreach(layer IN LISTS STRATA_LAYERS)
+        set(folder src/${layer})
+        if(layer STREQUAL "platform")
+            set(folder src/platform/${system})
+        endif()
+        file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+        if(NOT sources)
+            message(WARNING "${folder} has no sources")
+        endif()
+        list(APPEND all ${sources})
+    endforeach()
+    set(${variable} ${all} PARENT_SCOPE)
+endfunction()
+
+# operator new throws through frames of api/, which therefore need to be unwindable on every architecture.
+file(GLOB api_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/api/*.c)
+set_source_files_properties(${api_sources} PROPERTIES COMPILE_OPTIONS -fexceptions)

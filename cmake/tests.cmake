@@ -1,0 +1,105 @@
+# Tests and helper programs, found by name under tests/ (any depth, label = first folder):
+#
+#   test_*.c          cmocka test on platform/sim, run by ctest
+#   model/model_*.c   model runner, part of libstrata_model.so (with every other .c of tests/model but test_*)
+#   api_*.c  .cpp     program that uses strata_* only, linked to libstrata.a, run by ctest; the sanitizer builds run these too
+#   linked_*.c .cpp   helper linked to libstrata.so
+#   static_*.c .cpp   helper linked to libstrata.a
+#   lib_*.c           helper that is a shared object linked to libstrata.so, for dlopen
+#   other .c .cpp     helper not linked to strata, to be run under LD_PRELOAD
+#
+# Helpers end in BUILD/tests/FOLDER/NAME and are run by pytest. tests/install is a project of its own.
+
+set(tests_dir ${PROJECT_SOURCE_DIR}/tests)
+
+# A test that hangs is a failure with a name, not a stuck run.
+set(ctest_timeout_s 240)
+
+function(strata_add_program source)
+    cmake_path(GET source STEM name)
+    cmake_path(GET source PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${tests_dir})
+    string(REPLACE / _ target "${folder}_${name}")
+    if(name MATCHES "^lib_")
+        add_library(${target} MODULE ${source})
+        set_target_properties(${target} PROPERTIES PREFIX "")
+    else()
+        add_executable(${target} ${source})
+    endif()
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder})
+    # The compiler must keep every pair of malloc and free that a test makes.
+    target_compile_options(${target} PRIVATE -fno-builtin)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${tests_dir})
+    target_link_libraries(${target} PRIVATE strata_warnings Threads::Threads ${CMAKE_DL_LIBS})
+    set(program_target ${target} PARENT_SCOPE)
+    string(REPLACE / . test_name "${folder}/${name}")
+    set(program_test ${test_name} PARENT_SCOPE)
+    string(REGEX REPLACE "/.*" "" label "${folder}")
+    set(program_label ${label} PARENT_SCOPE)
+endfunction()
+
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${tests_dir}/*.c ${tests_dir}/*.cpp)
+list(FILTER sources EXCLUDE REGEX "/tests/install/")
+set(model_sources ${sources})
+list(FILTER model_sources INCLUDE REGEX "/tests/model/")
+list(FILTER model_sources EXCLUDE REGEX "/test_[^/]*$")
+list(REMOVE_ITEM sources ${model_sources})
+set(sim_tests ${sources})
+list(FILTER sim_tests INCLUDE REGEX "/test_[^/]*\\.c$")
+set(api_tests ${sources})
+list(FILTER api_tests INCLUDE REGEX "/api_[^/]*$")
+set(helpers ${sources})
+list(FILTER helpers EXCLUDE REGEX "/(test|api)_[^/]*$")
+if(sources MATCHES "\\.cpp(;|$)")
+    enable_language(CXX)
+endif()
+
+if(STRATA_TESTS)
+    foreach(kind model_sources sim_tests)
+        if(NOT ${kind})
+            message(WARNING "no ${kind} under tests/")
+        endif()
+    endforeach()
+    strata_layer_sources(sim_sources sim)
+    # The C library's malloc serves the test program itself.
+    add_library(strata_sim STATIC ${sim_sources})
+    set_target_properties(strata_sim PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_definitions(strata_sim PUBLIC STRATA_SIM=1 STRATA_NO_OVERRIDE=1)
+    target_link_libraries(strata_sim PUBLIC strata_library_flags Threads::Threads)
+
+    foreach(source IN LISTS sim_tests)
+        strata_add_program(${source})
+        target_link_libraries(${program_target} PRIVATE strata_sim cmocka)
+        add_test(NAME ${program_test} COMMAND ${program_target})
+        set_tests_properties(${program_test} PROPERTIES LABELS ${program_label} TIMEOUT ${ctest_timeout_s})
+    endforeach()
+    if(model_sources)
+        add_library(strata_model SHARED ${model_sources})
+        target_compile_options(strata_model PRIVATE -fvisibility=default)
+        target_link_libraries(strata_model PRIVATE strata_sim)
+    endif()
+endif()
+
+if(STRATA_API_TESTS)
+    if(NOT api_tests)
+        message(WARNING "no api_tests under tests/")
+    endif()
+    foreach(source IN LISTS api_tests)
+        strata_add_program(${source})
+        target_link_libraries(${program_target} PRIVATE strata_static)
+        add_test(NAME ${program_test} COMMAND ${program_target})
+        set_tests_properties(${program_test} PROPERTIES LABELS api TIMEOUT ${ctest_timeout_s})
+    endforeach()
+endif()
+
+if(STRATA_HELPERS)
+    foreach(source IN LISTS helpers)
+        strata_add_program(${source})
+        if(source MATCHES "/(linked|lib)_[^/]*$")
+            target_link_libraries(${program_target} PRIVATE strata)
+        elseif(source MATCHES "/static_[^/]*$")
+            target_link_libraries(${program_target} PRIVATE strata_static)
+        endif()
+    endforeach()
+endif()

@@ -1,0 +1,101 @@
+/*
+ * strata/strata.h - the version of strata, and what a program may ask of its heap beyond malloc: figures, a self-check, memory back.
+ *
+ * Valid in C11 and C++. Sizes are in bytes. Unless a function says otherwise:
+ *   - threads: any thread may call it at any time, also before main and after exit handlers have run;
+ *   - fork: it works in a child of fork as in the parent, whatever the parent's other threads were doing;
+ *   - signals: not for signal handlers, as with malloc: the handler may have interrupted a thread that holds a lock of the heap;
+ *   - errno stays as it was.
+ * The malloc family under names of its own is in <strata/malloc.h>.
+ */
+#ifndef STRATA_STRATA_H
+#define STRATA_STRATA_H
+
+#include <stddef.h>
+
+#define STRATA_VERSION_MAJOR 0
+#define STRATA_VERSION_MINOR 1
+#define STRATA_VERSION_PATCH 0
+/* The same as text. */
+#define STRATA_VERSION "0.1.0"
+/* The same as one number that grows with every version: 10203 is 1.2.3. */
+#define STRATA_VERSION_NUMBER (STRATA_VERSION_MAJOR * 10000 + STRATA_VERSION_MINOR * 100 + STRATA_VERSION_PATCH)
+
+/* What the library exports. */
+#if defined(__GNUC__)
+#define STRATA_API __attribute__((visibility("default")))
+#else
+#define STRATA_API
+#endif
+
+/* Never leaves by an exception. */
+#if defined(__cplusplus)
+#define STRATA_NOEXCEPT noexcept
+#elif defined(__GNUC__)
+#define STRATA_NOEXCEPT __attribute__((nothrow))
+#else
+#define STRATA_NOEXCEPT
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * strata_conf - options that a program brings with it: "key:value,key:value", as docs/options.md lists them.
+ *
+ * The library defines it weak, as NULL. A program that wants options of its own includes this header (for C linkage in C++, too) and
+ * defines it, at file scope and with a constant:
+ *
+ *     const char *strata_conf = "decay_ms:100,thp:never";
+ *
+ * It is read once, before the first allocation of the process, so assigning to it later has no effect. The environment
+ * variable STRATA_CONF is read after it and wins, key by key. An item that can't be used costs one warning on standard error and
+ * leaves its option as it was. Under LD_PRELOAD the program must export the symbol (link with -rdynamic).
+ */
+extern STRATA_API const char *strata_conf;
+
+/*
+ * strata_stats_json - writes the figures of the heap to a file descriptor, as one JSON object on one line.
+ *
+ * fd: open for writing; a short write is continued, and a signal that interrupts one does not end it.
+ * Returns 0, or EIO where the descriptor did not take all of the text (closed, full, broken pipe); then a part may be written.
+ * Sizes are in bytes (keys ending in _bytes), times in nanoseconds (_ns), all else are counts. Keys are added in later versions, not renamed.
+ * The figures are read while other threads run: each is right at some moment of the call, their sums may differ by what happened meanwhile.
+ * Cost: up to some milliseconds, as it takes the lock of each cache in turn and reads two files of /proc; allocates nothing.
+ * May wait where the descriptor does.
+ */
+STRATA_API int strata_stats_json(int fd);
+
+/*
+ * strata_stats_table - the same for people: a row for each cache that was used, each arena and mobility group, then the totals.
+ *
+ * Parameters, result, safety and cost as strata_stats_json. The layout may change in any version; programs read the JSON.
+ */
+STRATA_API int strata_stats_table(int fd);
+
+/*
+ * strata_check - verifies the invariants of every layer: counters against what they count, lists against states, memory against owners.
+ *
+ * Returns NULL where all hold, else a text in static storage that names the first that does not; then memory that belongs to the heap
+ * was overwritten, or strata has a bug, and the process should end soon. Changes nothing and writes nothing.
+ * Cost: proportional to the heap (milliseconds for each GiB), and each layer's locks are held while it is looked at: for
+ * tests and for a look at a suspect process, not for a loop.
+ */
+STRATA_API const char *strata_check(void) STRATA_NOEXCEPT;
+
+/*
+ * strata_release - hands idle memory back to the operating system now, without waiting for decay or pressure.
+ *
+ * keep_bytes: how much idle populated memory the heap may keep for the allocations to come; 0 keeps none.
+ * First empties the CPU caches and depots, then gives back free pages, those that were idle longest first.
+ * Returns the bytes handed back, 0 where there was nothing to give. Memory in use is not touched.
+ * Cost: microseconds where nothing is idle, else about 40 ms for each GiB handed back; and what comes next may have to fetch its pages anew.
+ */
+STRATA_API size_t strata_release(size_t keep_bytes) STRATA_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,264 @@
+"""The command line of `strata`: options, their checks, and exit statuses. What the commands do is in the other modules.
+
+Modules that only `compare` needs are imported by it, so that `strata run` starts its program soon.
+"""
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strata import __version__
+from strata.errors import EXIT_COMPARE_FAILED, EXIT_OWN_FAILURE, EXIT_USAGE, StrataError
+
+# A program's own options come after its name, and are not ours.
+STOP_AT_PROGRAM = {"allow_interspersed_args": False}
+
+app = typer.Typer(
+    name="strata",
+    help="Runs programs under the strata memory allocator, and compares allocators on them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+LibOption = Annotated[
+    str | None, typer.Option("--lib", metavar="PATH", help="The libstrata.so to use (see `strata where`).", show_default=False)
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"strata {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Options before the command's name."""
+
+
+@app.command("run", context_settings=STOP_AT_PROGRAM)
+def run_command(
+    command: Annotated[list[str], typer.Argument(metavar="PROGRAM", show_default=False)],
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Prove that PROGRAM's malloc is strata's; end with 125 and the reason if it is not."),
+    ] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Print tables of caches, arenas and pages when PROGRAM ends.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the statistics as JSON instead.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the statistics to FILE, %p in it is the pid.", show_default=False
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-O", metavar="KEY:VALUE", help="Set an option of the library; may be repeated.", show_default=False
+        ),
+    ] = None,
+    lib: LibOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No warnings and notes of this command's own.")] = False,
+) -> None:
+    """Run PROGRAM with strata as its malloc.
+
+    PROGRAM replaces this process: pid, signals, standard streams and exit status are its own. Processes that it starts run
+    under strata too.
+
+    Exit status: 125 if this command itself fails, 126 if PROGRAM is found but cannot be run, 127 if it is not found,
+    otherwise PROGRAM's.
+    """
+    from strata.run import RunRequest, run
+
+    run(RunRequest(command, lib, option or [], verify, stats, json, output, quiet))
+
+
+@app.command("where")
+def where_command(
+    lib: LibOption = None,
+    reason: Annotated[bool, typer.Option("--verbose", "-v", help="Also tell why this one.")] = False,
+) -> None:
+    """Print the path of the library that `strata run` would use."""
+    from strata.library import find_library
+
+    place = find_library(lib)
+    print(f"{place.path}  ({place.reason})" if reason else place.path)
+
+
+@app.command("compare", context_settings=STOP_AT_PROGRAM)
+def compare_command(
+    command: Annotated[list[str] | None, typer.Argument(metavar="PROGRAM", show_default=False)] = None,
+    runs: Annotated[int, typer.Option("--runs", "-n", min=1, max=1000, help="Measured runs under each allocator.")] = 5,
+    warmup: Annotated[int, typer.Option("--warmup", min=0, max=100, help="Runs before them that do not count.")] = 1,
+    peers: Annotated[
+        str,
+        typer.Option(
+            "--peers", metavar="LIST", help="auto: all that Debian packages and are installed; none; or names and paths, with commas."
+        ),
+    ] = "auto",
+    suite: Annotated[
+        Path | None,
+        typer.Option("--suite", metavar="PATH", help="Run the workloads of a suite: a TOML file or a folder.", show_default=False),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Of the suite only this workload; may be repeated.", show_default=False),
+    ] = None,
+    json_file: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write all figures to FILE as JSON; - prints only that.", show_default=False),
+    ] = None,
+    pin: Annotated[
+        str | None,
+        typer.Option("--pin", metavar="CPUS", help="Run on these CPUs only, such as 0 or 0,2-3.", show_default=False),
+    ] = None,
+    stdin: Annotated[
+        Path | None,
+        typer.Option("--stdin", metavar="FILE", help="Standard input of every run, else empty.", show_default=False),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0.001, help="A run that takes longer fails. [default: 600]", show_default=False),
+    ] = None,
+    expect_status: Annotated[
+        int | None,
+        typer.Option("--expect-status", metavar="N", min=0, max=255, help="A right run's exit status. [default: 0]", show_default=False),
+    ] = None,
+    same_output: Annotated[
+        bool, typer.Option("--same-output", help="Fail unless all runs write the same to standard output.")
+    ] = False,
+    as_is: Annotated[
+        bool,
+        typer.Option("--as-is", help="For the system's row preload nothing, even if PROGRAM is linked with another allocator."),
+    ] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-O", metavar="KEY:VALUE", help="Set an option of the library; may be repeated.", show_default=False),
+    ] = None,
+    lib: LibOption = None,
+) -> None:
+    """Compare strata with the system's malloc and the installed peers on PROGRAM or a suite.
+
+    Runs the program in turn under each allocator and prints medians of wall, user and system time, peak RSS and page faults,
+    with their ratios to the system's malloc and to the best peer.
+
+    Exit status: 0; 1 if a run failed or results differed; 2 for a wrong command line; 125 if this command itself fails.
+    """
+    from rich.console import Console
+
+    from strata.candidates import choose_peers, strata_candidate, system_candidate
+    from strata.compare import Plan, compare, has_failed
+    from strata.library import find_library, target_of
+    from strata.measure import measuring
+    from strata.progress import RunProgress
+    from strata.report import as_json, print_report
+    from strata.run import check_option
+    from strata.workload import Workload, load_suite, select
+
+    given = {"--only": only, "--stdin": stdin, "--expect-status": expect_status, "--same-output": same_output}
+    if suite is not None:
+        if command:
+            raise StrataError(f"--suite and a program ({command[0]}): allowed: one of them", EXIT_USAGE)
+        for name in ("--stdin", "--expect-status", "--same-output"):
+            if given[name] not in (None, False):
+                raise StrataError(f"{name}: not together with --suite, whose file says this for each workload", EXIT_USAGE)
+        workloads = select(load_suite(suite), only or [])
+        if timeout is not None:
+            for workload in workloads:
+                workload.timeout_s = timeout
+    else:
+        if not command:
+            raise StrataError("nothing to run; allowed: -- PROGRAM ARGS, or --suite PATH", EXIT_USAGE)
+        if only:
+            raise StrataError("--only: only together with --suite", EXIT_USAGE)
+        workload = Workload(os.path.basename(command[0]), command, title=_shortened(command))
+        workload.stdin = str(stdin) if stdin else workload.stdin
+        workload.expect_status = expect_status or 0
+        workload.same_output = same_output
+        workload.timeout_s = timeout or workload.timeout_s
+        workloads = [workload]
+
+    library = find_library(lib).path
+    for text in option or []:
+        check_option(text)
+    candidates = [system_candidate(library, as_is), strata_candidate(library, option or [])]
+    try:
+        candidates += choose_peers(peers, target_of(library))
+    except StrataError as error:
+        raise StrataError(str(error), EXIT_USAGE) from error
+    plan = Plan(candidates, runs, warmup, parse_cpus(pin), library)
+    # Before an hour of measuring, not after it.
+    if json_file not in (None, "-") and not os.path.isdir(os.path.dirname(os.path.abspath(json_file))):
+        raise StrataError(f"--json: {json_file}: the folder does not exist", EXIT_USAGE)
+
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    with measuring(), RunProgress(workloads, plan, Console(stderr=True)) as progress:
+        results = [compare(workload, plan, progress.step) for workload in workloads]
+    document = as_json(results, plan, started)
+    if json_file == "-":
+        sys.stdout.write(document)
+    else:
+        print_report(Console(), results, plan)
+        if json_file:
+            _write(json_file, document)
+    if has_failed(results):
+        raise typer.Exit(EXIT_COMPARE_FAILED)
+
+
+def parse_cpus(text: str | None) -> frozenset[int] | None:
+    """The CPUs in a list such as 0,2-3."""
+    if text is None:
+        return None
+    usable = os.sched_getaffinity(0)
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise StrataError(f"--pin: {text!r}: allowed: CPU numbers and ranges with commas, such as 0,2-3", EXIT_USAGE)
+        cpus.update(range(int(first), int(last or first) + 1))
+    if not cpus <= usable:
+        raise StrataError(f"--pin: {text!r}: allowed: of the CPUs {','.join(map(str, sorted(usable)))}", EXIT_USAGE)
+    return frozenset(cpus)
+
+
+def _shortened(command: list[str], width: int = 70) -> str:
+    line = " ".join(command)
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _write(path: str, text: str) -> None:
+    """Writes whole or not at all, so that no reader sees half a document."""
+    part = f"{path}.part"
+    try:
+        Path(part).write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        raise StrataError(f"--json: {path}: {error.strerror}") from error
+
+
+def main() -> None:
+    """Entry point: the app, with errors as one message on stderr, and 125 where `strata run` itself fails."""
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    try:
+        app(prog_name="strata")
+    except StrataError as error:
+        print(f"strata {command}: {error}" if command else f"strata: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except SystemExit as end:
+        # typer ends with 2 for a wrong command line, which could be the program's own status.
+        sys.exit(EXIT_OWN_FAILURE if command == "run" and end.code == EXIT_USAGE else end.code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""What the tool has to know of an ELF file: for whom it was built, how it is loaded, which symbols it has.
+
+pyelftools does the parsing. Symbols are looked up by name only where the string table has the name at all, because walking
+the hundred thousand symbols of a big unstripped program takes seconds.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from strata.errors import StrataError
+
+ELF_MAGIC = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The machine that a file is for. Two files can live in one process only if these are equal."""
+
+    machine: str
+    bits: int
+    little_endian: bool
+
+    def __str__(self) -> str:
+        name = self.machine.removeprefix("EM_").replace("_", "-").lower()
+        return f"{name} ({self.bits}-bit, {'little' if self.little_endian else 'big'}-endian)"
+
+
+class Symbols(NamedTuple):
+    """The outcome of a search for symbols."""
+
+    defined: set[str]
+    imported: set[str]
+
+
+class Elf:
+    """An open ELF file. Use as a context manager."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self._stream = path.open("rb")
+        except OSError as error:
+            raise StrataError(f"{path}: cannot be read: {error.strerror}") from error
+        try:
+            self._file = ELFFile(self._stream)
+            self.target = Target(self._file["e_machine"], self._file.elfclass, self._file.little_endian)
+            self.file_type: str = self._file["e_type"]
+            self._segments = list(self._file.iter_segments())
+        except (ELFError, OSError, ValueError, KeyError) as error:
+            self._stream.close()
+            raise StrataError(f"{path}: not an ELF file that can be read: {error or type(error).__name__}") from error
+
+    def __enter__(self) -> "Elf":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stream.close()
+
+    @cached_property
+    def interpreter(self) -> str | None:
+        """The dynamic loader that the program asks for; a static program has none."""
+        for segment in self._segments:
+            if segment["p_type"] == "PT_INTERP":
+                return segment.get_interp_name()
+        return None
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The libraries that the file is linked with (DT_NEEDED), in order."""
+        for segment in self._segments:
+            if segment["p_type"] == "PT_DYNAMIC":
+                return tuple(tag.needed for tag in segment.iter_tags("DT_NEEDED"))
+        return ()
+
+    def libc(self) -> str | None:
+        """'glibc', 'musl' or None where the file doesn't say."""
+        names = [self.interpreter.rsplit("/", 1)[-1]] if self.interpreter else []
+        names += self.needed
+        for name in names:
+            if name.startswith(("ld-musl-", "libc.musl-")) or name == "libc.so":
+                return "musl"
+            if name.startswith(("ld-linux", "ld64.so")) or name == "libc.so.6" or name == "ld.so.1":
+                return "glibc"
+        return None
+
+    def symbols(self, names: Iterable[str], exported_only: bool = False) -> "Symbols":
+        """Which of `names` the file defines itself, and which it takes from a library.
+
+        Looks in the dynamic and, unless `exported_only`, the full symbol table, each walked once.
+        """
+        found = Symbols(set(), set())
+        for table in (".dynsym",) if exported_only else (".dynsym", ".symtab"):
+            section = self._file.get_section_by_name(table)
+            if not isinstance(section, SymbolTableSection):
+                continue
+            strings = section.stringtable.data()
+            wanted = {name for name in names if name.encode() + b"\0" in strings}
+            if not wanted:
+                continue
+            for symbol in section.iter_symbols():
+                if symbol.name not in wanted or symbol["st_info"]["type"] == "STT_FILE":
+                    continue
+                (found.imported if symbol["st_shndx"] == "SHN_UNDEF" else found.defined).add(symbol.name)
+        return found
+
+
+def is_elf(path: Path) -> bool:
+    """True if the file can be read and starts like an ELF file."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(4) == ELF_MAGIC
+    except OSError:
+        return False

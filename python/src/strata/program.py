@@ -1,0 +1,211 @@
+"""Finds the program that a command line names, and says whether LD_PRELOAD can replace its malloc.
+
+`resolve` follows execvp(3). `inspect` follows scripts to the program that the kernel would really start, and collects what
+stands in the way: such a list that is empty is no proof yet (the library's own check at start, verify:on, is).
+"""
+
+import os
+import shlex
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strata.elf import Elf, Target, is_elf
+from strata.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, StrataError
+
+# The kernel follows this many interpreters of interpreters and then says ELOOP.
+MAX_SCRIPT_DEPTH = 5
+SHEBANG_BYTES = 256
+
+# A program that defines one of these comes before every preloaded library in the order of lookup.
+MALLOC_SYMBOLS = ("malloc", "calloc", "realloc", "free")
+# The prefixed names under which allocators are built into a program: its calls never reach malloc.
+PRIVATE_ALLOCATORS = {
+    "je_malloc": "jemalloc",
+    "_rjem_malloc": "jemalloc (Rust's tikv-jemallocator)",
+    "mi_malloc": "mimalloc",
+    "tc_malloc": "tcmalloc",
+    "rpmalloc": "rpmalloc",
+    "sn_malloc": "snmalloc",
+    "sn_rust_alloc": "snmalloc (Rust)",
+    "scudo_malloc": "Scudo",
+    "hoard_malloc": "Hoard",
+}
+# A sanitizer's runtime is an allocator of its own, built in or linked, and insists on being first.
+SANITIZERS = {"__asan_init": "AddressSanitizer", "__tsan_init": "ThreadSanitizer", "__msan_init": "MemorySanitizer"}
+# Calls past malloc to a linked allocator. What they return would reach strata's free.
+FOREIGN_CALLS = ("mallocx", "rallocx", "je_mallocx", "mi_malloc", "mi_zalloc", "mi_heap_malloc", "tc_malloc", "tc_new")
+ALLOCATOR_LIBRARIES = ("libjemalloc", "libmimalloc", "libtcmalloc", "libtbbmalloc_proxy", "libhoard", "librpmalloc")
+
+
+@dataclass
+class Inspection:
+    """What is known of a program before it runs. `problems` mean that strata won't serve it; `notes` are worth a line."""
+
+    path: Path
+    chain: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def final(self) -> Path:
+        """The program that the kernel starts in the end: a script's interpreter, or the path itself."""
+        return self.chain[-1] if self.chain else self.path
+
+
+def resolve(program: str, env: Mapping[str, str] | None = None) -> Path:
+    """The file that execvp would start; StrataError with status 126 or 127 as coreutils' env has them."""
+    env = os.environ if env is None else env
+    if not program:
+        raise StrataError("the program's name is empty", EXIT_NOT_FOUND)
+    if "/" in program:
+        candidates = [program]
+    else:
+        candidates = [os.path.join(folder or ".", program) for folder in env.get("PATH", os.defpath).split(":")]
+    refused = None
+    for candidate in candidates:
+        try:
+            mode = os.stat(candidate).st_mode
+        except PermissionError:
+            refused = refused or f"{candidate}: permission denied"
+            continue
+        except OSError:
+            continue
+        if stat.S_ISDIR(mode):
+            # execvp goes on after a folder in PATH, but a path that names one is there and can't be run.
+            refused = refused or (f"{candidate}: is a folder" if "/" in program else None)
+        elif not stat.S_ISREG(mode) or not os.access(candidate, os.X_OK):
+            refused = refused or f"{candidate}: permission denied (not an executable file)"
+        else:
+            return Path(candidate)
+    if refused:
+        raise StrataError(refused, EXIT_NOT_EXECUTABLE)
+    where = "no such file" if "/" in program else "not found in PATH"
+    raise StrataError(f"{program}: {where}", EXIT_NOT_FOUND)
+
+
+def inspect(path: Path, library: Path, thorough: bool = True, env: Mapping[str, str] | None = None) -> Inspection:
+    """Looks at the program at `path` as LD_PRELOAD of `library` would meet it.
+
+    `thorough` also walks the symbol tables, which takes up to a second for a very large program.
+    """
+    env = os.environ if env is None else env
+    inspection = Inspection(path)
+    with Elf(library) as elf:
+        target, libc = elf.target, elf.libc()
+    pending = [path]
+    while pending:
+        current = pending.pop(0)
+        if len(inspection.chain) > MAX_SCRIPT_DEPTH:
+            inspection.problems.append(f"{current}: more than {MAX_SCRIPT_DEPTH} interpreters of interpreters")
+            break
+        inspection.chain.append(current)
+        _look_at_privileges(current, inspection)
+        if not os.access(current, os.R_OK):
+            inspection.problems.append(f"{current}: cannot be read, so it cannot be checked")
+        elif is_elf(current):
+            _look_at_elf(current, target, libc, thorough, inspection)
+        else:
+            pending += _interpreters(current, env, inspection)
+    return inspection
+
+
+def _look_at_privileges(path: Path, inspection: Inspection) -> None:
+    """The loader ignores LD_PRELOAD where the program gains rights by being started."""
+    info = path.stat()
+    if not is_elf(path) or os.statvfs(path).f_flag & os.ST_NOSUID:
+        return  # the kernel ignores the bits of scripts and of file systems mounted with nosuid
+    if info.st_mode & stat.S_ISUID and info.st_uid != os.getuid():
+        inspection.problems.append(f"{path}: setuid (runs as user {info.st_uid}); the loader ignores LD_PRELOAD for it")
+    elif info.st_mode & stat.S_ISGID and info.st_mode & stat.S_IXGRP and info.st_gid != os.getgid():
+        inspection.problems.append(f"{path}: setgid (runs as group {info.st_gid}); the loader ignores LD_PRELOAD for it")
+    elif os.getuid() != 0 and _has_capabilities(path):
+        inspection.problems.append(f"{path}: has file capabilities; the loader ignores LD_PRELOAD for it")
+
+
+def _has_capabilities(path: Path) -> bool:
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
+
+
+def _look_at_elf(path: Path, target: Target, libc: str | None, thorough: bool, inspection: Inspection) -> None:
+    problems = inspection.problems
+    try:
+        elf = Elf(path)
+    except StrataError as error:
+        problems.append(str(error))
+        return
+    with elf:
+        if elf.target != target:
+            problems.append(f"{path}: built for {elf.target}, the library for {target}")
+            return
+        if elf.interpreter is None:
+            problems.append(f"{path}: a static program; LD_PRELOAD works only on dynamically linked ones")
+            return
+        program_libc = elf.libc()
+        if libc and program_libc and program_libc != libc:
+            problems.append(f"{path}: runs on {program_libc} (loader {elf.interpreter}), the library on {libc}")
+        linked = [name for name in elf.needed if name.startswith(ALLOCATOR_LIBRARIES)]
+        if linked:
+            inspection.notes.append(f"{path}: linked with {', '.join(linked)}; the preloaded library goes first")
+        if not thorough:
+            return
+        _look_at_symbols(path, elf, inspection)
+
+
+def _look_at_symbols(path: Path, elf: Elf, inspection: Inspection) -> None:
+    problems = inspection.problems
+    defined, imported = elf.symbols({*MALLOC_SYMBOLS, *PRIVATE_ALLOCATORS, *SANITIZERS, *FOREIGN_CALLS})
+    own = [name for name in MALLOC_SYMBOLS if name in defined]
+    private = [name for name in PRIVATE_ALLOCATORS if name in defined]
+    sanitizers = [name for name in SANITIZERS if name in defined | imported]
+    foreign = [name for name in FOREIGN_CALLS if name in imported]
+    if sanitizers:
+        problems.append(f"{path}: built with {SANITIZERS[sanitizers[0]]}, which brings its own malloc")
+    elif own:
+        problems.append(f"{path}: brings its own malloc (defines {', '.join(own)})")
+    elif private:
+        name = private[0]
+        problems.append(f"{path}: brings its own allocator, {PRIVATE_ALLOCATORS[name]} (defines {name})")
+    if foreign:
+        problems.append(f"{path}: calls {', '.join(foreign)} of another allocator, past malloc")
+
+
+def _interpreters(path: Path, env: Mapping[str, str], inspection: Inspection) -> list[Path]:
+    """What a script starts: its interpreter, and after `#!/usr/bin/env NAME` also NAME."""
+    with path.open("rb") as stream:
+        line = stream.read(SHEBANG_BYTES).split(b"\n", 1)[0].decode(errors="surrogateescape")
+    if not line.startswith("#!"):
+        # execvp hands a text file without a first line of its own to the shell.
+        return [Path("/bin/sh")]
+    words = line[2:].strip().split(None, 1)
+    if not words:
+        inspection.problems.append(f"{path}: its first line names no interpreter")
+        return []
+    interpreter = Path(words[0])
+    if not interpreter.is_file():
+        inspection.problems.append(f"{path}: its interpreter {interpreter} does not exist")
+        return []
+    found = [interpreter]
+    if interpreter.name == "env" and len(words) > 1 and (name := _program_of_env(words[1])):
+        try:
+            found.append(resolve(name, env))
+        except StrataError as error:
+            inspection.problems.append(f"{path}: its interpreter {error}")
+    return found
+
+
+def _program_of_env(argument: str) -> str | None:
+    """NAME in `#!/usr/bin/env NAME` or `#!/usr/bin/env -S [VARIABLE=VALUE] NAME ARGS`."""
+    if argument.startswith("-S") or argument.startswith("--split-string"):
+        rest = argument.removeprefix("--split-string").removeprefix("-S").lstrip("= ")
+        words = shlex.split(rest)
+    else:
+        words = [argument]
+    for word in words:
+        if not word.startswith("-") and "=" not in word:
+            return word
+    return None

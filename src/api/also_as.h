@@ -1,0 +1,17 @@
+/*
+ * also_as.h - one function under two names: strata_X, and the X that programs call. Private to api/.
+ *
+ * With STRATA_NO_OVERRIDE only strata_X exists, for builds whose malloc must stay another (ThreadSanitizer, AddressSanitizer).
+ */
+#ifndef STRATA_API_ALSO_AS_H
+#define STRATA_API_ALSO_AS_H
+
+#if defined(STRATA_NO_OVERRIDE)
+#define ALSO_AS(name, function)
+#elif defined(__clang__)
+#define ALSO_AS(name, function) extern __typeof__(function) name __attribute__((alias(#function), visibility("default")));
+#else
+#define ALSO_AS(name, function) extern __typeof__(function) name __attribute__((alias(#function), copy(function), visibility("default")));
+#endif
+
+#endif

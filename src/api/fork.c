@@ -1,0 +1,35 @@
+/*
+ * fork.c - fork in a program with threads: every lock is taken in rank order before, and free on both sides after.
+ *
+ * Between, no other thread is inside a layer, so the child's copy is whole. Restartable sequences take no lock: they commit
+ * with one store, before or after the copy, and a thread that isn't there any more left at most the rounds that it held in
+ * a slow path, which the child can't reach and loses.
+ */
+#include <pthread.h>
+
+#include "api/heap.h"
+
+static void prepare(void) {
+    platform_lock_acquire(&heap.lock);
+    cache_fork_prepare(&heap.caches);
+    slab_fork_prepare(&heap.slabs);
+    zone_fork_prepare(&heap.zone);
+}
+
+static void parent(void) {
+    zone_fork_parent(&heap.zone);
+    slab_fork_parent(&heap.slabs);
+    cache_fork_parent(&heap.caches);
+    platform_lock_release(&heap.lock);
+}
+
+static void child(void) {
+    zone_fork_child(&heap.zone);
+    slab_fork_child(&heap.slabs);
+    cache_fork_child(&heap.caches);
+    platform_lock_reset(&heap.lock);
+    maintenance_fork_child();
+    cache_fork_child_settle(&heap.caches);
+}
+
+void heap_fork_register(void) { pthread_atfork(prepare, parent, child); }

@@ -1,0 +1,133 @@
+/*
+ * heap.c - composes the layers, and serves what the fast paths of malloc.c can't.
+ */
+#include "api/heap.h"
+
+#include <errno.h>
+
+#include "base/check.h"
+#include "strata/strata.h"
+
+struct heap heap = {.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
+
+__attribute__((weak)) STRATA_EXPORT const char *strata_conf;
+
+static void sink_write(const char *text, size_t bytes) { platform_write_error(text, bytes); }
+static void sink_die(void) { platform_die(); }
+
+static void thread_ended(uint32_t id) { cache_thread_exit(&heap.caches, id); }
+
+static void read_options(void) {
+    bool secure = platform_info()->secure;
+    options_set_defaults(&heap.options);
+    options_parse(&heap.options, strata_conf, "strata_conf", secure);
+    options_parse(&heap.options, platform_getenv("STRATA_CONF"), "STRATA_CONF", secure);
+}
+
+static bool build_layers(void) {
+    const struct options *options = &heap.options;
+    struct zone_config config = {
+        .reserve_bytes = options->reserve_bytes,
+        .thp = options->thp == OPTION_THP_ALWAYS ? ZONE_THP_ALWAYS : options->thp == OPTION_THP_NEVER ? ZONE_THP_NEVER : ZONE_THP_AUTO,
+        .hard_limit_bytes = options->hard_limit_bytes != 0 ? options->hard_limit_bytes : UINT64_MAX,
+        .soft_limit_bytes = options->soft_limit_bytes != 0 ? options->soft_limit_bytes : UINT64_MAX,
+    };
+    if (!zone_init(&heap.zone, &config)) return false;
+    slab_init(&heap.slabs, &heap.zone, (unsigned)options->populate_pages * heap.zone.page_granules, cache_magazine_bytes);
+    return cache_init(&heap.caches, &heap.slabs, (unsigned)options->magazine_max_rounds);
+}
+
+bool heap_init(void) {
+    if (STRATA_LIKELY(__atomic_load_n(&heap.ready, __ATOMIC_ACQUIRE))) return true;
+    static const struct check_sink sink = {.write = sink_write, .die = sink_die};
+    bool built = false, ready;
+    platform_lock_acquire(&heap.lock);
+    if (!heap.ready) {
+        platform_init();
+        check_set_sink(&sink);
+        read_options();
+        if (heap.options.rseq == OPTION_RSEQ_OFF) platform_cpu_force_thread_mode();
+        built = build_layers();
+        if (built) {
+            heap.started_ns = platform_now_ns();
+            heap.small_end = SIZE_CLASS_MAX_BYTES + 1;
+            __atomic_store_n(&heap.ready, true, __ATOMIC_RELEASE);
+        }
+    }
+    ready = heap.ready;
+    platform_lock_release(&heap.lock);
+    if (built) {
+        /* These may allocate: the heap serves them already. */
+        platform_on_thread_exit(thread_ended);
+        heap_fork_register();
+    }
+    return ready;
+}
+
+/* ------------------------------------------------------------------ slow paths */
+
+static void *out_of_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *heap_alloc_small_slow(unsigned cache) {
+    void *object = cache_alloc_slow(&heap.caches, cache);
+    maintenance_slow_call(true);
+    return STRATA_LIKELY(object != NULL) ? object : out_of_memory();
+}
+
+void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
+    if (zeroed != NULL) *zeroed = false;
+    if (STRATA_UNLIKELY(!heap_init() || bytes > HEAP_BYTES_MAX || align > HEAP_BYTES_MAX - bytes)) return out_of_memory();
+    if (bytes <= SIZE_CLASS_MAX_BYTES && align <= GRANULE_BYTES) {
+        unsigned cache = align <= 16 ? slab_class_of_size(&heap.slabs, bytes) : slab_class_of_aligned(&heap.slabs, bytes, align);
+        if (cache != 0) {
+            void *object = cpu_pop(cache);
+            return object != NULL ? object : heap_alloc_small_slow(cache);
+        }
+    }
+    void *block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
+    if (block == NULL && heap_release(0) != 0) block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
+    maintenance_slow_call(true);
+    return STRATA_LIKELY(block != NULL) ? block : out_of_memory();
+}
+
+static const char *const function_names[] = {[HEAP_FREE] = "free", [HEAP_REALLOC] = "realloc", [HEAP_USABLE_SIZE] = "malloc_usable_size"};
+
+void heap_bad_address(enum heap_function function, const void *address) {
+    static const struct check_sink sink = {.write = sink_write, .die = sink_die};
+    const char *name = function_names[function];
+    check_set_sink(&sink); /* it may be the first call of the process */
+    if (!zone_contains(&heap.zone, address)) fatal("%s(): %p: not a pointer of this heap", name, address);
+    unsigned tag = heap.zone.tags[zone_granule_of(&heap.zone, address)] & 0xff;
+    if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES) fatal("%s(): %p: not the start of an object (cache %s)", name, address, heap.slabs.caches[tag].name);
+    fatal("%s(): %p: not an allocated block (double free, or inside a block)", name, address);
+}
+
+void heap_free_slow(unsigned tag, void *object) {
+    if (STRATA_LIKELY(tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)) {
+        cache_free_slow(&heap.caches, tag, object);
+    } else if (tag != TAG_BLOCK || !zone_block_free(&heap.zone, object)) {
+        heap_bad_address(HEAP_FREE, object);
+    }
+    maintenance_slow_call(false);
+}
+
+void heap_free_odd(void *object) {
+    if (object != NULL) heap_bad_address(HEAP_FREE, object);
+}
+
+size_t heap_release(size_t keep_bytes) {
+    if (!heap_init()) return 0;
+    cache_drain(&heap.caches);
+    return zone_release(&heap.zone, keep_bytes);
+}
+
+const char *heap_check(void) {
+    if (!heap_init()) return NULL;
+    const char *broken = cache_check(&heap.caches);
+    if (broken == NULL) broken = slab_check(&heap.slabs);
+    if (broken == NULL) broken = zone_check(&heap.zone);
+    return broken;
+}

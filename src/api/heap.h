@@ -1,0 +1,67 @@
+/*
+ * heap.h - the one heap of the process: every layer built on the one below. Private to api/.
+ *
+ * `heap` is the only mutable global of the library besides the platform's. small_end is 0 until the layers stand, which
+ * sends every malloc to the slow path, and the zone's extent is 0, which does the same for free: the fast paths need no other
+ * test. Lock: heap.lock (LOCK_RANK_API), for initialisation, maintenance and fork.
+ */
+#ifndef STRATA_API_HEAP_H
+#define STRATA_API_HEAP_H
+
+#include "api/options.h"
+#include "cache/cache.h"
+#include "page/page.h"
+#include "slab/slab.h"
+
+struct heap {
+    size_t small_end; /* sizes below come from size classes; immutable once set */
+    struct zone zone;
+    struct slab_layer slabs;
+    struct cache_layer caches;
+
+    struct options options; /* immutable after initialisation */
+    struct platform_lock lock;
+    bool ready;             /* written once, under the lock; release and acquire */
+    uint64_t started_ns;
+    uint64_t next_tick_ns;  /* atomic */
+    uint32_t slow_calls;    /* atomic, approximate */
+    uint64_t pressure_events;
+
+    struct platform_event maintenance_event;
+    uint32_t maintenance_state; /* enum maintenance_state; atomic */
+};
+extern struct heap heap __attribute__((visibility("hidden")));
+
+/* Blocks and requests may not exceed this: a difference of two addresses within one must fit ptrdiff_t. */
+#define HEAP_BYTES_MAX ((size_t)PTRDIFF_MAX)
+
+/* Builds the heap where nobody has yet. False: not even its metadata could be had. */
+bool heap_init(void);
+
+/* The function that a user called, for messages. */
+enum heap_function { HEAP_FREE, HEAP_REALLOC, HEAP_USABLE_SIZE };
+
+/* Ends the process: `address` is not what `function` may take. */
+_Noreturn void heap_bad_address(enum heap_function function, const void *address);
+
+/* malloc beyond the fast path: sets errno to ENOMEM and returns NULL where there is no memory. `zeroed` (may be NULL) as in zone_block_alloc. */
+void *heap_alloc_small_slow(unsigned cache);
+void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed);
+void heap_free_slow(unsigned tag, void *object);
+/* free of what is not a multiple of 16 within the heap: NULL, or an error. */
+void heap_free_odd(void *object);
+
+/* Everything idle back to the system; returns bytes. */
+size_t heap_release(size_t keep_bytes);
+/* The first invariant that does not hold; NULL: all do. */
+const char *heap_check(void);
+
+/* maintenance.c */
+void maintenance_slow_call(bool may_start_thread);
+void maintenance_fork_child(void);
+
+/* fork.c: registers the handlers; after heap_init, as registering may allocate. */
+void heap_fork_register(void);
+
+
+#endif

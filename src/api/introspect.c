@@ -1,0 +1,242 @@
+/*
+ * introspect.c - what a program can ask about its heap: statistics in every form, checks, release, and the reports at exit.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "api/also_as.h"
+#include "api/heap.h"
+#include "api/report.h"
+#include "base/check.h"
+#include "strata/malloc.h"
+#include "strata/strata.h"
+
+/* ------------------------------------------------------------------ the snapshot */
+
+static void fill_caches(struct report_snapshot *snapshot) {
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) {
+        struct report_cache *row = &snapshot->caches[snapshot->cache_count++];
+        struct slab_stats slab;
+        struct cache_stats cache = {0};
+        slab_stats_get(&heap.slabs, tag, &slab);
+        if (tag < SLAB_CACHE_MAGAZINES) cache_stats_get(&heap.caches, tag, &cache);
+        report_name_set(row->name, heap.slabs.caches[tag].name);
+        row->object_bytes = slab.object_bytes;
+        row->slab_bytes = slab.slab_bytes;
+        row->slabs = slab.slabs;
+        row->cached = cache.cached < slab.in_use ? cache.cached : slab.in_use;
+        row->in_use = slab.in_use - row->cached;
+        row->total = slab.total;
+        row->memory_bytes = slab.memory_bytes;
+        row->depot_allocs = cache.depot_allocs;
+        row->depot_frees = cache.depot_frees;
+        row->slab_allocs = slab.allocs;
+        row->slab_frees = slab.frees;
+        row->magazine_rounds = cache.rounds;
+        row->contention = cache.contention;
+        row->depot_magazines = cache.depot_magazines;
+        if (tag < SLAB_CACHE_MAGAZINES) snapshot->heap.in_use_bytes += row->in_use * row->object_bytes;
+    }
+}
+
+static void fill_arenas(struct report_snapshot *snapshot) {
+    struct arena_stats stats;
+    struct report_arena *row = &snapshot->arenas[snapshot->arena_count++];
+    arena_stats_get(&heap.zone.addresses, &stats);
+    report_name_set(row->name, stats.name);
+    row->quantum_bytes = stats.quantum;
+    row->in_use_bytes = stats.allocated;
+    row->total_bytes = stats.total;
+    row->segments = stats.segments_allocated + stats.segments_free;
+    row->allocs = stats.counters.allocs;
+    row->frees = stats.counters.frees;
+    row->failures = stats.counters.failures;
+}
+
+static void fill_groups(struct report_snapshot *snapshot) {
+    static const char *const names[MOBILITY_GROUPS] = {"unmovable", "reclaimable", "movable"};
+    struct zone_group_stats stats[MOBILITY_GROUPS];
+    unsigned pages_shift = bit_lowest(heap.zone.page_granules);
+    zone_group_stats_get(&heap.zone, stats);
+    for (unsigned m = 0; m < MOBILITY_GROUPS; m++) {
+        struct report_group *row = &snapshot->groups[snapshot->group_count++];
+        report_name_set(row->name, names[m]);
+        row->superpages = stats[m].superpages;
+        row->partial_superpages = stats[m].partial_superpages;
+        row->allocated_pages = stats[m].allocated >> pages_shift;
+        row->populated_pages = stats[m].populated >> pages_shift;
+        row->free_populated_pages = stats[m].idle >> pages_shift;
+    }
+}
+
+static void fill_snapshot(struct report_snapshot *snapshot) {
+    static const char *const modes[] = {
+        [PLATFORM_CPU_RSEQ_MM_CID] = "rseq-mm_cid", [PLATFORM_CPU_RSEQ_CPU_ID] = "rseq-cpu_id", [PLATFORM_CPU_THREAD] = "thread", [PLATFORM_CPU_SIM] = "sim"};
+    __builtin_memset(snapshot, 0, sizeof *snapshot);
+    snapshot->pid = platform_process_id();
+    snapshot->mode = modes[platform_cpu_mode()];
+    if (!heap_init()) return;
+    snapshot->uptime_ns = platform_now_ns() - heap.started_ns;
+    fill_caches(snapshot);
+    fill_arenas(snapshot);
+    fill_groups(snapshot);
+    struct zone_counters zone;
+    zone_counters_get(&heap.zone, &zone);
+    struct report_heap *totals = &snapshot->heap;
+    totals->large_blocks = zone.blocks;
+    totals->large_bytes = zone.block_granules << GRANULE_SHIFT;
+    totals->in_use_bytes += totals->large_bytes;
+    totals->populated_bytes = zone.populated << GRANULE_SHIFT;
+    totals->lookaside_bytes = zone.idle << GRANULE_SHIFT;
+    totals->reserved_bytes = heap.zone.reserved_bytes;
+    totals->metadata_bytes = heap.zone.metadata.bytes + cache_area_bytes(&heap.caches);
+    totals->huge_bytes = platform_huge_bytes();
+    totals->resident_bytes = platform_resident_bytes();
+    totals->released_bytes_total = zone.released_total << GRANULE_SHIFT;
+    totals->populated_bytes_total = zone.populated_total << GRANULE_SHIFT;
+    totals->moves = zone.moves;
+    totals->mappings = zone.mappings;
+    totals->mappings_limit = platform_map_count_limit() / 4;
+    totals->soft_limit = heap.options.soft_limit_bytes;
+    totals->hard_limit = heap.options.hard_limit_bytes;
+}
+
+/*
+ * A snapshot is some 20 KiB: more than a small thread stack may have left, so it lives here, guarded by a lock of its own that is
+ * held while it is written out.
+ */
+static struct report_snapshot shared_snapshot;
+static struct platform_lock snapshot_lock = PLATFORM_LOCK_INIT(0);
+
+static bool write_to_descriptor(void *context, const char *bytes, size_t count) {
+    int fd = *(const int *)context;
+    while (count != 0) {
+        ssize_t written = write(fd, bytes, count);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return false;
+        bytes += written;
+        count -= (size_t)written;
+    }
+    return true;
+}
+
+static bool write_to_stream(void *context, const char *bytes, size_t count) { return fwrite(bytes, 1, count, context) == count; }
+
+typedef bool report_function(const struct report_snapshot *snapshot, struct report_writer *writer);
+
+static bool write_report(report_function *report, bool (*write_bytes)(void *, const char *, size_t), void *context) {
+    struct report_writer writer;
+    platform_lock_acquire(&snapshot_lock);
+    fill_snapshot(&shared_snapshot);
+    report_writer_init(&writer, write_bytes, context);
+    bool ok = report(&shared_snapshot, &writer);
+    platform_lock_release(&snapshot_lock);
+    return ok;
+}
+
+static int report_to_descriptor(report_function *report, int fd) {
+    int saved = errno;
+    bool ok = write_report(report, write_to_descriptor, &fd);
+    errno = saved;
+    return ok ? 0 : EIO;
+}
+
+STRATA_EXPORT int strata_stats_json(int fd) { return report_to_descriptor(report_json, fd); }
+STRATA_EXPORT int strata_stats_table(int fd) { return report_to_descriptor(report_table, fd); }
+STRATA_EXPORT const char *strata_check(void) { return heap_check(); }
+STRATA_EXPORT size_t strata_release(size_t keep_bytes) { return heap_release(keep_bytes); }
+
+/* ------------------------------------------------------------------ glibc's names */
+
+int strata_malloc_trim(size_t pad) { return heap_release(pad) != 0; }
+ALSO_AS(malloc_trim, strata_malloc_trim)
+
+int strata_malloc_info(int options, FILE *stream) {
+    if (options != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    return write_report(report_xml, write_to_stream, stream) ? 0 : -1;
+}
+ALSO_AS(malloc_info, strata_malloc_info)
+
+void strata_malloc_stats(void) { strata_stats_table(STDERR_FILENO); }
+ALSO_AS(malloc_stats, strata_malloc_stats)
+
+struct strata_mallinfo2 strata_mallinfo2(void) {
+    struct strata_mallinfo2 info = {0};
+    if (!heap_init()) return info;
+    struct zone_counters zone;
+    zone_counters_get(&heap.zone, &zone);
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
+        struct slab_stats slab;
+        struct cache_stats cache;
+        slab_stats_get(&heap.slabs, tag, &slab);
+        cache_stats_get(&heap.caches, tag, &cache);
+        uint64_t cached = min_u64(cache.cached, slab.in_use);
+        info.ordblks += slab.total - slab.in_use;
+        info.smblks += cached;
+        info.fsmblks += cached * slab.object_bytes;
+        info.uordblks += (slab.in_use - cached) * slab.object_bytes;
+    }
+    info.hblks = zone.blocks;
+    info.hblkhd = zone.block_granules << GRANULE_SHIFT;
+    info.keepcost = zone.idle << GRANULE_SHIFT;
+    uint64_t populated = zone.populated << GRANULE_SHIFT;
+    info.arena = populated > info.hblkhd ? populated - info.hblkhd : 0;
+    info.fordblks = info.arena > info.uordblks ? info.arena - info.uordblks : 0;
+    return info;
+}
+ALSO_AS(mallinfo2, strata_mallinfo2)
+
+static int capped(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
+
+struct strata_mallinfo strata_mallinfo(void) {
+    struct strata_mallinfo2 info = strata_mallinfo2();
+    return (struct strata_mallinfo){capped(info.arena),   capped(info.ordblks), capped(info.smblks),   capped(info.hblks),    capped(info.hblkhd),
+                                    capped(info.usmblks), capped(info.fsmblks), capped(info.uordblks), capped(info.fordblks), capped(info.keepcost)};
+}
+ALSO_AS(mallinfo, strata_mallinfo)
+
+/* The parameters of glibc's <malloc.h>: -8..-1 and M_MXFAST, 1. */
+int strata_mallopt(int parameter, int value) {
+    (void)value;
+    return (parameter >= -8 && parameter <= -1) || parameter == 1;
+}
+ALSO_AS(mallopt, strata_mallopt)
+
+/* ------------------------------------------------------------------ start and exit */
+
+#ifndef STRATA_NO_OVERRIDE
+__attribute__((constructor)) static void verify_at_start(void) {
+    if (!heap_init() || heap.options.verify != OPTION_VERIFY_ON) return;
+    const void *resolved = dlsym(RTLD_DEFAULT, "malloc");
+    if (resolved == (const void *)(uintptr_t)strata_malloc) return;
+    log_line("verify: malloc of this process is not strata's: it resolves to %p, strata's is %p", resolved, (const void *)(uintptr_t)strata_malloc);
+    _exit(125);
+}
+#endif
+
+__attribute__((destructor)) static void report_at_exit(void) {
+    if (!__atomic_load_n(&heap.ready, __ATOMIC_ACQUIRE) || heap.options.stats == OPTION_STATS_OFF) return;
+    report_function *report = heap.options.stats == OPTION_STATS_JSON ? report_json : report_table;
+    int fd = STDERR_FILENO;
+    char path[OPTIONS_PATH_BYTES];
+    if (heap.options.stats_file[0] != 0) {
+        if (!options_path_expand(path, sizeof path, heap.options.stats_file, platform_process_id())) {
+            log_line("stats_file: the path is longer than %u bytes", OPTIONS_PATH_BYTES - 1);
+            return;
+        }
+        fd = platform_file_create(path);
+        if (fd < 0) {
+            log_line("stats_file: %s can't be written", path);
+            return;
+        }
+    }
+    report_to_descriptor(report, fd);
+    if (fd != STDERR_FILENO) platform_file_close(fd);
+}

@@ -1,0 +1,99 @@
+/*
+ * maintenance.c - what keeps the heap small while time passes: by a thread of its own, or inline on slow paths.
+ *
+ * A tick, every decay_ms: idle CPUs are drained, depots and the lookaside give back what they did not need since the last
+ * tick. The thread also waits for the system's word that memory is short. It starts lazily, once the heap passes
+ * MAINTENANCE_HEAP_BYTES; after two ticks in which nothing happened it sleeps without a timeout until a slow path wakes it.
+ *
+ * States of maintenance_state: NONE -> STARTING -> RUNNING; a fork's child is NONE again; FAILED stays, and slow paths do the ticks.
+ */
+#include "api/heap.h"
+
+#include "base/check.h"
+
+#define MAINTENANCE_HEAP_BYTES (64 * MIB)
+/* Slow calls between two looks at the clock. */
+#define SLOW_CALLS 64
+
+enum maintenance_state { MAINTENANCE_NONE, MAINTENANCE_STARTING, MAINTENANCE_RUNNING, MAINTENANCE_FAILED };
+
+static uint64_t tick_period_ns(void) { return heap.options.decay_ms * 1000000u; }
+
+/* Returns whether anything went back. */
+static bool tick(void) {
+    cache_tick(&heap.caches);
+    slab_reap(&heap.slabs);
+    return zone_tick(&heap.zone) != 0;
+}
+
+static void maintenance_thread(void *argument) {
+    (void)argument;
+    bool pressure = platform_pressure_open();
+    unsigned quiet = 0;
+    for (;;) {
+        uint64_t timeout = quiet < 2 ? max_u64(tick_period_ns(), 1000000) : UINT64_MAX;
+        bool woken = false;
+        enum platform_pressure level = PLATFORM_PRESSURE_NONE;
+        if (pressure)
+            level = platform_pressure_wait(&heap.maintenance_event, timeout, &woken);
+        else
+            woken = platform_event_wait(&heap.maintenance_event, timeout);
+        if (level == PLATFORM_PRESSURE_CRITICAL) {
+            __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
+            heap_release(0);
+        } else if (level == PLATFORM_PRESSURE_SOME) {
+            __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
+            cache_tick(&heap.caches);
+            slab_reap(&heap.slabs);
+            zone_release(&heap.zone, 0);
+        }
+        if (woken) { /* by a slow path: activity again; the tick is due a period from now */
+            quiet = 0;
+            continue;
+        }
+        quiet = tick() ? 0 : quiet + 1;
+    }
+}
+
+static void start_thread(void) {
+    uint32_t expected = MAINTENANCE_NONE;
+    if (!__atomic_compare_exchange_n(&heap.maintenance_state, &expected, MAINTENANCE_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
+    bool started = platform_thread_start(maintenance_thread, NULL);
+    __atomic_store_n(&heap.maintenance_state, started ? MAINTENANCE_RUNNING : MAINTENANCE_FAILED, __ATOMIC_RELEASE);
+}
+
+static bool wants_thread(void) {
+    switch (heap.options.background) {
+    case OPTION_BACKGROUND_OFF: return false;
+    case OPTION_BACKGROUND_ON: return true;
+    default: return __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT > MAINTENANCE_HEAP_BYTES;
+    }
+}
+
+static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
+    uint32_t state = __atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE);
+    if (state == MAINTENANCE_NONE && may_start_thread && wants_thread()) {
+        start_thread();
+        return;
+    }
+    uint64_t now = platform_now_ns(), due = __atomic_load_n(&heap.next_tick_ns, __ATOMIC_RELAXED);
+    if (now < due) return;
+    /* One thread wins the tick; the others go on. */
+    if (!__atomic_compare_exchange_n(&heap.next_tick_ns, &due, now + tick_period_ns(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+    if (state == MAINTENANCE_RUNNING) {
+        platform_event_wake(&heap.maintenance_event);
+    } else if (state != MAINTENANCE_STARTING && due != 0) {
+        tick();
+    }
+}
+
+void maintenance_slow_call(bool may_start_thread) {
+    if (STRATA_LIKELY((__atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_RELAXED) & (SLOW_CALLS - 1)) != 0)) return;
+    look_at_clock(may_start_thread);
+}
+
+void maintenance_fork_child(void) {
+    if (heap.maintenance_state == MAINTENANCE_RUNNING || heap.maintenance_state == MAINTENANCE_STARTING) platform_pressure_close();
+    heap.maintenance_state = MAINTENANCE_NONE;
+    heap.maintenance_event = (struct platform_event){0};
+}

@@ -1,0 +1,192 @@
+/*
+ * malloc.c - the malloc family: fast paths, semantics of C, POSIX and glibc. strata_X is the function; X is an alias of it.
+ *
+ * malloc: size -> class by one table, then one pop of the CPU's array. free: one unsigned comparison tells whether the
+ * address is a multiple of 16 inside the heap, one load finds its class, then one push. Tags that are no size class have no
+ * open array in any CPU area, so that the push itself sends them to the slow path.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+
+#include "api/also_as.h"
+#include "api/heap.h"
+#include "base/check.h"
+#include "strata/malloc.h"
+
+/* The smallest alignment of every block: that of max_align_t on the machines that we serve. */
+#define NATURAL_ALIGN 16
+/* A block that shrinks to a smaller class stays where it is down to this share. */
+#define SHRINK_SHARE 2
+
+STRATA_INLINE void *alloc(size_t size) {
+    if (STRATA_LIKELY(size < heap.small_end)) {
+        unsigned cache = slab_class_of_size(&heap.slabs, size);
+        void *object = cpu_pop(cache);
+        return STRATA_LIKELY(object != NULL) ? object : heap_alloc_small_slow(cache);
+    }
+    return heap_alloc_slow(size, NATURAL_ALIGN, NULL);
+}
+
+STRATA_INLINE void release(void *p) {
+    uintptr_t offset = (uintptr_t)p - heap.zone.base;
+    /* Rotating the low four bits to the top makes every misaligned offset a huge one. */
+    uintptr_t units = offset >> 4 | offset << 60;
+    if (STRATA_LIKELY(units < heap.zone.extent_units)) {
+        unsigned tag = (uint8_t)heap.zone.tags[units >> (GRANULE_SHIFT - 4)];
+        if (STRATA_LIKELY(cpu_push(tag, p))) return;
+        heap_free_slow(tag, p);
+        return;
+    }
+    heap_free_odd(p);
+}
+
+void *strata_malloc(size_t size) { return alloc(size); }
+ALSO_AS(malloc, strata_malloc)
+
+void strata_free(void *p) { release(p); }
+ALSO_AS(free, strata_free)
+ALSO_AS(cfree, strata_free)
+
+/* The size is a promise of the caller that we don't need: the tag says more. */
+void strata_free_sized(void *p, size_t size) {
+    (void)size;
+    release(p);
+}
+ALSO_AS(free_sized, strata_free_sized)
+
+void strata_free_aligned_sized(void *p, size_t alignment, size_t size) {
+    (void)alignment;
+    (void)size;
+    release(p);
+}
+ALSO_AS(free_aligned_sized, strata_free_aligned_sized)
+
+void *strata_calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (bytes < heap.small_end) {
+        void *object = alloc(bytes);
+        return STRATA_LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
+    }
+    bool zeroed;
+    void *block = heap_alloc_slow(bytes, NATURAL_ALIGN, &zeroed);
+    if (block != NULL && !zeroed) memset(block, 0, bytes);
+    return block;
+}
+ALSO_AS(calloc, strata_calloc)
+
+/* Usable bytes of the object or block at p; ends the process where there is none. */
+static size_t usable_bytes(enum heap_function function, void *p, unsigned *tag) {
+    if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & (NATURAL_ALIGN - 1)) != 0) heap_bad_address(function, p);
+    *tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
+    if (*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES) {
+        if (!slab_is_object(&heap.slabs, *tag, p)) heap_bad_address(function, p);
+        return heap.slabs.caches[*tag].object_bytes;
+    }
+    size_t bytes = *tag == TAG_BLOCK ? zone_block_bytes(&heap.zone, p) : 0;
+    if (bytes == 0) heap_bad_address(function, p);
+    return bytes;
+}
+
+static void *move_to_new(void *p, size_t old, size_t size) {
+    void *fresh = alloc(size);
+    if (fresh == NULL) return NULL;
+    memcpy(fresh, p, old < size ? old : size);
+    release(p);
+    return fresh;
+}
+
+void *strata_realloc(void *p, size_t size) {
+    if (p == NULL) return alloc(size);
+    if (size == 0) {
+        release(p);
+        return NULL;
+    }
+    unsigned tag;
+    size_t old = usable_bytes(HEAP_REALLOC, p, &tag);
+    if (tag != TAG_BLOCK) {
+        if (size <= old && (size >= old / SHRINK_SHARE || old <= 2 * NATURAL_ALIGN)) return p;
+        return move_to_new(p, old, size);
+    }
+    if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (size > SIZE_CLASS_MAX_BYTES) {
+        void *resized = zone_block_resize(&heap.zone, p, size, true);
+        if (resized != NULL) return resized;
+        if (size <= old) return p;
+    }
+    return move_to_new(p, old, size);
+}
+ALSO_AS(realloc, strata_realloc)
+
+void *strata_reallocarray(void *p, size_t count, size_t size) {
+    size_t bytes;
+    if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return strata_realloc(p, bytes);
+}
+ALSO_AS(reallocarray, strata_reallocarray)
+
+static void *alloc_aligned(size_t alignment, size_t size) {
+    return alignment <= NATURAL_ALIGN ? alloc(size) : heap_alloc_slow(size, alignment, NULL);
+}
+
+void *strata_aligned_alloc(size_t alignment, size_t size) {
+    if (!is_power_of_two(alignment)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return alloc_aligned(alignment, size);
+}
+ALSO_AS(aligned_alloc, strata_aligned_alloc)
+
+void *strata_memalign(size_t alignment, size_t size) {
+    if (alignment > (SIZE_MAX >> 1) + 1) {
+        errno = EINVAL;
+        return NULL;
+    }
+    size_t power = NATURAL_ALIGN;
+    while (power < alignment) power *= 2;
+    return alloc_aligned(power, size);
+}
+ALSO_AS(memalign, strata_memalign)
+
+int strata_posix_memalign(void **out, size_t alignment, size_t size) {
+    if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
+    int saved = errno;
+    void *p = alloc_aligned(alignment, size);
+    errno = saved;
+    if (p == NULL) return ENOMEM;
+    *out = p;
+    return 0;
+}
+ALSO_AS(posix_memalign, strata_posix_memalign)
+
+static size_t page_bytes(void) { return heap_init() ? platform_info()->page_bytes : GRANULE_BYTES; }
+
+void *strata_valloc(size_t size) { return alloc_aligned(page_bytes(), size); }
+ALSO_AS(valloc, strata_valloc)
+
+void *strata_pvalloc(size_t size) {
+    size_t page = page_bytes();
+    if (size > HEAP_BYTES_MAX - page) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return alloc_aligned(page, size == 0 ? page : align_up(size, page));
+}
+ALSO_AS(pvalloc, strata_pvalloc)
+
+size_t strata_malloc_usable_size(void *p) {
+    unsigned tag;
+    return p == NULL ? 0 : usable_bytes(HEAP_USABLE_SIZE, p, &tag);
+}
+ALSO_AS(malloc_usable_size, strata_malloc_usable_size)

@@ -1,0 +1,74 @@
+/*
+ * report_xml.c - a snapshot as the XML document that malloc_info writes: the elements that readers of glibc's know, with our figures.
+ *
+ * One <heap>, as there is one for all threads. Its <sizes> lists the free objects of each cache: size, number, bytes. Where glibc writes
+ * type "fast" (free and at hand for the next malloc), that is what CPU caches and depots hold; "rest" is what is free in slabs and
+ * idle pages; "mmap" is large blocks; <system> is populated memory, <aspace> reserved address space. There is no "max": it isn't kept.
+ */
+#include "api/report.h"
+
+/* For an attribute in double quotes; characters that XML 1.0 can't hold become '?'. */
+static void put_attribute(struct report_writer *writer, const char *text) {
+    while (*text != 0) {
+        size_t length = (unsigned char)*text < 0x20 || *text == 0x7f ? 0 : report_utf8_length(text);
+        switch (*text) {
+        case '&': report_format(writer, "&amp;"); break;
+        case '<': report_format(writer, "&lt;"); break;
+        case '>': report_format(writer, "&gt;"); break;
+        case '"': report_format(writer, "&quot;"); break;
+        default: report_put(writer, length != 0 ? text : "?", length != 0 ? length : 1); break;
+        }
+        text += length != 0 ? length : 1;
+    }
+}
+
+/* Counts are read while the program runs and may disagree by a few: a difference is never below 0. */
+static uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+struct free_totals {
+    uint64_t cached_objects, cached_bytes; /* in CPU caches and depots */
+    uint64_t slab_objects, slab_bytes;     /* free in slabs */
+};
+
+static struct free_totals free_sum(const struct report_snapshot *snapshot) {
+    struct free_totals sum = {0, 0, 0, 0};
+    for (unsigned i = 0; i < snapshot->cache_count; i++) {
+        const struct report_cache *cache = &snapshot->caches[i];
+        uint64_t in_slabs = minus(minus(cache->total, cache->in_use), cache->cached);
+        sum.cached_objects += cache->cached;
+        sum.cached_bytes += cache->cached * cache->object_bytes;
+        sum.slab_objects += in_slabs;
+        sum.slab_bytes += in_slabs * cache->object_bytes;
+    }
+    return sum;
+}
+
+/* The elements that a <heap> and the whole document share. */
+static void put_totals(struct report_writer *writer, const struct report_snapshot *snapshot, const struct free_totals *sum, bool whole) {
+    const struct report_heap *heap = &snapshot->heap;
+    report_format(writer, "<total type=\"fast\" count=\"%lu\" size=\"%lu\"/>\n", sum->cached_objects, sum->cached_bytes);
+    report_format(writer, "<total type=\"rest\" count=\"%lu\" size=\"%lu\"/>\n", sum->slab_objects, sum->slab_bytes + heap->lookaside_bytes);
+    if (whole) report_format(writer, "<total type=\"mmap\" count=\"%lu\" size=\"%lu\"/>\n", heap->large_blocks, heap->large_bytes);
+    report_format(writer, "<system type=\"current\" size=\"%lu\"/>\n", heap->populated_bytes);
+    report_format(writer, "<aspace type=\"total\" size=\"%lu\"/>\n", heap->reserved_bytes);
+}
+
+bool report_xml(const struct report_snapshot *snapshot, struct report_writer *writer) {
+    struct free_totals sum = free_sum(snapshot);
+    report_format(writer, "<malloc version=\"strata-1\">\n<heap nr=\"0\">\n<sizes>\n");
+    for (unsigned i = 0; i < snapshot->cache_count; i++) {
+        const struct report_cache *cache = &snapshot->caches[i];
+        uint64_t free_objects = minus(cache->total, cache->in_use);
+        if (free_objects == 0) continue;
+        report_format(writer, "  <size name=\"");
+        put_attribute(writer, cache->name);
+        report_format(writer, "\" from=\"%lu\" to=\"%lu\" total=\"%lu\" count=\"%lu\"/>\n", cache->object_bytes, cache->object_bytes,
+                      free_objects * cache->object_bytes, free_objects);
+    }
+    report_format(writer, "</sizes>\n");
+    put_totals(writer, snapshot, &sum, false);
+    report_format(writer, "</heap>\n");
+    put_totals(writer, snapshot, &sum, true);
+    report_format(writer, "</malloc>\n");
+    return report_writer_flush(writer);
+}

@@ -1,0 +1,289 @@
+/*
+ * arena.c - requests: from a caller's arguments to a segment and back, with all that may happen in between: quantum caches, tags,
+ * import, reclaim, sleep. See arena.h for the contract, arena_internal.h for who does what.
+ *
+ * A request holds the lock while it looks and cuts, and drops it to call out; after each such gap it looks again, since others
+ * may have freed or taken meanwhile. Space that it imported it takes without a gap, so nobody can snatch it.
+ *
+ * Invariant: `generation` moves under the lock whenever free space appears. A sleeper that read it in the same hold of the lock
+ * in which its search failed therefore misses no wake-up. Lock rank: the arena's lock, LOCK_RANK_ARENA.
+ */
+#include "arena/arena_internal.h"
+
+/* With a source to turn to, a search among segments that may be too small gives up after so many, to stay constant-time. */
+#define SEARCH_BEFORE_IMPORT 64
+
+static const struct arena_ops no_ops;
+
+enum arena_status arena_init(struct arena *arena, const char *name, uint64_t quantum, const struct arena_ops *ops, void *ctx, unsigned flags) {
+    if (!is_power_of_two(quantum) || flags > ARENA_NEXT_FIT) return ARENA_BAD_ARGUMENT;
+    *arena = (struct arena){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_ARENA),
+                            .quantum = quantum,
+                            .quantum_shift = bit_lowest(quantum),
+                            .fit = flags,
+                            .ops = ops != NULL ? ops : &no_ops,
+                            .ctx = ctx};
+    format_text(arena->name, sizeof arena->name, "%s", name);
+    list_init(&arena->segments);
+    for (size_t i = 0; i < ARENA_LISTS; i++) list_init(&arena->lists[i]);
+    arena->rotor = &arena->segments;
+    arena_tags_init(arena);
+    arena_hash_init(arena);
+    return ARENA_OK;
+}
+
+void arena_set_source(struct arena *arena, const struct arena_source *source, void *source_ctx) {
+    arena->source = source;
+    arena->source_ctx = source_ctx;
+}
+
+uint64_t arena_quantum_slab_size(uint64_t qcache_max) { return (uint64_t)2 << bit_highest(3 * qcache_max); }
+
+static enum arena_status destroy_quantum_caches(struct arena *arena) {
+    for (size_t i = 0; i < ARENA_QCACHES_MAX; i++) {
+        if (arena->qcaches[i] == NULL) continue;
+        enum arena_status status = arena->qcache_ops->destroy(arena->qcaches[i]);
+        if (status != ARENA_OK) return status;
+        arena->qcaches[i] = NULL; /* this size is served from the segment list from now on */
+    }
+    arena->qcache_max = 0;
+    return ARENA_OK;
+}
+
+enum arena_status arena_set_quantum_caches(struct arena *arena, const struct arena_qcache_ops *ops, void *ctx, uint64_t qcache_max) {
+    uint64_t n = qcache_max >> arena->quantum_shift;
+    if (ops == NULL || arena->qcache_max != 0 || n == 0 || n > ARENA_QCACHES_MAX) return ARENA_BAD_ARGUMENT;
+    /* The slab size is up to eight times qcache_max and must not wrap. */
+    if ((qcache_max & (arena->quantum - 1)) != 0 || qcache_max > UINT64_MAX / 8) return ARENA_BAD_ARGUMENT;
+    arena->qcache_ops = ops;
+    for (uint64_t i = 0; i < n; i++) {
+        arena->qcaches[i] = ops->create(ctx, arena, (i + 1) << arena->quantum_shift, arena_quantum_slab_size(qcache_max));
+        if (arena->qcaches[i] != NULL) continue;
+        CHECK(destroy_quantum_caches(arena) == ARENA_OK);
+        return ARENA_NO_SPACE;
+    }
+    arena->qcache_max = qcache_max;
+    return ARENA_OK;
+}
+
+enum arena_status arena_destroy(struct arena *arena) {
+    enum arena_status status = destroy_quantum_caches(arena);
+    if (status != ARENA_OK) return status;
+    if (arena->segments_allocated != 0) return ARENA_BUSY;
+    /* Nothing is allocated, so imported spans that can go back have done so already; what is left are tags of our own. */
+    while (!list_empty(&arena->segments)) {
+        struct arena_tag *tag = tag_of(arena->segments.next);
+        list_remove(&tag->segment);
+        arena_tag_put(arena, tag);
+    }
+    arena_hash_destroy(arena);
+    arena_tags_destroy(arena);
+    (void)arena_init(arena, "", arena->quantum, NULL, NULL, ARENA_INSTANT_FIT);
+    return ARENA_OK;
+}
+
+/* Sets up a new hash table in place of one that has become too small or too large. Called with no lock held. */
+static void change_table(struct arena *arena, uint64_t count) {
+    struct arena_tag **buckets = arena->boot_buckets;
+    if (count != ARENA_BOOT_BUCKETS) buckets = arena->ops->memory_get(arena->ctx, count * sizeof *buckets);
+    platform_lock_acquire(&arena->lock);
+    if (buckets != NULL)
+        arena_hash_install(arena, buckets, count);
+    else
+        arena->hash_retry = arena->segments_allocated + arena->segments_allocated / 4 + 1; /* longer chains until then */
+    arena->hash_busy = false;
+    platform_lock_release(&arena->lock);
+}
+
+void arena_leave(struct arena *arena, bool appeared, const struct arena_release *release) {
+    void *batches[TAGS_SURPLUS_MAX];
+    struct arena_hash tables[TABLES_RETIRED_MAX];
+    unsigned batch_count = arena_tags_surplus(arena, batches), table_count = arena_hash_retire(arena, tables);
+    uint64_t wanted = arena_hash_wanted(arena);
+    if (wanted != 0) arena->hash_busy = true;
+    if (appeared) __atomic_store_n(&arena->generation, arena->generation + 1, __ATOMIC_RELEASE);
+    bool wake = appeared && arena->waiters != 0 && arena->ops->wake != NULL;
+    platform_lock_release(&arena->lock);
+
+    if (STRATA_UNLIKELY(release != NULL && release->due)) arena->source->release(arena->source_ctx, release->start, release->size);
+    for (unsigned i = 0; i < batch_count; i++) arena->ops->memory_put(arena->ctx, batches[i], ARENA_BATCH_BYTES);
+    for (unsigned i = 0; i < table_count; i++) arena_hash_put(arena, tables[i]);
+    if (STRATA_UNLIKELY(wanted != 0)) change_table(arena, wanted);
+    if (STRATA_UNLIKELY(wake)) arena->ops->wake(arena->ctx, &arena->generation);
+}
+
+/* From what is here. `seen` is the generation in which the search took place. May drop the lock between search and search. */
+static enum arena_status take(struct arena *arena, const struct arena_request *request, uint64_t limit, uint64_t *start, uint32_t *seen) {
+    for (;;) {
+        *seen = arena->generation;
+        struct arena_tag *tag = arena_fit_choose(arena, request, limit, start);
+        if (tag == NULL) return ARENA_NO_SPACE;
+        unsigned cuts = arena_segment_cuts(tag, *start, request->size);
+        if (cuts <= arena->tags_spare) {
+            arena_segment_carve(arena, tag, *start, request->size);
+            return ARENA_OK;
+        }
+        if (!arena_tags_secure(arena, cuts)) return ARENA_NO_TAGS;
+    }
+}
+
+static enum arena_status take_imported(struct arena *arena, const struct arena_request *request, uint64_t *start) {
+    struct arena_tag *tag = NULL;
+    enum arena_status status = arena_span_import(arena, request, &tag);
+    if (status != ARENA_OK) return status;
+    CHECK(arena_fit_place(tag, request, 0, start));
+    arena_segment_carve(arena, tag, *start, request->size);
+    return ARENA_OK;
+}
+
+/* Next fit goes on behind what it has just allocated. */
+static void move_rotor(struct arena *arena, const struct arena_request *request, uint64_t start) {
+    struct arena_tag *tag = arena_hash_find(arena, start);
+    arena->rotor = &tag->segment;
+    arena->rotor_start = start + request->size; /* 0 past 2^64: from the bottom */
+    if (arena->rotor_start == 0) arena->rotor = &arena->segments;
+}
+
+static enum arena_status serve(struct arena *arena, const struct arena_request *request, uint64_t *start) {
+    const struct arena_ops *ops = arena->ops;
+    bool can_import = arena->source != NULL && !request->bounded, reclaimed = false;
+    platform_lock_acquire(&arena->lock);
+    for (;;) {
+        uint32_t seen;
+        bool imported = false;
+        arena_tags_top_up(arena);
+        enum arena_status status = take(arena, request, can_import ? SEARCH_BEFORE_IMPORT : UINT64_MAX, start, &seen);
+        if (status == ARENA_NO_SPACE && can_import) {
+            status = take_imported(arena, request, start);
+            imported = status == ARENA_OK;
+            if (status == ARENA_NO_SPACE) status = take(arena, request, UINT64_MAX, start, &seen);
+        }
+        if (status == ARENA_OK) {
+            arena->counters.allocs++;
+            if (request->fit == ARENA_NEXT_FIT) move_rotor(arena, request, *start);
+            arena_leave(arena, imported, NULL);
+            return ARENA_OK;
+        }
+        if (ops->reclaim != NULL && !reclaimed) {
+            reclaimed = true;
+            platform_lock_release(&arena->lock);
+            bool again = ops->reclaim(arena->ctx, request->size);
+            platform_lock_acquire(&arena->lock);
+            if (again) continue;
+        }
+        bool sleeps = (request->flags & ARENA_SLEEP) != 0 && (status == ARENA_NO_SPACE || status == ARENA_NO_TAGS);
+        if (sleeps) {
+            arena->waiters++;
+            arena->counters.waits++;
+            platform_lock_release(&arena->lock);
+            sleeps = ops->wait(arena->ctx, &arena->generation, seen);
+            platform_lock_acquire(&arena->lock);
+            arena->waiters--;
+            reclaimed = false;
+        }
+        if (!sleeps) {
+            arena->counters.failures++;
+            arena_leave(arena, false, NULL);
+            return status;
+        }
+    }
+}
+
+/* Whether the constraints leave any place at all; fills the slack in. */
+static bool prepare_request(const struct arena *arena, struct arena_request *request) {
+    const uint64_t low_bits = arena->quantum - 1, align = request->align, nocross = request->nocross;
+    if (request->size == 0 || __builtin_add_overflow(request->size, low_bits, &request->size)) return false;
+    request->size &= ~low_bits;
+    if (request->flags > (ARENA_FIT_MASK | ARENA_SLEEP)) return false;
+    request->fit = request->flags & ARENA_FIT_MASK;
+    if (request->fit == ARENA_FIT_MASK) return false;
+    if (request->fit == ARENA_INSTANT_FIT) request->fit = arena->fit;
+    if ((request->flags & ARENA_SLEEP) != 0 && (arena->ops->wait == NULL || arena->ops->wake == NULL)) return false;
+    if (!is_power_of_two(align) || (align & low_bits) != 0 || request->phase >= align || (request->phase & low_bits) != 0) return false;
+    if (request->min > request->last || request->last - request->min < request->size - 1) return false;
+    if (nocross != 0) {
+        /* Places repeat with the larger of align and nocross; the lowest of a period is the phase cut down to nocross. */
+        if (!is_power_of_two(nocross) || (nocross & low_bits) != 0 || request->size > nocross) return false;
+        if ((request->phase & (nocross - 1)) > nocross - request->size) return false;
+    }
+    request->slack = max_u64(align, nocross) - arena->quantum;
+    return true;
+}
+
+static enum arena_status request_segment(struct arena *arena, struct arena_request *request, uint64_t *start) {
+    if (!prepare_request(arena, request)) return ARENA_BAD_ARGUMENT;
+    uint64_t found; /* searches leave their traces here even if they fail */
+    enum arena_status status = serve(arena, request, &found);
+    if (status == ARENA_OK) *start = found;
+    return status;
+}
+
+static void *quantum_cache(const struct arena *arena, uint64_t size) {
+    return size - 1 < arena->qcache_max ? arena->qcaches[(size - 1) >> arena->quantum_shift] : NULL;
+}
+
+enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+    void *cache = quantum_cache(arena, size);
+    if (cache != NULL) return arena->qcache_ops->alloc(cache, flags, start);
+    struct arena_request request = {.size = size, .align = arena->quantum, .last = UINT64_MAX, .flags = flags};
+    return request_segment(arena, &request, start);
+}
+
+enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t phase, uint64_t nocross, uint64_t min, uint64_t max,
+                               unsigned flags, uint64_t *start) {
+    struct arena_request request = {.size = size,
+                                    .align = align != 0 ? align : arena->quantum,
+                                    .phase = phase,
+                                    .nocross = nocross,
+                                    .min = min,
+                                    .last = max - 1, /* max 0: up to 2^64 */
+                                    .flags = flags,
+                                    .bounded = min != 0 || max != 0};
+    return request_segment(arena, &request, start);
+}
+
+/* The allocated segment with this start and size. */
+static enum arena_status find_segment(struct arena *arena, uint64_t start, uint64_t size, struct arena_tag **tag) {
+    *tag = arena_hash_find(arena, start);
+    if (*tag == NULL) return ARENA_NOT_ALLOCATED;
+    return (*tag)->size == size ? ARENA_OK : ARENA_SIZE_MISMATCH;
+}
+
+static bool round_size(const struct arena *arena, uint64_t *size) {
+    if (*size == 0 || __builtin_add_overflow(*size, arena->quantum - 1, size)) return false;
+    *size &= ~(arena->quantum - 1);
+    return true;
+}
+
+enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size) {
+    struct arena_release release = {false, 0, 0};
+    struct arena_tag *tag;
+    if (!round_size(arena, &size)) return ARENA_BAD_ARGUMENT;
+    platform_lock_acquire(&arena->lock);
+    enum arena_status status = find_segment(arena, start, size, &tag);
+    if (status == ARENA_OK) {
+        arena->counters.frees++;
+        arena_span_retire(arena, arena_segment_free(arena, tag), &release);
+    }
+    arena_leave(arena, status == ARENA_OK, &release);
+    return status;
+}
+
+enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size) {
+    void *cache = quantum_cache(arena, size);
+    return cache != NULL ? arena->qcache_ops->free(cache, start) : arena_xfree(arena, start, size);
+}
+
+enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {
+    struct arena_tag *tag;
+    if (!round_size(arena, &old_size) || !round_size(arena, &new_size)) return ARENA_BAD_ARGUMENT;
+    platform_lock_acquire(&arena->lock);
+    if (new_size < old_size) (void)arena_tags_secure(arena, 1); /* before the look-up, as it may drop the lock */
+    enum arena_status status = find_segment(arena, start, old_size, &tag);
+    if (status == ARENA_OK) {
+        status = arena_segment_resize(arena, tag, new_size);
+        if (status == ARENA_OK) arena->counters.resizes++;
+    }
+    arena_leave(arena, status == ARENA_OK && new_size < old_size, NULL);
+    return status;
+}

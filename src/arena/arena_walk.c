@@ -1,0 +1,118 @@
+/*
+ * arena_walk.c - looking at an arena from outside, its names for what went wrong, and what fork asks of it.
+ *
+ * A walk copies a few segments at a time under the lock and shows them with the lock dropped, so that whoever looks may
+ * allocate, print and sleep. It goes on by address: what starts behind the last one shown. If nothing has changed since
+ * (`changes`), the tag where it stopped is still good and need not be searched for. Lock rank: the arena's lock, LOCK_RANK_ARENA.
+ */
+#include "arena/arena_internal.h"
+
+#define WALK_BATCH 32
+
+/* Where a walk stands: behind the tag `last`, which has this start and kind. */
+struct cursor {
+    bool begun;
+    bool was_span;
+    uint64_t start;
+    uint64_t changes; /* of the arena when `last` was valid */
+    struct list *last;
+};
+
+static unsigned kind_of(const struct arena_tag *tag) {
+    return tag->kind == TAG_SPAN ? ARENA_SPAN : tag->kind == TAG_FREE ? ARENA_FREE : ARENA_ALLOCATED;
+}
+
+static struct list *resume(struct arena *arena, const struct cursor *cursor) {
+    if (!cursor->begun) return arena->segments.next;
+    if (cursor->changes == arena->changes) return cursor->last->next;
+    struct arena_tag *span = arena_span_floor(arena, cursor->start);
+    struct list *node = span != NULL ? &span->segment : arena->segments.next;
+    for (; node != &arena->segments; node = node->next) {
+        const struct arena_tag *tag = tag_of(node);
+        if (tag->start > cursor->start || (tag->start == cursor->start && cursor->was_span && tag->kind != TAG_SPAN)) break;
+    }
+    return node;
+}
+
+static size_t copy_batch(struct arena *arena, unsigned kinds, struct cursor *cursor, struct arena_segment *out) {
+    size_t n = 0;
+    platform_lock_acquire(&arena->lock);
+    for (struct list *node = resume(arena, cursor); node != &arena->segments && n < WALK_BATCH; node = node->next) {
+        const struct arena_tag *tag = tag_of(node);
+        *cursor = (struct cursor){true, tag->kind == TAG_SPAN, tag->start, arena->changes, node};
+        if ((kinds & kind_of(tag)) != 0) out[n++] = (struct arena_segment){tag->start, tag->size, kind_of(tag)};
+    }
+    platform_lock_release(&arena->lock);
+    return n;
+}
+
+void arena_walk(struct arena *arena, unsigned kinds, bool (*visit)(const struct arena_segment *segment, void *argument), void *argument) {
+    struct arena_segment batch[WALK_BATCH];
+    struct cursor cursor = {0};
+    for (size_t n = WALK_BATCH; n == WALK_BATCH;) {
+        n = copy_batch(arena, kinds, &cursor, batch);
+        for (size_t i = 0; i < n; i++)
+            if (!visit(&batch[i], argument)) return;
+    }
+}
+
+uint64_t arena_size(struct arena *arena, unsigned kinds) {
+    platform_lock_acquire(&arena->lock);
+    uint64_t allocated = arena->allocated, total = arena->total;
+    platform_lock_release(&arena->lock);
+    return ((kinds & ARENA_ALLOCATED) != 0 ? allocated : 0) + ((kinds & ARENA_FREE) != 0 ? total - allocated : 0);
+}
+
+enum arena_status arena_lookup(struct arena *arena, uint64_t start, uint64_t *size) {
+    platform_lock_acquire(&arena->lock);
+    const struct arena_tag *tag = arena_hash_find(arena, start);
+    if (tag != NULL) *size = tag->size;
+    platform_lock_release(&arena->lock);
+    return tag != NULL ? ARENA_OK : ARENA_NOT_ALLOCATED;
+}
+
+void arena_stats_get(struct arena *arena, struct arena_stats *stats) {
+    platform_lock_acquire(&arena->lock);
+    *stats = (struct arena_stats){.name = arena->name,
+                                  .quantum = arena->quantum,
+                                  .total = arena->total,
+                                  .allocated = arena->allocated,
+                                  .free = arena->total - arena->allocated,
+                                  .spans = arena->spans,
+                                  .segments_allocated = arena->segments_allocated,
+                                  .segments_free = arena->segments_free,
+                                  .tags_total = arena->tags_total,
+                                  .tags_spare = arena->tags_spare,
+                                  .tag_batches = arena->batches,
+                                  .hash_buckets = arena->hash.count,
+                                  .waiters = arena->waiters,
+                                  .counters = arena->counters};
+    platform_lock_release(&arena->lock);
+}
+
+const char *arena_status_text(enum arena_status status) {
+    switch (status) {
+    case ARENA_OK: return "ok";
+    case ARENA_NO_SPACE: return "no free segment fits";
+    case ARENA_NO_TAGS: return "no memory for boundary tags";
+    case ARENA_BAD_ARGUMENT: return "an argument is out of range";
+    case ARENA_BAD_RANGE: return "the span passes 2^64";
+    case ARENA_OVERLAP: return "the span overlaps another";
+    case ARENA_NOT_ALLOCATED: return "nothing allocated starts there";
+    case ARENA_SIZE_MISMATCH: return "what starts there has another size";
+    case ARENA_BAD_SOURCE: return "the source gave a span that can't be right";
+    case ARENA_BUSY: return "parts are still allocated";
+    }
+    return "unknown status";
+}
+
+void arena_fork_prepare(struct arena *arena) { platform_lock_acquire(&arena->lock); }
+void arena_fork_parent(struct arena *arena) { platform_lock_release(&arena->lock); }
+
+void arena_fork_child(struct arena *arena) {
+    /* Threads that were out of the lock to get memory or to sleep do not exist here; what they were bringing is lost. */
+    arena->refills = 0;
+    arena->hash_busy = false;
+    arena->waiters = 0;
+    platform_lock_reset(&arena->lock);
+}

@@ -1,0 +1,144 @@
+/*
+ * cache.c - the slow path of the object caches: between CPU layer, depot and slabs.
+ *
+ * Rounds in transit are in a local array or in a magazine that the thread owns, never in two places: a thread that is
+ * preempted here holds them alone. No lock is held across two layers' calls. See cache.h.
+ */
+#include "cache/cache_internal.h"
+
+#include "base/check.h"
+
+bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned magazine_max) {
+    caches->slabs = slabs;
+    caches->closed = magazine_max == 0;
+    caches->drain_lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DRAIN);
+    unsigned bottom = SLAB_CACHE_END; /* slots below hold the headers, one for every tag, so that a free of any tag finds one */
+    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
+        struct depot *depot = &caches->depots[cache];
+        depot_init(depot, slabs->caches[cache].object_bytes, magazine_max, (uint16_t)bottom);
+        bottom += depot->rounds_max;
+    }
+    CHECK(bottom <= CPU_AREA_SLOTS);
+    return cpu_layer_init(caches);
+}
+
+static void reverse(void **rounds, unsigned count) {
+    for (unsigned i = 0; i < count / 2; i++) {
+        void *round = rounds[i];
+        rounds[i] = rounds[count - 1 - i];
+        rounds[count - 1 - i] = round;
+    }
+}
+
+/* Puts rounds into this CPU's array; what finds no room, because the thread has changed CPUs meanwhile, goes to the slabs. */
+static void put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count) {
+    if (count == 0) return;
+    unsigned put = cpu_push_batch(cache, rounds, count);
+    if (put < count) slab_free_batch(caches->slabs, cache, rounds + put, count - put);
+}
+
+void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
+    struct depot *depot = &caches->depots[cache];
+    void *object;
+    if (caches->closed || !cpu_layer_open(caches, cache)) return slab_alloc_batch(caches->slabs, cache, &object, 1) == 1 ? object : NULL;
+
+    struct magazine *magazine = depot_take_full(depot);
+    if (magazine != NULL) {
+        object = magazine->rounds[--magazine->count];
+        put_rounds(caches, cache, magazine->rounds, magazine->count);
+        depot_give_empty(caches, depot, magazine);
+        return object;
+    }
+    void *rounds[CACHE_TRANSFER_MAX];
+    unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
+    unsigned got = slab_alloc_batch(caches->slabs, cache, rounds, wanted != 0 ? wanted : 1);
+    if (got == 0) return NULL;
+    reverse(rounds, got); /* the array is popped from its end: lowest addresses first */
+    object = rounds[got - 1];
+    put_rounds(caches, cache, rounds, got - 1);
+    return object;
+}
+
+/* The upper half of this CPU's array goes to the depot, or past it to the slabs. */
+static void overflow(struct cache_layer *caches, unsigned cache) {
+    struct depot *depot = &caches->depots[cache];
+    unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
+    if (wanted == 0) wanted = 1;
+    struct magazine *magazine = depot_take_empty(caches, depot);
+    if (magazine != NULL) {
+        magazine->count = cpu_pop_batch(cache, magazine->rounds, wanted);
+        reverse(magazine->rounds, magazine->count);
+        if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
+        if (magazine->count != 0) slab_free_batch(caches->slabs, cache, magazine->rounds, magazine->count);
+        depot_give_empty(caches, depot, magazine);
+        return;
+    }
+    void *rounds[CACHE_TRANSFER_MAX];
+    unsigned count = cpu_pop_batch(cache, rounds, wanted);
+    if (count != 0) slab_free_batch(caches->slabs, cache, rounds, count);
+}
+
+void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
+    if (!caches->closed && cpu_layer_open(caches, cache)) {
+        if (cpu_push(cache, object)) return; /* it was only closed, or has grown */
+        overflow(caches, cache);
+        if (cpu_push(cache, object)) return;
+    }
+    slab_free_batch(caches->slabs, cache, &object, 1);
+}
+
+void cache_tick(struct cache_layer *caches) {
+    if (caches->closed) return;
+    cpu_layer_drain(caches, true);
+    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) depot_tick(caches, cache, false);
+}
+
+void cache_drain(struct cache_layer *caches) {
+    if (!caches->closed) {
+        cpu_layer_drain_own(caches);
+        cpu_layer_drain(caches, false);
+        for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) depot_tick(caches, cache, true);
+    }
+    slab_reap(caches->slabs);
+}
+
+void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_stats *stats) {
+    struct depot *depot = &caches->depots[cache];
+    platform_lock_acquire(&depot->lock);
+    *stats = (struct cache_stats){.depot_allocs = depot->allocs,
+                                  .depot_frees = depot->frees,
+                                  .contention = depot->contention,
+                                  .rounds = depot->rounds,
+                                  .depot_magazines = depot->full_count};
+    for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
+    platform_lock_release(&depot->lock);
+    stats->cached += cpu_layer_rounds(caches, cache);
+}
+
+const char *cache_check(struct cache_layer *caches) {
+    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
+        struct depot *depot = &caches->depots[cache];
+        uint32_t full = 0, empty = 0;
+        const char *broken = NULL;
+        platform_lock_acquire(&depot->lock);
+        for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next, full++)
+            if (magazine->count == 0) broken = "depot: an empty magazine among the full ones";
+        for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
+            if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
+        if (full != depot->full_count || empty != depot->empty_count) broken = "depot: a count differs from its list";
+        if (depot->full_low > full || depot->empty_low > empty) broken = "depot: more magazines unneeded than there are";
+        if (depot->rounds > depot->rounds_max) broken = "depot: arrays larger than allowed";
+        platform_lock_release(&depot->lock);
+        if (broken != NULL) return broken;
+    }
+    return cpu_layer_check(caches);
+}
+
+void cache_fork_prepare(struct cache_layer *caches) {
+    platform_lock_acquire(&caches->drain_lock);
+    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) platform_lock_acquire(&caches->depots[cache].lock);
+}
+void cache_fork_parent(struct cache_layer *caches) {
+    for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_release(&caches->depots[cache].lock);
+    platform_lock_release(&caches->drain_lock);
+}

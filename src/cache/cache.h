@@ -1,0 +1,111 @@
+/*
+ * cache.h - the facade of cache/: the CPU layer and the depot over the slabs.
+ *
+ * The CPU layer is one array of at most `rounds` (m) objects a CPU and cache, popped and pushed by the sequences of
+ * platform/cpu_ops.h without lock or atomic instruction. A miss moves m/2 rounds: from the depot's magazines, else from
+ * slabs; an overflow moves m/2 the other way. Half the capacity is the transfer size with the lowest bound on global
+ * accesses, one in m/2 operations (VH, Theorem 2.5), and what the magazine layer's pair of magazines gives (magazines
+ * paper, 3.1).
+ *
+ * The depot keeps magazines of m/2 rounds, full ones and empty ones; its lock is tried first and contention counted, and
+ * a contended cache gets larger arrays (3.4). What the depot did not need during an interval goes back to the slabs (3.7).
+ *
+ * Modes: a header of zeros, or a closed one, is empty and full at once; with magazine_max 0 headers are never opened, and
+ * every operation reaches the slab layer.
+ *
+ * Locks: one a depot (LOCK_RANK_DEPOT); LOCK_RANK_DRAIN for the one drain of other CPUs' arrays at a time.
+ */
+#ifndef STRATA_CACHE_CACHE_H
+#define STRATA_CACHE_CACHE_H
+
+#include "platform/cpu_ops.h"
+#include "slab/slab.h"
+
+#define CACHE_ROUNDS_MAX 256
+#define CACHE_TRANSFER_MAX (CACHE_ROUNDS_MAX / 2)
+/* Thread mode: this many threads can have a cache at once, others go without. */
+#define CACHE_THREADS_MAX 16384
+
+struct magazine {
+    struct magazine *next;
+    uint32_t count;
+    uint32_t kind; /* which magazine cache it comes from: SLAB_CACHE_MAGAZINES + kind */
+    void *rounds[];
+};
+
+/* One a cache. Guarded by lock where nothing else is said. */
+struct depot {
+    struct platform_lock lock;
+    struct magazine *full, *empty;
+    uint32_t full_count, full_low;   /* how many, and the fewest since the last tick */
+    uint32_t empty_count, empty_low;
+    uint32_t full_max;               /* beyond this, full magazines go to the slabs */
+    uint16_t rounds;                 /* m: read without the lock */
+    uint16_t rounds_start;           /* where m begins, and returns to when idle; immutable, as is the next */
+    uint16_t rounds_max;
+    uint16_t bottom;                 /* the first slot in every CPU area; immutable */
+    uint16_t kind;                   /* magazines of m/2 rounds come from this magazine cache */
+    uint32_t contended;              /* since the last tick */
+    uint64_t contention;             /* since the start */
+    uint64_t allocs, frees;          /* objects handed to and taken from the CPU layer */
+    uint64_t ticks_idle;
+    uint64_t visits, visits_seen;    /* at the last tick */
+} STRATA_ALIGNED(CACHE_LINE_BYTES);
+
+struct cache_layer {
+    struct slab_layer *slabs;
+    unsigned areas;        /* how many CPU areas the address space has */
+    bool thread_mode;
+    bool closed;           /* magazine_max 0: no CPU layer */
+    struct depot depots[SLAB_CACHE_MAGAZINES];
+    struct platform_lock drain_lock;
+    uint64_t *used;        /* bit a: area a has open headers; atomic */
+    uint64_t *digests;     /* per area: its tops at the last tick; guarded by drain_lock */
+    uint32_t *spare_ids;   /* thread mode: ids to give out; guarded by drain_lock */
+    uint32_t spare_count, ids_made;
+    uint64_t drains;
+};
+
+/* The composition root passes the cap on m (0..256). False: no memory for the CPU areas. */
+bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned magazine_max);
+
+/* The sizes of the magazine caches: slab_init wants them. */
+extern const uint32_t cache_magazine_bytes[SLAB_MAGAZINE_CACHES];
+
+/* The ways round when the CPU layer can't serve. NULL: no memory. */
+void *cache_alloc_slow(struct cache_layer *caches, unsigned cache);
+void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object);
+
+/* An object of a cache; NULL: no memory. Constant time; no lock in m/2 - 1 of m/2 calls. */
+STRATA_INLINE void *cache_alloc(struct cache_layer *caches, unsigned cache) {
+    void *object = cpu_pop(cache);
+    return STRATA_LIKELY(object != NULL) ? object : cache_alloc_slow(caches, cache);
+}
+STRATA_INLINE void cache_free(struct cache_layer *caches, unsigned cache, void *object) {
+    if (STRATA_UNLIKELY(!cpu_push(cache, object))) cache_free_slow(caches, cache, object);
+}
+
+/* Periodic: adapts m, gives what depots did not need back to slabs, and drains CPUs that did nothing since the last tick. */
+void cache_tick(struct cache_layer *caches);
+/* Everything back to the slabs: all CPU arrays (in thread mode: the caller's), all depots. */
+void cache_drain(struct cache_layer *caches);
+
+struct cache_stats {
+    uint64_t cached; /* objects in CPU arrays and depot */
+    uint64_t depot_allocs, depot_frees, contention, rounds, depot_magazines;
+};
+void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_stats *stats);
+/* Address space and pages of the CPU areas count as metadata. */
+uint64_t cache_area_bytes(const struct cache_layer *caches);
+/* Invariants of depots and headers; exact only while no other thread allocates. NULL when all hold. */
+const char *cache_check(struct cache_layer *caches);
+
+void cache_fork_prepare(struct cache_layer *caches);
+void cache_fork_parent(struct cache_layer *caches);
+void cache_fork_child(struct cache_layer *caches);
+/* In the child, once the locks of all layers are free again: what threads that are gone had cached goes to the slabs. */
+void cache_fork_child_settle(struct cache_layer *caches);
+/* Thread mode: the thread with this id has ended; platform_on_thread_exit's callback calls it. */
+void cache_thread_exit(struct cache_layer *caches, uint32_t id);
+
+#endif

@@ -1,0 +1,40 @@
+/*
+ * cache_internal.h - what the files of cache/ share. Private to this folder.
+ */
+#ifndef STRATA_CACHE_INTERNAL_H
+#define STRATA_CACHE_INTERNAL_H
+
+#include "cache/cache.h"
+
+/* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). */
+STRATA_INLINE void depot_lock(struct depot *depot) {
+    if (STRATA_LIKELY(platform_lock_try(&depot->lock))) return;
+    platform_lock_acquire(&depot->lock);
+    depot->contended++;
+    depot->contention++;
+}
+STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release(&depot->lock); }
+
+/* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
+struct magazine *depot_take_full(struct depot *depot);
+/* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
+bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+/* An empty magazine with room for m/2 rounds: the depot's, else a new one; NULL: no memory. */
+struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot);
+/* Back to the depot, or to its cache when it no longer fits m. */
+void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+/* Periodic: working sets, m. With `all`: everything goes to the slabs. */
+void depot_tick(struct cache_layer *caches, unsigned cache, bool all);
+void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, uint16_t bottom);
+
+/* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: this CPU has no area, or it is closed. */
+bool cpu_layer_open(struct cache_layer *caches, unsigned cache);
+bool cpu_layer_init(struct cache_layer *caches);
+/* Drains areas: all, or with `idle_only` those whose tops did not change since the last call. */
+void cpu_layer_drain(struct cache_layer *caches, bool idle_only);
+/* This CPU's own arrays, by ordinary pops: works in every mode. */
+void cpu_layer_drain_own(struct cache_layer *caches);
+uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache);
+const char *cpu_layer_check(const struct cache_layer *caches);
+
+#endif

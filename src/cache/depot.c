@@ -1,0 +1,163 @@
+/*
+ * depot.c - magazines between CPUs: the lists of full and empty ones, their working sets, and the size m of the arrays.
+ *
+ * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
+ * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab.
+ * Lock: LOCK_RANK_DEPOT; magazines are allocated and freed, and rounds given to slabs, without it.
+ */
+#include "cache/cache_internal.h"
+
+/* Magazine caches hold 2, 4, ... 128 rounds behind the 16 bytes of struct magazine. */
+const uint32_t cache_magazine_bytes[SLAB_MAGAZINE_CACHES] = {16 + 2 * 8, 16 + 4 * 8, 16 + 8 * 8, 16 + 16 * 8, 16 + 32 * 8, 16 + 64 * 8, 16 + 128 * 8};
+_Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it");
+
+/* An array holds at most about so many bytes of objects, between 2 and CACHE_ROUNDS_MAX rounds. */
+#define ARRAY_BYTES_MAX (16 * KIB)
+/* Full magazines wait up to this many bytes, or this share of the cache's objects. */
+#define DEPOT_BYTES_MIN (16 * KIB)
+#define DEPOT_SHARE 16
+/* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
+#define CONTENDED_MAX 8
+#define IDLE_TICKS 20
+
+static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
+
+void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, uint16_t bottom) {
+    unsigned rounds = 2;
+    while (rounds < CACHE_ROUNDS_MAX && rounds * 2 * object_bytes <= ARRAY_BYTES_MAX) rounds *= 2;
+    if (rounds < 4) rounds = object_bytes <= ARRAY_BYTES_MAX / 2 ? 4 : 2;
+    if (rounds > magazine_max) rounds = magazine_max;
+    unsigned start = rounds > 32 ? rounds / 2 : rounds;
+    depot->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT);
+    depot->rounds_max = (uint16_t)rounds;
+    depot->rounds = depot->rounds_start = (uint16_t)start;
+    depot->bottom = bottom;
+    depot->kind = (uint16_t)magazine_kind(start / 2);
+    depot->full_max = (uint32_t)(DEPOT_BYTES_MIN / (object_bytes * (start / 2 != 0 ? start / 2 : 1))) + 1;
+}
+
+static void note_low(struct depot *depot) {
+    if (depot->full_count < depot->full_low) depot->full_low = depot->full_count;
+    if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
+}
+
+struct magazine *depot_take_full(struct depot *depot) {
+    depot_lock(depot);
+    struct magazine *magazine = depot->full;
+    depot->visits++;
+    if (magazine != NULL) {
+        depot->full = magazine->next;
+        depot->full_count--;
+        depot->allocs += magazine->count;
+        note_low(depot);
+    }
+    depot_unlock(depot);
+    return magazine;
+}
+
+bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
+    (void)caches;
+    depot_lock(depot);
+    bool room = depot->full_count < depot->full_max;
+    if (room) {
+        magazine->next = depot->full;
+        depot->full = magazine;
+        depot->full_count++;
+        depot->frees += magazine->count;
+    }
+    depot_unlock(depot);
+    return room;
+}
+
+static void free_magazine(struct cache_layer *caches, struct magazine *magazine) {
+    void *object = magazine;
+    slab_free_batch(caches->slabs, SLAB_CACHE_MAGAZINES + magazine->kind, &object, 1);
+}
+
+struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot) {
+    depot_lock(depot);
+    struct magazine *magazine = depot->empty;
+    unsigned kind = depot->kind;
+    depot->visits++;
+    if (magazine != NULL) {
+        depot->empty = magazine->next;
+        depot->empty_count--;
+        note_low(depot);
+    }
+    depot_unlock(depot);
+    if (magazine != NULL && magazine->kind == kind) return magazine;
+    if (magazine != NULL) free_magazine(caches, magazine); /* m has changed since */
+    void *memory;
+    if (slab_alloc_batch(caches->slabs, SLAB_CACHE_MAGAZINES + kind, &memory, 1) == 0) return NULL;
+    magazine = memory;
+    *magazine = (struct magazine){.kind = kind};
+    return magazine;
+}
+
+void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
+    magazine->count = 0;
+    depot_lock(depot);
+    bool fits = magazine->kind == depot->kind && depot->empty_count <= depot->full_max;
+    if (fits) {
+        magazine->next = depot->empty;
+        depot->empty = magazine;
+        depot->empty_count++;
+    }
+    depot_unlock(depot);
+    if (!fits) free_magazine(caches, magazine);
+}
+
+/* Takes `count` magazines off the front of a list. Under the lock. */
+static struct magazine *cut(struct magazine **list, uint32_t count) {
+    struct magazine *first = NULL;
+    while (count-- != 0) {
+        struct magazine *magazine = *list;
+        *list = magazine->next;
+        magazine->next = first;
+        first = magazine;
+    }
+    return first;
+}
+
+/* Under the lock. */
+static void adapt_rounds(struct depot *depot) {
+    if (depot->contended > CONTENDED_MAX && depot->rounds < depot->rounds_max)
+        depot->rounds = (uint16_t)min_u64(depot->rounds * 2u, depot->rounds_max);
+    else if (depot->visits == depot->visits_seen && depot->rounds > depot->rounds_start && ++depot->ticks_idle >= IDLE_TICKS)
+        depot->rounds = depot->rounds_start;
+    if (depot->visits != depot->visits_seen) depot->ticks_idle = 0;
+    depot->visits_seen = depot->visits;
+    depot->contended = 0;
+    depot->kind = (uint16_t)magazine_kind(depot->rounds / 2u);
+}
+
+void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
+    struct depot *depot = &caches->depots[cache];
+    struct slab_cache *slab_cache = &caches->slabs->caches[cache];
+    unsigned transfer = depot->rounds / 2u != 0 ? depot->rounds / 2u : 1;
+    uint64_t share = __atomic_load_n(&slab_cache->total, __ATOMIC_RELAXED) / DEPOT_SHARE / transfer;
+
+    platform_lock_acquire(&depot->lock);
+    uint32_t full_cut = all ? depot->full_count : depot->full_low;
+    uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
+    struct magazine *full = cut(&depot->full, full_cut), *empty = cut(&depot->empty, empty_cut);
+    depot->full_count -= full_cut;
+    depot->empty_count -= empty_cut;
+    depot->full_low = depot->full_count;
+    depot->empty_low = depot->empty_count;
+    depot->full_max = (uint32_t)max_u64(share, DEPOT_BYTES_MIN / ((uint64_t)slab_cache->object_bytes * transfer) + 1);
+    adapt_rounds(depot);
+    platform_lock_release(&depot->lock);
+
+    while (full != NULL) {
+        struct magazine *next = full->next;
+        slab_free_batch(caches->slabs, cache, full->rounds, full->count);
+        free_magazine(caches, full);
+        full = next;
+    }
+    while (empty != NULL) {
+        struct magazine *next = empty->next;
+        free_magazine(caches, empty);
+        empty = next;
+    }
+}

@@ -1,0 +1,255 @@
+/*
+ * block.c - large allocations: a run where half a superpage suffices, else whole superpages, that grow in place or by moving pages.
+ *
+ * A block of whole superpages owns `superpages` of address space, of which the first `granules` are allocated. What lies
+ * behind costs address space only; growth goes there first. A block that must move gets twice what it asked for, so that a
+ * sequence of n growing steps moves its pages O(log n) times, and each move changes page tables instead of copying.
+ * Lock: LOCK_RANK_ZONE.
+ */
+#include "page/zone_internal.h"
+
+#include "base/check.h"
+
+/* Beyond this a block gets superpages of its own: address space is cheaper than holes between long runs. */
+#define RUN_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
+/* Below this a copy is cheaper than remapping (measured: docs/decisions.md). */
+#define MOVE_GRANULES_MIN 16
+/* Huge pages for blocks of at least this many superpages. */
+#define DENSE_SUPERPAGES 4
+
+static size_t granules_of(const struct zone *zone, size_t bytes) {
+    return align_up((bytes >> GRANULE_SHIFT) + ((bytes & (GRANULE_BYTES - 1)) != 0), zone->page_granules);
+}
+static size_t superpages_of(size_t granules) { return (granules + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES; }
+
+/* Marks granules [from, to) of a block of whole superpages allocated. Returns how many were not present. */
+static uint64_t mark_block_allocated(struct zone *zone, struct superpage *first, size_t from, size_t to, bool *zeroed) {
+    uint64_t fresh = 0;
+    *zeroed = true;
+    for (size_t at = from; at < to;) {
+        unsigned start = (unsigned)(at % SUPERPAGE_GRANULES);
+        unsigned count = (unsigned)min_u64(SUPERPAGE_GRANULES - start, to - at);
+        bool zero;
+        fresh += zone_mark_allocated(zone, &first[at / SUPERPAGE_GRANULES], start, count, &zero);
+        *zeroed &= zero;
+        at += count;
+    }
+    return fresh;
+}
+
+static void mark_block_free(struct zone *zone, struct superpage *first, size_t from, size_t to) {
+    for (size_t at = from; at < to;) {
+        unsigned start = (unsigned)(at % SUPERPAGE_GRANULES);
+        unsigned count = (unsigned)min_u64(SUPERPAGE_GRANULES - start, to - at);
+        zone_mark_free(zone, &first[at / SUPERPAGE_GRANULES], start, count);
+        at += count;
+    }
+}
+
+/* Superpages [from, to) become part of a block; the first `dense` of them will be used whole. */
+static void adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t dense) {
+    for (size_t i = from; i < to; i++) {
+        struct superpage *superpage = &first[i];
+        list_init(&superpage->bucket);
+        if (!superpage->linked) list_init(&superpage->idle_link);
+        superpage->state = SUPERPAGE_BLOCK;
+        superpage->mobility = MOBILITY_MOVABLE;
+        superpage_recount(superpage);
+        if (i < dense) zone_advise_huge(zone, superpage, false);
+    }
+}
+
+static void give_up(struct zone *zone, struct superpage *first, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++) first[i].state = SUPERPAGE_FREE;
+    if (from != to) zone_superpages_give(zone, first + from, to - from);
+}
+
+static size_t dense_superpages(size_t granules) { return granules / SUPERPAGE_GRANULES >= DENSE_SUPERPAGES ? granules / SUPERPAGE_GRANULES : 0; }
+
+static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacity, size_t align, bool *zeroed) {
+    platform_lock_acquire(&zone->lock);
+    struct superpage *first = zone_within_limit(zone, granules) ? zone_superpages_take(zone, capacity, align) : NULL;
+    if (first == NULL) {
+        platform_lock_release(&zone->lock);
+        return NULL;
+    }
+    char *address = superpage_address(zone, first);
+    adopt(zone, first, 0, capacity, dense_superpages(granules));
+    uint64_t fresh = mark_block_allocated(zone, first, 0, granules, zeroed);
+    *block_of(zone, address) = (struct block_desc){.granules = granules, .superpages = capacity};
+    zone->counters.blocks++;
+    zone->counters.block_granules += granules;
+    zone_tag_run(zone, address, 1, TAG_BLOCK);
+    if (fresh != 0) zone_make_room(zone, fresh);
+    platform_lock_release(&zone->lock);
+    return address;
+}
+
+void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed) {
+    bool ignored;
+    if (zeroed == NULL) zeroed = &ignored;
+    size_t granules = granules_of(zone, bytes == 0 ? 1 : bytes);
+    size_t align_granules = align <= GRANULE_BYTES ? 1 : align >> GRANULE_SHIFT;
+    if (granules > RUN_GRANULES_MAX || align_granules > RUN_GRANULES_MAX)
+        return alloc_superpages(zone, granules, superpages_of(granules), align > SUPERPAGE_BYTES ? align >> SUPERPAGE_SHIFT : 1, zeroed);
+    struct zone_run run;
+    if (!zone_run_alloc(zone, (unsigned)granules, (unsigned)align_granules, MOBILITY_MOVABLE, &run)) return NULL;
+    platform_lock_acquire(&zone->lock);
+    *block_of(zone, run.address) = (struct block_desc){.granules = run.granules, .superpages = 0};
+    zone->counters.blocks++;
+    zone->counters.block_granules += run.granules;
+    zone_tag_run(zone, run.address, 1, TAG_BLOCK);
+    platform_lock_release(&zone->lock);
+    *zeroed = run.zeroed;
+    return run.address;
+}
+
+/* Under the lock: whether a block starts at the address now. */
+static bool is_block(struct zone *zone, const void *address) {
+    return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 && zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK;
+}
+
+/* Under the lock: the block goes; its tag first, so that a second free is seen. */
+static void free_block(struct zone *zone, void *address) {
+    struct block_desc block = *block_of(zone, address);
+    struct superpage *first = superpage_of(zone, address);
+    zone_tag_run(zone, address, 1, TAG_NONE);
+    zone->counters.blocks--;
+    zone->counters.block_granules -= block.granules;
+    if (block.superpages == 0) {
+        zone_mark_free(zone, first, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), (unsigned)block.granules);
+        zone_superpage_settle(zone, first);
+    } else {
+        mark_block_free(zone, first, 0, block.granules);
+        give_up(zone, first, 0, block.superpages);
+        zone_trim_to_limit(zone);
+    }
+}
+
+bool zone_block_free(struct zone *zone, void *address) {
+    platform_lock_acquire(&zone->lock);
+    bool ok = is_block(zone, address);
+    if (ok) free_block(zone, address);
+    platform_lock_release(&zone->lock);
+    return ok;
+}
+
+size_t zone_block_bytes(struct zone *zone, const void *address) {
+    /* The owner asks for its own block, which nobody else changes: no lock. */
+    return is_block(zone, address) ? block_of(zone, address)->granules << GRANULE_SHIFT : 0;
+}
+
+/* A run that shrinks, or grows into the free granules behind it. */
+static bool resize_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    struct superpage *superpage = superpage_of(zone, address);
+    size_t start = zone_granule_of(zone, address) % SUPERPAGE_GRANULES;
+    if (granules < block->granules) {
+        zone_mark_free(zone, superpage, (unsigned)(start + granules), (unsigned)(block->granules - granules));
+        return true;
+    }
+    unsigned more = (unsigned)(granules - block->granules);
+    if (start + granules > SUPERPAGE_GRANULES || bits_count_range(superpage->allocated, (unsigned)(start + block->granules), more) != 0) return false;
+    bool zeroed;
+    unsigned fresh = zone_mark_allocated(zone, superpage, (unsigned)(start + block->granules), more, &zeroed);
+    if (fresh != 0) zone_make_room(zone, fresh);
+    return true;
+}
+
+/* A block of superpages that shrinks, or grows within its address space or into what is free behind it. */
+static bool resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    struct superpage *first = superpage_of(zone, address);
+    size_t needed = superpages_of(granules);
+    if (needed > block->superpages || needed < block->superpages / 4) {
+        if (arena_resize(&zone->addresses, (uintptr_t)address, (uint64_t)block->superpages << SUPERPAGE_SHIFT, (uint64_t)needed << SUPERPAGE_SHIFT) != ARENA_OK)
+            return false;
+        if (needed > block->superpages) {
+            if (!zone_superpages_commit(zone, first, needed)) {
+                CHECK(arena_resize(&zone->addresses, (uintptr_t)address, (uint64_t)needed << SUPERPAGE_SHIFT,
+                                   (uint64_t)block->superpages << SUPERPAGE_SHIFT) == ARENA_OK);
+                return false;
+            }
+            adopt(zone, first, block->superpages, needed, dense_superpages(granules));
+        }
+    } else {
+        needed = block->superpages;
+    }
+    if (granules < block->granules) {
+        mark_block_free(zone, first, granules, block->granules);
+    } else {
+        bool zeroed;
+        uint64_t fresh = mark_block_allocated(zone, first, block->granules, granules, &zeroed);
+        if (fresh != 0) zone_make_room(zone, fresh);
+    }
+    for (size_t i = needed; i < block->superpages; i++) first[i].state = SUPERPAGE_FREE;
+    block->superpages = needed;
+    return true;
+}
+
+/* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */
+static void *move_block(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    if (block->granules < MOVE_GRANULES_MIN || !zone_mappings_left(zone)) return NULL;
+    size_t needed = superpages_of(granules);
+    size_t capacity = zone->growing ? needed : needed * 2;
+    struct superpage *first = zone_superpages_take(zone, capacity, 1);
+    if (first == NULL) return NULL;
+    char *target = superpage_address(zone, first);
+    size_t old = block->granules;
+    /* What is present at the target makes way for the pages that come. */
+    adopt(zone, first, 0, capacity, 0);
+    if (!platform_move(address, target, old << GRANULE_SHIFT)) {
+        give_up(zone, first, 0, capacity);
+        return NULL;
+    }
+    for (size_t i = 0; i < superpages_of(old); i++) {
+        unsigned count = (unsigned)min_u64(SUPERPAGE_GRANULES, old - i * SUPERPAGE_GRANULES);
+        zone_mark_released(zone, &first[i], 0, count);
+        first[i].moved = true;
+    }
+    bool zeroed;
+    uint64_t fresh = mark_block_allocated(zone, first, 0, granules, &zeroed) - old;
+    zone->counters.populated_total -= old;
+    *block_of(zone, target) = (struct block_desc){.granules = granules, .superpages = capacity};
+    zone_tag_run(zone, target, 1, TAG_BLOCK);
+    zone->counters.blocks++;
+    zone->counters.block_granules += granules;
+    zone->counters.moves++;
+    zone->counters.mappings += 2;
+
+    /* The source has lost its pages: it reads as zeros now. */
+    struct superpage *source = superpage_of(zone, address);
+    size_t start = zone_granule_of(zone, address) % SUPERPAGE_GRANULES;
+    size_t count = superpages_of(start + old);
+    free_block(zone, address);
+    for (size_t i = 0; i < count; i++) {
+        size_t low = i == 0 ? start : 0;
+        size_t high = min_u64(SUPERPAGE_GRANULES, start + old - i * SUPERPAGE_GRANULES);
+        zone_mark_released(zone, &source[i], (unsigned)low, (unsigned)(high - low));
+        source[i].moved = true;
+    }
+    zone->counters.released_total -= old;
+    if (fresh != 0) zone_make_room(zone, fresh);
+    return target;
+}
+
+void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move) {
+    size_t granules = granules_of(zone, bytes == 0 ? 1 : bytes);
+    void *result = NULL;
+    platform_lock_acquire(&zone->lock);
+    struct block_desc *block = block_of(zone, address);
+    size_t old = block->granules;
+    if (granules == old) {
+        result = address;
+    } else if (granules < old || zone_within_limit(zone, granules - old)) {
+        bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules);
+        if (in_place) {
+            block->granules = granules;
+            zone->counters.block_granules += granules;
+            zone->counters.block_granules -= old;
+            result = address;
+        } else if (may_move && granules > old) {
+            result = move_block(zone, address, block, granules);
+        }
+    }
+    platform_lock_release(&zone->lock);
+    return result;
+}

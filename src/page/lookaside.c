@@ -1,0 +1,182 @@
+/*
+ * lookaside.c - the pages that are present but free: who keeps them, and when they go back to the system.
+ *
+ * A free page stays present, as a first touch costs ten times a hand-back. It goes back
+ *   - one in, one out: when fresh pages are about to be touched, idle ones beyond a small reserve leave in exchange, so that
+ *     the peak of the resident set follows the peak of what is in use, not the sum of the peaks of all sizes;
+ *   - by working set: at each tick, as many as were never needed since the last one;
+ *   - by limit and by request.
+ * Superpages leave in the order in which they first got idle pages. Superpages of huge pages that are in use keep their holes
+ * until most of one is idle, because giving 4 KiB of it back would break it up. Lock: LOCK_RANK_ZONE.
+ */
+#include "page/zone_internal.h"
+
+#include "base/check.h"
+
+/* Idle pages that no exchange touches: enough for the slabs that come and go, and a share of what is in use. */
+#define RESERVE_GRANULES_MIN 64
+#define RESERVE_SHARE 32
+/* Transparent huge pages by `auto` from this heap size on: then one superpage more or less is a small share of it. */
+#define HUGE_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
+
+/* A superpage of which nothing is in use; the arena has it, so the lock stays held. */
+static unsigned release_free_superpage(struct zone *zone, struct superpage *superpage) {
+    unsigned idle = superpage->idle;
+    char *address = superpage_address(zone, superpage);
+    if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
+        superpage->moved = superpage->huge = false;
+        if (zone->counters.mappings >= 2) zone->counters.mappings -= 2;
+    } else if (!platform_release(address, SUPERPAGE_BYTES)) {
+        return 0;
+    }
+    zone_mark_released(zone, superpage, 0, SUPERPAGE_GRANULES);
+    return idle;
+}
+
+/* Idle granules of a superpage, the highest first, at most `want` but whole runs where they are shorter than 64. */
+static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsigned unit, uint64_t picked[SUPERPAGE_WORDS]) {
+    uint64_t idle[SUPERPAGE_WORDS];
+    unsigned count = 0;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
+        idle[w] = superpage->populated[w] & ~superpage->allocated[w];
+        picked[w] = 0;
+    }
+    for (unsigned start = bits_next(idle, 0, 0); start < SUPERPAGE_GRANULES && count < want;) {
+        unsigned end = bits_next(idle, start, ~UINT64_C(0));
+        unsigned length = end - start;
+        uint64_t left = align_up(want - count, unit);
+        if (length > 64 && length > left) length = (unsigned)max_u64(left, 64);
+        bits_set(picked, end - length, length);
+        count += length;
+        start = bits_next(idle, end, 0);
+    }
+    return count;
+}
+
+static bool release_picked(struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
+    char *address = superpage_address(zone, superpage);
+    bool ok = true;
+    for (unsigned start = bits_next(picked, 0, 0); start < SUPERPAGE_GRANULES;) {
+        unsigned end = bits_next(picked, start, ~UINT64_C(0));
+        ok &= platform_release(address + ((size_t)start << GRANULE_SHIFT), (size_t)(end - start) << GRANULE_SHIFT);
+        start = bits_next(picked, end, 0);
+    }
+    return ok;
+}
+
+static void mark_picked(struct zone *zone, struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS], bool captured, bool released) {
+    unsigned idle_before = superpage->idle;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
+        if (captured)
+            superpage->allocated[w] |= picked[w];
+        else
+            superpage->allocated[w] &= ~picked[w];
+        if (released) {
+            zone->counters.populated -= bit_count(superpage->populated[w] & picked[w]);
+            zone->counters.released_total += bit_count(superpage->populated[w] & picked[w]);
+            superpage->populated[w] &= ~picked[w];
+            superpage->dirty[w] &= ~picked[w];
+        }
+    }
+    superpage_recount(superpage);
+    zone_superpage_relink(zone, superpage, idle_before);
+}
+
+/*
+ * Runs: capture the idle granules by marking them allocated, let the lock go while the system works, then free them. The tail
+ * of a block can't be captured, as its owner may grow into it: there the lock stays held.
+ */
+static unsigned release_holes(struct zone *zone, struct superpage *superpage, uint64_t want) {
+    uint64_t picked[SUPERPAGE_WORDS];
+    unsigned count = pick_idle(superpage, want, zone->page_granules, picked);
+    if (superpage->state == SUPERPAGE_BLOCK) {
+        bool ok = release_picked(zone, superpage, picked);
+        if (ok) mark_picked(zone, superpage, picked, false, true);
+        return ok ? count : 0;
+    }
+    mark_picked(zone, superpage, picked, true, false);
+    zone->counters.allocated += count;
+    platform_lock_release(&zone->lock);
+    bool ok = release_picked(zone, superpage, picked);
+    platform_lock_acquire(&zone->lock);
+    zone->counters.allocated -= count;
+    mark_picked(zone, superpage, picked, false, ok);
+    zone_superpage_settle(zone, superpage);
+    return ok ? count : 0;
+}
+
+uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool split_huge) {
+    uint64_t released = 0;
+    while (released < want && !list_empty(&zone->idle)) {
+        uint64_t idle = zone->counters.idle - (split_huge ? 0 : zone->counters.idle_huge);
+        if (idle <= keep) break;
+        struct superpage *superpage = NULL;
+        LIST_FOR_EACH(&zone->idle, node) {
+            struct superpage *candidate = CONTAINER_OF(node, struct superpage, idle_link);
+            if (!split_huge && superpage_kept_idle(candidate, candidate->idle) != 0) continue;
+            superpage = candidate;
+            break;
+        }
+        if (superpage == NULL) break;
+        uint64_t some = min_u64(want - released, idle - keep);
+        unsigned count = superpage->state == SUPERPAGE_FREE ? release_free_superpage(zone, superpage) : release_holes(zone, superpage, some);
+        if (count == 0) break; /* the system refused: another attempt would not end */
+        released += count;
+    }
+    return released;
+}
+
+static uint64_t reserve_granules(const struct zone *zone) {
+    return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE);
+}
+
+static uint64_t over_soft_limit(const struct zone *zone) {
+    uint64_t limit = zone->config.soft_limit_bytes >> GRANULE_SHIFT;
+    return zone->counters.populated > limit ? zone->counters.populated - limit : 0;
+}
+
+void zone_make_room(struct zone *zone, uint64_t fresh) {
+    uint64_t reserve = reserve_granules(zone);
+    uint64_t idle = zone->counters.idle - zone->counters.idle_huge;
+    if (idle > reserve) zone_release_idle(zone, reserve, fresh, false);
+    zone_trim_to_limit(zone);
+}
+
+void zone_trim_to_limit(struct zone *zone) {
+    uint64_t over = over_soft_limit(zone);
+    if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, true);
+}
+
+size_t zone_release(struct zone *zone, size_t keep_bytes) {
+    platform_lock_acquire(&zone->lock);
+    uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, true);
+    platform_lock_release(&zone->lock);
+    return released << GRANULE_SHIFT;
+}
+
+size_t zone_tick(struct zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    uint64_t unused = min_u64(zone->counters.idle_low, zone->counters.idle);
+    uint64_t released = 0;
+    if (unused != 0) released = zone_release_idle(zone, 0, unused, false);
+    zone->counters.idle_low = zone->counters.idle;
+    platform_lock_release(&zone->lock);
+    return released << GRANULE_SHIFT;
+}
+
+bool zone_mappings_left(const struct zone *zone) { return zone->counters.mappings + 8 < platform_map_count_limit() / 4; }
+
+void zone_advise_huge(struct zone *zone, struct superpage *superpage, bool dense) {
+    if (superpage->huge || zone->config.thp == ZONE_THP_NEVER) return;
+    if (zone->config.thp == ZONE_THP_AUTO) {
+        /* Only where most of the superpage will be used, and none of it is there yet. */
+        if (!dense && zone->counters.allocated < HUGE_HEAP_GRANULES) return;
+        if (bits_count(superpage->populated) != 0) return;
+    }
+    if (!zone_mappings_left(zone)) return;
+    if (!platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, true)) return;
+    superpage->huge = true;
+    /* Neighbours with the same advice share a mapping. */
+    bool before = superpage > zone->superpages && superpage[-1].huge;
+    if (!before) zone->counters.mappings++;
+}

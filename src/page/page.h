@@ -1,0 +1,190 @@
+/*
+ * page.h - the facade of page/: the heap's zone. Pages in superpages of 2 MiB, grouped by mobility.
+ *
+ * The zone counts in granules of 4 KiB, whatever the page of the operating system is: a run is then a whole number of
+ * pages, each of `page_granules` granules. Above it stand two kinds of owners:
+ *   - a slab takes a run (1..512 granules inside one superpage) and tags each of its granules, so that an address leads to
+ *     its cache by one load;
+ *   - a block is a large allocation of its own: a run, or whole superpages. Only its first granule is tagged.
+ *
+ * Three flat arrays run parallel to the address space, reserved whole and committed as the heap grows: tags (2 bytes a
+ * granule), descriptors (64 bytes a granule, for the owner of the run), and superpages (256 bytes a superpage).
+ *
+ * Invariants (zone_check): for every superpage free = 512 - popcount(allocated), idle = popcount(populated & ~allocated),
+ * largest_free = its longest clear run, and its bucket follows from that; the zone's counters are the sums; a granule that
+ * is not dirty reads as zeros. Locks: zone->lock (LOCK_RANK_ZONE) guards superpages and lists; tags of a run belong to its
+ * owner; LOCK_RANK_METADATA guards the bootstrap allocator.
+ */
+#ifndef STRATA_PAGE_PAGE_H
+#define STRATA_PAGE_PAGE_H
+
+#include "arena/arena.h"
+#include "base/base.h"
+#include "base/list.h"
+#include "platform/platform.h"
+
+#define GRANULE_SHIFT 12
+#define GRANULE_BYTES ((size_t)1 << GRANULE_SHIFT)
+#define SUPERPAGE_SHIFT 21
+#define SUPERPAGE_BYTES ((size_t)1 << SUPERPAGE_SHIFT)
+#define SUPERPAGE_GRANULES (SUPERPAGE_BYTES / GRANULE_BYTES)
+#define SUPERPAGE_WORDS (SUPERPAGE_GRANULES / 64)
+
+/* How pages may be moved or won back; superpages are of one group as far as possible. */
+enum mobility {
+    MOBILITY_UNMOVABLE,   /* slabs of the program's objects: pointers lead into them */
+    MOBILITY_RECLAIMABLE, /* our own caches' memory: goes when the cache is reaped */
+    MOBILITY_MOVABLE,     /* large blocks: their pages can change address by realloc */
+    MOBILITY_GROUPS,
+};
+
+enum zone_thp { ZONE_THP_AUTO, ZONE_THP_ALWAYS, ZONE_THP_NEVER };
+
+/* The low byte of a tag says who owns the granule; the high byte how many granules before it its run begins (slabs only). */
+#define TAG_NONE 0  /* nobody */
+#define TAG_BLOCK 1 /* the first granule of a block */
+#define TAG_SLAB 2  /* and above: slab/ numbers its caches from here */
+typedef uint16_t granule_tag;
+
+/* 64 bytes for the owner of a run, one for each of its granules, contiguous. */
+struct granule_desc {
+    uint64_t words[8];
+};
+
+enum superpage_state {
+    SUPERPAGE_FREE,  /* in the address space arena, or never used */
+    SUPERPAGE_RUNS,  /* cut into runs */
+    SUPERPAGE_BLOCK, /* part of a block of whole superpages: allocated is all ones */
+};
+
+struct superpage {
+    uint64_t allocated[SUPERPAGE_WORDS];
+    uint64_t populated[SUPERPAGE_WORDS]; /* taken to be present: since it was allocated or populated, until released */
+    uint64_t dirty[SUPERPAGE_WORDS];     /* may hold something else than zeros */
+    struct list bucket;                  /* RUNS with free granules: zone->buckets[mobility][..] */
+    struct list idle_link;               /* idle != 0: zone->idle, least recently freed into first */
+    uint16_t free;
+    uint16_t largest_free;
+    uint16_t idle;
+    uint8_t state; /* enum superpage_state */
+    uint8_t mobility;
+    bool huge;  /* transparent huge pages were asked for */
+    bool moved; /* pages have moved in or out: the mapping is split here */
+    bool linked; /* on zone->idle */
+    uint8_t spare[21];
+};
+
+#define ZONE_BUCKETS 10 /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */
+
+struct zone_config {
+    uint64_t reserve_bytes; /* of address space; 0: as much as suits the process */
+    enum zone_thp thp;
+    uint64_t hard_limit_bytes; /* of allocated pages; UINT64_MAX: none */
+    uint64_t soft_limit_bytes; /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
+};
+
+/* Guarded by the zone's lock. In granules, since the start where the name says total. */
+struct zone_counters {
+    uint64_t allocated, populated, idle;
+    uint64_t idle_huge; /* of idle, in superpages of huge pages that are in use: handed back only when most of one is idle, or all is wanted */
+    uint64_t idle_low; /* the least `idle` since the last tick: what no one needed */
+    uint64_t blocks, block_granules;
+    uint64_t populated_total, released_total;
+    uint64_t moves;
+    uint64_t mappings; /* an estimate of what the heap's address space costs */
+};
+
+struct metadata {
+    struct platform_lock lock; /* LOCK_RANK_METADATA */
+    char *next, *committed, *end;
+    void *spare[32]; /* by log2(bytes): given back, linked through their first word */
+    uint64_t bytes;  /* handed out */
+};
+
+struct zone {
+    /* Written as the heap grows (by a release store of extent_units), read without a lock by every free. */
+    uintptr_t base;
+    size_t extent_units; /* of 16 bytes; addresses from base + extent on are not of this heap */
+    granule_tag *tags;
+    struct granule_desc *descs;
+    struct superpage *superpages;
+
+    struct platform_lock lock;
+    uint64_t extent_bytes;    /* committed, as extent_units says */
+    uint64_t reserved_bytes;  /* from base, without holes where `growing` is off */
+    uint64_t window_bytes;    /* for which the flat arrays have room */
+    bool growing;             /* the address space is limited: reserve piece by piece */
+    unsigned page_granules;   /* granules in a page of the operating system */
+    struct zone_config config;
+    struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
+    struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];
+    struct list idle;
+    struct zone_counters counters;
+    struct metadata metadata;
+};
+
+/* Builds the zone; false where not even the metadata could be reserved (then it may be called again). */
+bool zone_init(struct zone *zone, const struct zone_config *config);
+
+STRATA_INLINE size_t zone_granule_of(const struct zone *zone, const void *address) { return ((uintptr_t)address - zone->base) >> GRANULE_SHIFT; }
+STRATA_INLINE char *zone_address_of(const struct zone *zone, size_t granule) { return (char *)zone->base + (granule << GRANULE_SHIFT); }
+STRATA_INLINE bool zone_contains(const struct zone *zone, const void *address) {
+    return ((uintptr_t)address - zone->base) >> 4 < __atomic_load_n(&zone->extent_units, __ATOMIC_ACQUIRE);
+}
+
+/* Memory for our own structures, zeroed, aligned to min(bytes rounded up to a power of two, 4096). NULL where there is none. */
+void *zone_metadata_alloc(struct zone *zone, size_t bytes);
+void zone_metadata_free(struct zone *zone, void *memory, size_t bytes);
+
+/* ------------------------------------------------------------------ runs */
+
+struct zone_run {
+    void *address;
+    unsigned granules; /* as asked, rounded up to whole pages */
+    unsigned fresh;    /* of these, not present yet */
+    bool zeroed;       /* reads as zeros */
+    bool huge;         /* lies in a superpage for which huge pages were asked */
+};
+/* 1..512 granules at a multiple of `align` granules (a power of two). False: no memory. Cost: one search of a few superpages' bitfields. */
+bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run);
+/* The owner has cleared its tags before. */
+void zone_run_free(struct zone *zone, void *address, unsigned granules);
+/* Writes (tag, offset) into the tags of a slab's granules, at most 256; clears them with TAG_NONE. */
+void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag);
+
+/* ------------------------------------------------------------------ blocks */
+
+/* Any size and any power-of-two alignment. NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
+void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed);
+/* False: `address` is not the start of a block now. */
+bool zone_block_free(struct zone *zone, void *address);
+/* Usable bytes; 0: not the start of a block. */
+size_t zone_block_bytes(struct zone *zone, const void *address);
+/*
+ * Grows or shrinks: in place where it can, else, if may_move, by moving the pages to a new address. NULL: neither can be had
+ * more cheaply than by a copy, or there is no memory; the block is as it was.
+ */
+void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move);
+
+/* ------------------------------------------------------------------ giving back */
+
+/* Hands idle pages back to the system until at most keep_bytes are idle; returns the bytes handed back. */
+size_t zone_release(struct zone *zone, size_t keep_bytes);
+/* Hands back what stayed idle since the last tick: the pages outside the working set. */
+size_t zone_tick(struct zone *zone);
+
+/* ------------------------------------------------------------------ looking inside */
+
+struct zone_group_stats {
+    uint64_t superpages, partial_superpages, allocated, populated, idle; /* the last three in granules */
+};
+void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]);
+void zone_counters_get(struct zone *zone, struct zone_counters *counters);
+/* NULL when every invariant holds, else which one does not. Linear in the heap. */
+const char *zone_check(struct zone *zone);
+
+void zone_fork_prepare(struct zone *zone);
+void zone_fork_parent(struct zone *zone);
+void zone_fork_child(struct zone *zone);
+
+#endif

@@ -1,0 +1,170 @@
+/*
+ * run.c - runs of granules cut from superpages: placement by mobility, fullest first, and the marks that follow.
+ *
+ * Placement (contiguity paper, section 2): a superpage serves one mobility group; within a group the search goes from the
+ * superpages whose longest free run is shortest to those where it is longest, and prefers pages that are present. A group
+ * without room takes a fresh superpage; where there is none it steals from the superpage with the most room in another
+ * group, and takes that one over when it gets the larger part of it. Lock: LOCK_RANK_ZONE.
+ */
+#include "page/zone_internal.h"
+
+#include "base/check.h"
+
+/* How many superpages of one bucket are looked at for the fullest. */
+#define BUCKET_LOOKS 8
+
+void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before) {
+    struct zone_counters *counters = &zone->counters;
+    counters->idle += superpage->idle;
+    counters->idle -= idle_before;
+    counters->idle_huge += superpage_kept_idle(superpage, superpage->idle);
+    counters->idle_huge -= superpage_kept_idle(superpage, idle_before);
+    if (counters->idle < counters->idle_low) counters->idle_low = counters->idle;
+    if (superpage->idle != 0 && !superpage->linked) {
+        list_push_back(&zone->idle, &superpage->idle_link);
+        superpage->linked = true;
+    } else if (superpage->idle == 0 && superpage->linked) {
+        list_remove(&superpage->idle_link);
+        superpage->linked = false;
+    }
+    if (superpage->state != SUPERPAGE_RUNS) return;
+    list_remove(&superpage->bucket);
+    if (superpage->largest_free != 0) list_push_front(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket);
+}
+
+unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, bool *zeroed) {
+    unsigned idle_before = superpage->idle;
+    unsigned fresh = granules - bits_count_range(superpage->populated, start, granules);
+    *zeroed = bits_count_range(superpage->dirty, start, granules) == 0;
+    bits_set(superpage->allocated, start, granules);
+    bits_set(superpage->populated, start, granules);
+    bits_set(superpage->dirty, start, granules);
+    superpage_recount(superpage);
+    zone->counters.allocated += granules;
+    zone->counters.populated += fresh;
+    zone->counters.populated_total += fresh;
+    zone_superpage_relink(zone, superpage, idle_before);
+    return fresh;
+}
+
+void zone_mark_free(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
+    unsigned idle_before = superpage->idle;
+    bits_clear(superpage->allocated, start, granules);
+    superpage_recount(superpage);
+    zone->counters.allocated -= granules;
+    zone_superpage_relink(zone, superpage, idle_before);
+}
+
+void zone_mark_released(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
+    unsigned idle_before = superpage->idle;
+    unsigned present = bits_count_range(superpage->populated, start, granules);
+    bits_clear(superpage->populated, start, granules);
+    bits_clear(superpage->dirty, start, granules);
+    superpage_recount(superpage);
+    zone->counters.populated -= present;
+    zone->counters.released_total += present;
+    zone_superpage_relink(zone, superpage, idle_before);
+}
+
+/* In one bucket: a superpage where the run fits, those with present pages first, then the fullest. */
+static struct superpage *search_bucket(struct list *bucket, unsigned granules, unsigned align, unsigned *start) {
+    struct superpage *best = NULL;
+    unsigned looks = 0;
+    LIST_FOR_EACH(bucket, node) {
+        if (looks++ == BUCKET_LOOKS) break;
+        struct superpage *superpage = CONTAINER_OF(node, struct superpage, bucket);
+        if (superpage->largest_free < granules) continue;
+        if (best != NULL) {
+            bool present = superpage->idle >= granules, best_present = best->idle >= granules;
+            if (present != best_present ? best_present : superpage->free >= best->free) continue;
+        }
+        unsigned at = superpage_find_run(superpage, granules, align);
+        if (at == SUPERPAGE_GRANULES) continue;
+        best = superpage;
+        *start = at;
+    }
+    return best;
+}
+
+static struct superpage *search_group(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+    for (unsigned b = bit_highest(granules); b < ZONE_BUCKETS; b++) {
+        struct superpage *superpage = search_bucket(&zone->buckets[mobility][b], granules, align, start);
+        if (superpage != NULL) return superpage;
+    }
+    return NULL;
+}
+
+static struct superpage *take_fresh(struct zone *zone, enum mobility mobility) {
+    struct superpage *superpage = zone_superpages_take(zone, 1, 1);
+    if (superpage == NULL) return NULL;
+    list_init(&superpage->bucket);
+    if (!superpage->linked) list_init(&superpage->idle_link);
+    superpage->state = SUPERPAGE_RUNS;
+    superpage->mobility = (uint8_t)mobility;
+    zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
+    zone_advise_huge(zone, superpage, false);
+    superpage_recount(superpage);
+    return superpage;
+}
+
+static struct superpage *steal(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+    struct superpage *best = NULL;
+    for (unsigned m = 0; m < MOBILITY_GROUPS; m++) {
+        if (m == mobility) continue;
+        for (unsigned b = ZONE_BUCKETS; b-- > bit_highest(granules);) {
+            unsigned at;
+            struct superpage *superpage = search_bucket(&zone->buckets[m][b], granules, align, &at);
+            if (superpage == NULL) continue;
+            if (best == NULL || superpage->largest_free > best->largest_free) {
+                best = superpage;
+                *start = at;
+            }
+            break;
+        }
+    }
+    if (best != NULL && best->free > SUPERPAGE_GRANULES / 2) best->mobility = (uint8_t)mobility; /* relinked by the mark that follows */
+    return best;
+}
+
+bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
+    granules = (unsigned)align_up(granules, zone->page_granules);
+    if (align < zone->page_granules) align = zone->page_granules;
+    platform_lock_acquire(&zone->lock);
+    struct superpage *superpage = NULL;
+    unsigned start = 0;
+    if (zone_within_limit(zone, granules)) {
+        superpage = search_group(zone, mobility, granules, align, &start);
+        if (superpage == NULL) superpage = take_fresh(zone, mobility);
+        if (superpage == NULL) superpage = steal(zone, mobility, granules, align, &start);
+    }
+    if (superpage == NULL) {
+        platform_lock_release(&zone->lock);
+        return false;
+    }
+    if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
+    run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
+    run->granules = granules;
+    run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
+    run->huge = superpage->huge;
+    if (run->fresh != 0) zone_make_room(zone, run->fresh);
+    platform_lock_release(&zone->lock);
+    return true;
+}
+
+void zone_run_free(struct zone *zone, void *address, unsigned granules) {
+    granules = (unsigned)align_up(granules, zone->page_granules);
+    platform_lock_acquire(&zone->lock);
+    struct superpage *superpage = superpage_of(zone, address);
+    zone_mark_free(zone, superpage, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), granules);
+    zone_superpage_settle(zone, superpage);
+    platform_lock_release(&zone->lock);
+}
+
+void zone_superpage_settle(struct zone *zone, struct superpage *superpage) {
+    if (superpage->state != SUPERPAGE_RUNS || superpage->free != SUPERPAGE_GRANULES) return;
+    zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
+    superpage->state = SUPERPAGE_FREE;
+    list_remove(&superpage->bucket);
+    zone_superpages_give(zone, superpage, 1);
+    zone_trim_to_limit(zone);
+}

@@ -1,0 +1,193 @@
+/*
+ * zone.c - the zone's address space: reservation, the flat arrays beside it, growth, and which superpages are free.
+ *
+ * Without a limit on address space all of it is reserved at once and the arena of addresses gets one span. Under a
+ * limit, reservations are made piece by piece at rising addresses inside a window; where another mapping is in the way
+ * the piece behind it is tried, and the hole simply belongs to no span. Lock: LOCK_RANK_ZONE, but for zone_init.
+ */
+#include "page/zone_internal.h"
+
+#include "base/check.h"
+
+#define RESERVE_BYTES_MAX ((uint64_t)1 << 40)
+#define RESERVE_BYTES_MIN ((uint64_t)16 << 20)
+/* How far the heap is committed ahead: saves calls, costs nothing but commit charge under strict overcommit. */
+#define COMMIT_STEP_SUPERPAGES 16
+
+static void *arena_memory_get(void *context, size_t bytes) { return zone_metadata_alloc(context, bytes); }
+static void arena_memory_put(void *context, void *memory, size_t bytes) { zone_metadata_free(context, memory, bytes); }
+static const struct arena_ops address_ops = {.memory_get = arena_memory_get, .memory_put = arena_memory_put};
+
+/* The sizes of the flat arrays for a window, in the order in which they are laid out. */
+struct layout {
+    size_t superpages, tags, descs, bootstrap, total;
+};
+
+static struct layout layout_of(uint64_t window_bytes, size_t page_bytes) {
+    uint64_t superpages = window_bytes >> SUPERPAGE_SHIFT, granules = window_bytes >> GRANULE_SHIFT;
+    struct layout layout = {
+        .superpages = align_up(superpages * sizeof(struct superpage), page_bytes),
+        .tags = align_up(granules * sizeof(granule_tag), page_bytes),
+        .descs = align_up(granules * sizeof(struct granule_desc), page_bytes),
+        .bootstrap = align_up(max_u64(window_bytes / 256, MIB), page_bytes),
+    };
+    layout.total = layout.superpages + layout.tags + layout.descs + layout.bootstrap;
+    return layout;
+}
+
+/* Reserves heap and arrays for `window_bytes`, the heap itself only where `whole`. */
+static bool reserve_window(struct zone *zone, uint64_t window_bytes, bool whole) {
+    size_t page_bytes = platform_info()->page_bytes;
+    struct layout layout = layout_of(window_bytes, page_bytes);
+    size_t heap_bytes = whole ? window_bytes : 0;
+    char *start = platform_reserve(NULL, heap_bytes + align_up(layout.total, SUPERPAGE_BYTES), SUPERPAGE_BYTES);
+    if (start == NULL) return false;
+    char *arrays = start + heap_bytes;
+    zone->superpages = (struct superpage *)(void *)arrays;
+    zone->tags = (granule_tag *)(void *)(arrays + layout.superpages);
+    zone->descs = (struct granule_desc *)(void *)(arrays + layout.superpages + layout.tags);
+    zone->metadata.next = zone->metadata.committed = arrays + layout.superpages + layout.tags + layout.descs;
+    zone->metadata.end = zone->metadata.next + layout.bootstrap;
+    zone->window_bytes = window_bytes;
+    zone->growing = !whole;
+    if (whole) {
+        zone->base = (uintptr_t)start;
+        zone->reserved_bytes = window_bytes;
+    } else {
+        /* Room to grow upwards: well below where the system has just put something, as it fills its space downwards. */
+        uintptr_t distance = (uintptr_t)1 << 36;
+        uintptr_t at = (uintptr_t)start;
+        zone->base = align_down(at > 2 * distance ? at - distance : at / 2, SUPERPAGE_BYTES);
+        zone->reserved_bytes = 0;
+    }
+    return true;
+}
+
+bool zone_init(struct zone *zone, const struct zone_config *config) {
+    const struct platform_info *info = platform_info();
+    __builtin_memset(zone, 0, sizeof *zone);
+    zone->config = *config;
+    zone->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_ZONE);
+    zone->metadata.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_METADATA);
+    zone->page_granules = info->page_bytes > GRANULE_BYTES ? (unsigned)(info->page_bytes >> GRANULE_SHIFT) : 1;
+    for (unsigned m = 0; m < MOBILITY_GROUPS; m++)
+        for (unsigned b = 0; b < ZONE_BUCKETS; b++) list_init(&zone->buckets[m][b]);
+    list_init(&zone->idle);
+
+    uint64_t limit = info->address_limit_bytes;
+    if (limit < RESERVE_BYTES_MAX * 2) {
+        /* The limit counts every mapping of the process: take as little as can be grown from. */
+        uint64_t window = align_up(max_u64(limit, RESERVE_BYTES_MIN), SUPERPAGE_BYTES) * 2;
+        if (!reserve_window(zone, window, false)) return false;
+    } else {
+        uint64_t window = config->reserve_bytes != 0 ? align_up(max_u64(config->reserve_bytes, RESERVE_BYTES_MIN), SUPERPAGE_BYTES) : RESERVE_BYTES_MAX;
+        while (!reserve_window(zone, window, true)) {
+            if (window <= RESERVE_BYTES_MIN) return false;
+            window = align_down(window / 4, SUPERPAGE_BYTES);
+        }
+    }
+    zone->counters.mappings = 4;
+    CHECK(arena_init(&zone->addresses, "heap", SUPERPAGE_BYTES, &address_ops, zone, ARENA_BEST_FIT) == ARENA_OK);
+    if (!zone->growing) return arena_add(&zone->addresses, zone->base, zone->window_bytes) == ARENA_OK;
+    return true;
+}
+
+/* Commits the elements [from, to) of a flat array, as whole pages; what is committed twice at the edges does no harm. */
+static bool commit_array(const void *array, size_t element_bytes, size_t from, size_t to) {
+    size_t page = platform_info()->page_bytes;
+    uintptr_t start = align_down((uintptr_t)array + from * element_bytes, page);
+    uintptr_t end = align_up((uintptr_t)array + to * element_bytes, page);
+    return platform_commit((void *)start, end - start);
+}
+
+/* Makes the heap and its arrays usable up to `end_bytes` from the base. */
+static bool extend(struct zone *zone, uint64_t end_bytes) {
+    if (end_bytes <= zone->extent_bytes) return true;
+    uint64_t from = zone->extent_bytes, end = end_bytes;
+    if (!zone->growing) end = min_u64(zone->window_bytes, max_u64(end_bytes, from + COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES));
+    if (!commit_array(zone->superpages, sizeof(struct superpage), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT) ||
+        !commit_array(zone->tags, sizeof(granule_tag), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
+        !commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT))
+        return false;
+    if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
+    zone->extent_bytes = end;
+    /* Pairs with the acquire in zone_contains: whoever sees the new extent may read its tags. */
+    __atomic_store_n(&zone->extent_units, end >> 4, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* Under a limit: one more piece of address space of at least `bytes`, committed at once. */
+static bool grow(struct zone *zone, uint64_t bytes) {
+    uint64_t wanted = max_u64(bytes, 2 * SUPERPAGE_BYTES);
+    uint64_t at = zone->reserved_bytes;
+    for (;;) {
+        uint64_t size = wanted;
+        for (unsigned tries = 0; tries < 8 && at + size <= zone->window_bytes; tries++, at += SUPERPAGE_BYTES) {
+            char *address = (char *)zone->base + at;
+            if (!platform_reserve_at(address, size)) continue;
+            if (platform_commit(address, size) && extend(zone, at + size) && arena_add(&zone->addresses, (uintptr_t)address, size) == ARENA_OK) {
+                zone->reserved_bytes = at + size;
+                zone->counters.mappings++;
+                return true;
+            }
+            platform_unreserve(address, size);
+            break;
+        }
+        if (wanted == bytes) return false;
+        wanted = bytes;
+        at = zone->reserved_bytes;
+    }
+}
+
+struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align) {
+    uint64_t bytes = (uint64_t)count << SUPERPAGE_SHIFT;
+    uint64_t align_bytes = (uint64_t)align << SUPERPAGE_SHIFT;
+    uint64_t address;
+    for (;;) {
+        enum arena_status status = align > 1 ? arena_xalloc(&zone->addresses, bytes, align_bytes, 0, 0, 0, 0, ARENA_BEST_FIT, &address)
+                                             : arena_alloc(&zone->addresses, bytes, ARENA_BEST_FIT, &address);
+        if (status == ARENA_OK) break;
+        if (!zone->growing || !grow(zone, align > 1 ? bytes + align_bytes : bytes)) return NULL;
+    }
+    struct superpage *first = &zone->superpages[(address - zone->base) >> SUPERPAGE_SHIFT];
+    if (!zone_superpages_commit(zone, first, count)) {
+        zone_superpages_give(zone, first, count);
+        return NULL;
+    }
+    return first;
+}
+
+bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count) {
+    return extend(zone, (uint64_t)(first - zone->superpages + (ptrdiff_t)count) << SUPERPAGE_SHIFT);
+}
+
+void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count) {
+    uint64_t address = (uint64_t)(uintptr_t)superpage_address(zone, first);
+    CHECK(arena_free(&zone->addresses, address, (uint64_t)count << SUPERPAGE_SHIFT) == ARENA_OK);
+}
+
+bool zone_within_limit(const struct zone *zone, uint64_t granules) {
+    uint64_t limit = zone->config.hard_limit_bytes >> GRANULE_SHIFT;
+    return granules <= limit && zone->counters.allocated <= limit - granules;
+}
+
+void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag) {
+    granule_tag *tags = &zone->tags[zone_granule_of(zone, address)];
+    for (unsigned i = 0; i < granules; i++) tags[i] = (granule_tag)(tag == TAG_NONE ? 0 : tag | i << 8);
+}
+
+void zone_fork_prepare(struct zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    arena_fork_prepare(&zone->addresses);
+    platform_lock_acquire(&zone->metadata.lock);
+}
+void zone_fork_parent(struct zone *zone) {
+    platform_lock_release(&zone->metadata.lock);
+    arena_fork_parent(&zone->addresses);
+    platform_lock_release(&zone->lock);
+}
+void zone_fork_child(struct zone *zone) {
+    platform_lock_reset(&zone->metadata.lock);
+    arena_fork_child(&zone->addresses);
+    platform_lock_reset(&zone->lock);
+}

@@ -1,0 +1,82 @@
+/*
+ * zone_check.c - the zone's statistics, and its invariants verified as equations. Linear in the heap; lock: LOCK_RANK_ZONE.
+ */
+#include "page/zone_internal.h"
+
+void zone_counters_get(struct zone *zone, struct zone_counters *counters) {
+    platform_lock_acquire(&zone->lock);
+    *counters = zone->counters;
+    platform_lock_release(&zone->lock);
+}
+
+void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]) {
+    __builtin_memset(stats, 0, sizeof(struct zone_group_stats) * MOBILITY_GROUPS);
+    platform_lock_acquire(&zone->lock);
+    for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT; i++) {
+        const struct superpage *superpage = &zone->superpages[i];
+        if (superpage->state == SUPERPAGE_FREE) continue;
+        struct zone_group_stats *group = &stats[superpage->mobility];
+        group->superpages++;
+        group->allocated += bits_count(superpage->allocated);
+        group->populated += bits_count(superpage->populated);
+        group->idle += superpage->idle;
+        if (superpage->free != 0) group->partial_superpages++;
+    }
+    platform_lock_release(&zone->lock);
+}
+
+static bool is_linked(const struct list *head, const struct list *node) {
+    LIST_FOR_EACH(head, at)
+    if (at == node) return true;
+    return false;
+}
+
+static const char *check_superpage(struct zone *zone, const struct superpage *superpage) {
+    struct superpage fresh = *superpage;
+    superpage_recount(&fresh);
+    if (superpage->state == SUPERPAGE_FREE && bits_count(superpage->allocated) != 0) return "a free superpage has allocated granules";
+    if (superpage->state != SUPERPAGE_FREE || superpage->linked) {
+        if (fresh.idle != superpage->idle) return "superpage: idle differs from its bitfields";
+        if (fresh.free != superpage->free) return "superpage: free differs from its bitfield";
+        if (fresh.largest_free != superpage->largest_free) return "superpage: largest_free differs from its bitfield";
+    }
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++)
+        if ((superpage->allocated[w] & ~superpage->populated[w]) != 0) return "superpage: allocated but not counted as populated";
+    if ((fresh.idle != 0) != superpage->linked) return "superpage: on the idle list without idle granules, or not on it with some";
+    if (superpage->linked && !is_linked(&zone->idle, &superpage->idle_link)) return "superpage: says it is on the idle list, and is not";
+    if (superpage->state == SUPERPAGE_RUNS) {
+        if (superpage->free == SUPERPAGE_GRANULES) return "superpage: wholly free but not given back";
+        if (superpage->largest_free != 0 &&
+            !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
+            return "superpage: not in the bucket of its longest run";
+    }
+    return NULL;
+}
+
+const char *zone_check(struct zone *zone) {
+    const char *broken = NULL;
+    uint64_t allocated = 0, populated = 0, idle = 0, idle_huge = 0, taken = 0;
+    platform_lock_acquire(&zone->lock);
+    for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT && broken == NULL; i++) {
+        const struct superpage *superpage = &zone->superpages[i];
+        broken = check_superpage(zone, superpage);
+        allocated += bits_count(superpage->allocated);
+        populated += bits_count(superpage->populated);
+        if (superpage->linked) {
+            idle += superpage->idle;
+            idle_huge += superpage_kept_idle(superpage, superpage->idle);
+        }
+        taken += superpage->state != SUPERPAGE_FREE;
+    }
+    if (broken == NULL) {
+        const struct zone_counters *counters = &zone->counters;
+        if (allocated != counters->allocated) broken = "zone: allocated differs from the sum over superpages";
+        else if (populated != counters->populated) broken = "zone: populated differs from the sum over superpages";
+        else if (idle != counters->idle) broken = "zone: idle differs from the sum over superpages";
+        else if (idle_huge != counters->idle_huge) broken = "zone: idle_huge differs from the sum over superpages";
+        else if (counters->allocated + counters->idle != counters->populated) broken = "zone: allocated + idle differs from populated";
+        else if (taken << SUPERPAGE_SHIFT != arena_size(&zone->addresses, ARENA_ALLOCATED)) broken = "zone: superpages in use differ from the arena of addresses";
+    }
+    platform_lock_release(&zone->lock);
+    return broken != NULL ? broken : arena_check(&zone->addresses);
+}

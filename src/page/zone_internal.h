@@ -1,0 +1,60 @@
+/*
+ * zone_internal.h - what the files of page/ share. Private to this folder. All functions here run under the zone's lock.
+ */
+#ifndef STRATA_PAGE_ZONE_INTERNAL_H
+#define STRATA_PAGE_ZONE_INTERNAL_H
+
+#include "page/page.h"
+#include "page/superpage.h"
+
+/* The descriptor of a block's first granule. A block of whole superpages owns `superpages` of them, of which `granules` are its own. */
+struct block_desc {
+    uint64_t granules;
+    uint64_t superpages; /* 0: a run */
+};
+_Static_assert(sizeof(struct block_desc) <= sizeof(struct granule_desc), "a block's descriptor fits one granule's");
+_Static_assert(sizeof(struct superpage) == 256, "superpages are addressed by a shift");
+
+STRATA_INLINE struct superpage *superpage_of(struct zone *zone, const void *address) {
+    return &zone->superpages[((uintptr_t)address - zone->base) >> SUPERPAGE_SHIFT];
+}
+STRATA_INLINE char *superpage_address(const struct zone *zone, const struct superpage *superpage) {
+    return (char *)zone->base + ((size_t)(superpage - zone->superpages) << SUPERPAGE_SHIFT);
+}
+STRATA_INLINE struct block_desc *block_of(struct zone *zone, const void *address) {
+    return (struct block_desc *)(void *)&zone->descs[zone_granule_of(zone, address)];
+}
+
+/* Address space for `count` superpages aligned to `align` of them, committed, still SUPERPAGE_FREE; NULL: none. */
+struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align);
+void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count);
+/* Commits what the arena has given out anyway, for a range that grew in place. */
+bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count);
+
+/* Puts the superpage where its counts say: bucket list, idle list; and adds the change of idle to the zone's counters. */
+void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before);
+
+/* Marks granules [start, start + granules) of a superpage allocated or free, with all that follows. Returns how many were not present. */
+unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, bool *zeroed);
+void zone_mark_free(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules);
+/* Forgets pages that the system has back: no longer populated, zeros. */
+void zone_mark_released(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules);
+
+/* After a free: a superpage of runs that is wholly free goes back to the arena. */
+void zone_superpage_settle(struct zone *zone, struct superpage *superpage);
+/* Hands back idle pages while more is populated than the soft limit allows. */
+void zone_trim_to_limit(struct zone *zone);
+
+/* Whether `granules` more may be allocated under the hard limit. */
+bool zone_within_limit(const struct zone *zone, uint64_t granules);
+/* One in, one out: before `fresh` absent granules are touched, hand back as many idle ones beyond the reserve. */
+void zone_make_room(struct zone *zone, uint64_t fresh);
+/* Hands back idle granules until `keep` are left, at most `want`; returns how many. Drops and retakes the lock. */
+uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool split_huge);
+
+/* Asks for huge pages on a superpage where the policy says so. `dense`: all of it will be used. */
+void zone_advise_huge(struct zone *zone, struct superpage *superpage, bool dense);
+/* Mappings may be spent on moves and advice up to here. */
+bool zone_mappings_left(const struct zone *zone);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * cpu_ops.h - the sequences of the CPU layer: pop and push of rounds on the cache of the CPU that one runs on.
+ *
+ * Each CPU (concurrency id, or thread in thread mode) has an area of CPU_AREA_BYTES: first a header of one 64-bit word
+ * per cache, then slots of 8 bytes. A header holds slot numbers within the area:
+ *
+ *     top     the slot above the last round            16 bits
+ *     (spare)                                          16 bits
+ *     bottom  the first slot of this cache's array     16 bits
+ *     limit   the slot above the last usable slot      16 bits
+ *
+ * Invariant of an open header: bottom <= top <= limit. A closed header (CPU_CLOSED in the upper half) has
+ * bottom = 65535 and limit = 0, so that it looks empty to a pop and full to a push; the top stays what it was. A header
+ * of zeros, as fresh memory has it, is empty and full too: this is how a mode that must see every operation, an area
+ * that was never used, and a process that isn't initialised all cost the fast path nothing.
+ *
+ * Only the owner writes `top`; it does so with one store at the end of its sequence, after the rounds are in place, so
+ * that a sequence that is aborted in front of it has done nothing. Everyone else may write only the upper half, and
+ * may rely on it only after platform_fence_cpus().
+ */
+#ifndef STRATA_PLATFORM_CPU_OPS_H
+#define STRATA_PLATFORM_CPU_OPS_H
+
+#include "platform/platform.h"
+
+#define CPU_AREA_SHIFT 15
+#define CPU_AREA_BYTES ((size_t)1 << CPU_AREA_SHIFT)
+#define CPU_AREA_SLOTS (CPU_AREA_BYTES / 8)
+
+/* The upper half of a closed header. */
+#define CPU_CLOSED UINT32_C(0x0000ffff)
+
+struct cpu_header {
+    uint16_t top;
+    uint16_t spare;
+    uint16_t bottom;
+    uint16_t limit;
+} STRATA_ALIGNED(8);
+
+STRATA_INLINE uint64_t cpu_header_pack(unsigned top, unsigned bottom, unsigned limit) {
+    return (uint64_t)top | (uint64_t)bottom << 32 | (uint64_t)limit << 48;
+}
+
+/*
+ * How a thread finds its area. Written once by platform_init (areas: by cache/), before any other thread can allocate.
+ * The two offsets are from the thread pointer: to the rseq structure, and to the id within it. In thread mode they lead
+ * to a block of ours with the same shape, so the same instructions serve both.
+ */
+struct platform_cpu {
+    ptrdiff_t rseq_offset;
+    ptrdiff_t id_offset;
+    char *areas;
+};
+extern struct platform_cpu platform_cpu __attribute__((visibility("hidden")));
+
+#if defined(__x86_64__) && !defined(STRATA_NO_RSEQ) && !defined(STRATA_SIM)
+#include "platform/cpu_ops_x86_64.h"
+#else
+#include "platform/cpu_ops_portable.h"
+#endif
+
+#endif

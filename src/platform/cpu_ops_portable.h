@@ -1,0 +1,107 @@
+/*
+ * cpu_ops_portable.h - the CPU sequences in C. Included by cpu_ops.h only.
+ *
+ * For thread mode on machines without our assembly (each thread owns its area, nobody interferes), for builds with
+ * STRATA_NO_RSEQ, and for `sim`, where CPU_OPS_STORE stands before every store: there the script may run other virtual
+ * CPUs and then abort the sequence, just as the kernel would.
+ */
+#ifndef STRATA_PLATFORM_CPU_OPS_PORTABLE_H
+#define STRATA_PLATFORM_CPU_OPS_PORTABLE_H
+
+#ifdef STRATA_SIM
+/* True: the virtual CPU was preempted here, the sequence starts again. */
+bool sim_preempt_point(void);
+uint32_t sim_cpu_id(void);
+#define CPU_OPS_STORE(again)                                                                                                          \
+    do {                                                                                                                              \
+        if (sim_preempt_point()) goto again;                                                                                          \
+    } while (0)
+STRATA_INLINE uint32_t cpu_id(void) { return sim_cpu_id(); }
+#else
+#define CPU_OPS_STORE(again)                                                                                                          \
+    do {                                                                                                                              \
+        if (false) goto again;                                                                                                        \
+    } while (0)
+/* This thread's id: 0 until cache/ gives it one. */
+extern __thread uint32_t platform_portable_thread_id __attribute__((visibility("hidden"), tls_model("initial-exec")));
+STRATA_INLINE uint32_t cpu_id(void) { return platform_portable_thread_id; }
+#endif
+
+/* The number of this CPU's area at this moment. */
+STRATA_INLINE uint32_t cpu_current_id(void) { return cpu_id(); }
+STRATA_INLINE char *cpu_area(void) { return platform_cpu.areas + ((size_t)cpu_id() << CPU_AREA_SHIFT); }
+STRATA_INLINE struct cpu_header *cpu_area_header(char *area, unsigned cache) { return (struct cpu_header *)(void *)area + cache; }
+STRATA_INLINE void **cpu_area_slots(char *area) { return (void **)(void *)area; }
+
+STRATA_INLINE void *cpu_pop(unsigned cache) {
+again:;
+    char *area = cpu_area();
+    struct cpu_header *header = cpu_area_header(area, cache);
+    unsigned top = header->top;
+    if (STRATA_UNLIKELY(top <= header->bottom)) return NULL;
+    void *round = cpu_area_slots(area)[top - 1];
+    CPU_OPS_STORE(again);
+    header->top = (uint16_t)(top - 1);
+    return round;
+}
+
+STRATA_INLINE bool cpu_push(unsigned cache, void *round) {
+again:;
+    char *area = cpu_area();
+    struct cpu_header *header = cpu_area_header(area, cache);
+    unsigned top = header->top;
+    if (STRATA_UNLIKELY(top >= header->limit)) return false;
+    CPU_OPS_STORE(again);
+    cpu_area_slots(area)[top] = round;
+    CPU_OPS_STORE(again);
+    header->top = (uint16_t)(top + 1);
+    return true;
+}
+
+static inline unsigned cpu_pop_batch(unsigned cache, void **out, unsigned count) {
+again:;
+    char *area = cpu_area();
+    struct cpu_header *header = cpu_area_header(area, cache);
+    unsigned top = header->top, bottom = header->bottom;
+    if (top <= bottom) return 0;
+    unsigned taken = (unsigned)min_u64(count, top - bottom);
+    for (unsigned i = 0; i < taken; i++) out[i] = cpu_area_slots(area)[top - 1 - i];
+    CPU_OPS_STORE(again);
+    header->top = (uint16_t)(top - taken);
+    return taken;
+}
+
+static inline unsigned cpu_push_batch(unsigned cache, void *const *in, unsigned count) {
+again:;
+    char *area = cpu_area();
+    struct cpu_header *header = cpu_area_header(area, cache);
+    unsigned top = header->top, limit = header->limit;
+    if (top >= limit) return 0;
+    unsigned put = (unsigned)min_u64(count, limit - top);
+    for (unsigned i = 0; i < put; i++) {
+        CPU_OPS_STORE(again);
+        cpu_area_slots(area)[top + i] = in[i];
+    }
+    CPU_OPS_STORE(again);
+    header->top = (uint16_t)(top + put);
+    return put;
+}
+
+STRATA_INLINE uint64_t cpu_header_word(const struct cpu_header *header) {
+    uint64_t word;
+    __builtin_memcpy(&word, header, sizeof word);
+    return word;
+}
+
+STRATA_INLINE uint64_t cpu_header_read(unsigned cache) { return cpu_header_word(cpu_area_header(cpu_area(), cache)); }
+
+static inline bool cpu_header_replace(unsigned cache, uint64_t expected, uint64_t wanted) {
+again:;
+    struct cpu_header *header = cpu_area_header(cpu_area(), cache);
+    if (cpu_header_word(header) != expected) return false;
+    CPU_OPS_STORE(again);
+    __builtin_memcpy(header, &wanted, sizeof wanted);
+    return true;
+}
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * cpu_ops_x86_64.h - the CPU sequences as restartable sequences (rseq) for x86-64. Included by cpu_ops.h only.
+ *
+ * A sequence: publish its descriptor in the thread's rseq structure, then, between labels 1 and 2, find the area, check,
+ * copy, and commit with the store that ends at label 2. When the kernel preempts, migrates or signals the thread between
+ * 1 and 2 it resumes at 4 (behind the signature that glibc registered), which starts again from the top. Leaving by a
+ * jump in the middle needs no clean-up: the kernel looks at where the thread is, not at what it announced.
+ */
+#ifndef STRATA_PLATFORM_CPU_OPS_X86_64_H
+#define STRATA_PLATFORM_CPU_OPS_X86_64_H
+
+/* glibc's RSEQ_SIG for x86-64, in the shape of a trapping instruction that disassemblers can follow. */
+#define CPU_OPS_BEGIN                                                                                                                 \
+    ".pushsection __rseq_cs, \"aw\"\n\t"                                                                                              \
+    ".balign 32\n\t"                                                                                                                  \
+    "3: .long 0, 0\n\t"                                                                                                               \
+    ".quad 1f, 2f - 1f, 4f\n\t"                                                                                                       \
+    ".popsection\n\t"                                                                                                                 \
+    "5: leaq 3b(%%rip), %%rax\n\t"                                                                                                    \
+    "movq %%rax, %%fs:8(%[rseq])\n\t"                                                                                                 \
+    "1: movl %%fs:(%[id]), %%eax\n\t"                                                                                                 \
+    "shlq %[shift], %%rax\n\t"                                                                                                        \
+    "addq %[areas], %%rax\n\t"
+
+#define CPU_OPS_END                                                                                                                   \
+    "2:\n\t"                                                                                                                          \
+    ".pushsection __rseq_failure, \"ax\"\n\t"                                                                                         \
+    ".byte 0x0f, 0xb9, 0x3d\n\t"                                                                                                      \
+    ".long 0x53053053\n\t"                                                                                                            \
+    "4: jmp 5b\n\t"                                                                                                                   \
+    ".popsection\n\t"
+
+#define CPU_OPS_INPUTS                                                                                                                \
+    [rseq] "r"(platform_cpu.rseq_offset), [id] "r"(platform_cpu.id_offset), [areas] "rm"(platform_cpu.areas), [shift] "i"(CPU_AREA_SHIFT), \
+        [header] "r"((uint64_t)cache * sizeof(struct cpu_header))
+
+/* Takes the last round of `cache`; NULL when the array is empty or closed. */
+STRATA_INLINE void *cpu_pop(unsigned cache) {
+    void *round;
+    __asm__ goto(CPU_OPS_BEGIN
+                 "movzwl (%%rax,%[header]), %%ecx\n\t"
+                 "cmpw 4(%%rax,%[header]), %%cx\n\t"
+                 "jbe %l[empty]\n\t"
+                 "movq -8(%%rax,%%rcx,8), %[round]\n\t"
+                 "decl %%ecx\n\t"
+                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+                 : [round] "=&r"(round)
+                 : CPU_OPS_INPUTS
+                 : "rax", "rcx", "cc", "memory"
+                 : empty);
+    return round;
+empty:
+    return NULL;
+}
+
+/* Puts a round on top; false when the array is full or closed. */
+STRATA_INLINE bool cpu_push(unsigned cache, void *round) {
+    __asm__ goto(CPU_OPS_BEGIN
+                 "movzwl (%%rax,%[header]), %%ecx\n\t"
+                 "cmpw 6(%%rax,%[header]), %%cx\n\t"
+                 "jae %l[full]\n\t"
+                 "movq %[round], (%%rax,%%rcx,8)\n\t"
+                 "incl %%ecx\n\t"
+                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+                 :
+                 : CPU_OPS_INPUTS, [round] "r"(round)
+                 : "rax", "rcx", "cc", "memory"
+                 : full);
+    return true;
+full:
+    return false;
+}
+
+/* Takes up to `count` (>= 1) rounds into `out`, the top one first; returns how many. */
+static inline unsigned cpu_pop_batch(unsigned cache, void **out, unsigned count) {
+    uint64_t taken;
+    __asm__ goto(CPU_OPS_BEGIN
+                 "movzwl (%%rax,%[header]), %%ecx\n\t"
+                 "movzwl 4(%%rax,%[header]), %%edx\n\t"
+                 "subl %%ecx, %%edx\n\t" /* bottom - top: minus the number of rounds */
+                 "jae %l[empty]\n\t"
+                 "negl %%edx\n\t"
+                 "cmpl %[count], %%edx\n\t"
+                 "cmoval %[count], %%edx\n\t"
+                 "xorl %k[taken], %k[taken]\n\t"
+                 "6: movq -8(%%rax,%%rcx,8), %%r8\n\t"
+                 "movq %%r8, (%[out],%[taken],8)\n\t"
+                 "decl %%ecx\n\t"
+                 "incl %k[taken]\n\t"
+                 "cmpl %%edx, %k[taken]\n\t"
+                 "jb 6b\n\t"
+                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+                 : [taken] "=&r"(taken)
+                 : CPU_OPS_INPUTS, [out] "r"(out), [count] "r"(count)
+                 : "rax", "rcx", "rdx", "r8", "cc", "memory"
+                 : empty);
+    return (unsigned)taken;
+empty:
+    return 0;
+}
+
+/* Puts up to `count` (>= 1) rounds of `in` on top, in order; returns how many found room. */
+static inline unsigned cpu_push_batch(unsigned cache, void *const *in, unsigned count) {
+    uint64_t put;
+    __asm__ goto(CPU_OPS_BEGIN
+                 "movzwl (%%rax,%[header]), %%ecx\n\t"
+                 "movzwl 6(%%rax,%[header]), %%edx\n\t"
+                 "subl %%ecx, %%edx\n\t" /* limit - top: the room */
+                 "jbe %l[full]\n\t"
+                 "cmpl %[count], %%edx\n\t"
+                 "cmoval %[count], %%edx\n\t"
+                 "xorl %k[put], %k[put]\n\t"
+                 "6: movq (%[in],%[put],8), %%r8\n\t"
+                 "movq %%r8, (%%rax,%%rcx,8)\n\t"
+                 "incl %%ecx\n\t"
+                 "incl %k[put]\n\t"
+                 "cmpl %%edx, %k[put]\n\t"
+                 "jb 6b\n\t"
+                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+                 : [put] "=&r"(put)
+                 : CPU_OPS_INPUTS, [in] "r"(in), [count] "r"(count)
+                 : "rax", "rcx", "rdx", "r8", "cc", "memory"
+                 : full);
+    return (unsigned)put;
+full:
+    return 0;
+}
+
+/* The number of this CPU's area at this moment. */
+STRATA_INLINE uint32_t cpu_current_id(void) {
+    uint32_t id;
+    __asm__ volatile("movl %%fs:(%[offset]), %[id]" : [id] "=r"(id) : [offset] "r"(platform_cpu.id_offset));
+    return id;
+}
+
+/* The header of `cache` on the CPU of this moment, as one word. */
+STRATA_INLINE uint64_t cpu_header_read(unsigned cache) {
+    uint64_t header;
+    __asm__ volatile("movl %%fs:(%[id]), %%eax\n\t"
+                     "shlq %[shift], %%rax\n\t"
+                     "addq %[areas], %%rax\n\t"
+                     "movq (%%rax,%[offset]), %[header]\n\t"
+                     : [header] "=&r"(header)
+                     : [id] "r"(platform_cpu.id_offset), [areas] "rm"(platform_cpu.areas), [shift] "i"(CPU_AREA_SHIFT),
+                       [offset] "r"((uint64_t)cache * sizeof(struct cpu_header))
+                     : "rax", "cc", "memory");
+    return header;
+}
+
+/* Replaces the header of `cache` on this CPU where it still is `expected`. */
+static inline bool cpu_header_replace(unsigned cache, uint64_t expected, uint64_t wanted) {
+    __asm__ goto(CPU_OPS_BEGIN
+                 "cmpq %[expected], (%%rax,%[header])\n\t"
+                 "jne %l[changed]\n\t"
+                 "movq %[wanted], (%%rax,%[header])\n\t" CPU_OPS_END
+                 :
+                 : CPU_OPS_INPUTS, [expected] "r"(expected), [wanted] "r"(wanted)
+                 : "rax", "cc", "memory"
+                 : changed);
+    return true;
+changed:
+    return false;
+}
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * cpu.c - which processor am I on: glibc's rseq registration where there is one, else per-thread ids.
+ *
+ * The thread block below mirrors the kernel's struct rseq in the two fields that the sequences use, so that thread mode
+ * runs the same instructions: the descriptor store goes to a word that nobody reads. It is the library's only
+ * thread-local object, 32 bytes, within what glibc keeps free for libraries loaded late.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/cpu_ops.h"
+#include "platform/linux/linux.h"
+
+#ifndef AT_RSEQ_FEATURE_SIZE
+#define AT_RSEQ_FEATURE_SIZE 27 /* Linux 6.3 */
+#endif
+
+/* Offsets in the kernel's struct rseq (include/uapi/linux/rseq.h). */
+#define RSEQ_CPU_ID_OFFSET 4
+#define RSEQ_MM_CID_OFFSET 24
+#define RSEQ_MM_CID_END 28
+
+struct platform_cpu platform_cpu;
+
+static enum platform_cpu_mode mode = PLATFORM_CPU_THREAD;
+static void (*exit_callback)(uint32_t id);
+static pthread_key_t exit_key;
+static bool exit_key_made;
+
+#if defined(__x86_64__) && !defined(STRATA_NO_RSEQ)
+
+struct thread_block {
+    uint32_t cpu_id_start;
+    uint32_t cpu_id;
+    uint64_t rseq_cs;
+    uint32_t flags;
+    uint32_t node_id;
+    uint32_t mm_cid; /* the thread's id */
+    uint32_t spare;
+};
+static __thread struct thread_block thread_block __attribute__((tls_model("initial-exec")));
+
+/* From glibc 2.35 on; absent in musl and older glibc. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+
+static ptrdiff_t thread_pointer_offset(const void *object) {
+    const char *thread_pointer;
+    __asm__("movq %%fs:0, %0" : "=r"(thread_pointer));
+    return (const char *)object - thread_pointer;
+}
+
+static void use_thread_block(void) {
+    mode = PLATFORM_CPU_THREAD;
+    platform_cpu.rseq_offset = thread_pointer_offset(&thread_block);
+    platform_cpu.id_offset = platform_cpu.rseq_offset + RSEQ_MM_CID_OFFSET;
+}
+
+void linux_cpu_init(void) {
+    use_thread_block();
+    if (&__rseq_size == NULL || __rseq_size == 0) return;
+    /* A tool that emulates system calls may register without ever filling the structure: the CPU number tells. */
+    const char *thread_pointer;
+    __asm__("movq %%fs:0, %0" : "=r"(thread_pointer));
+    int32_t cpu_id = *(const volatile int32_t *)(const void *)(thread_pointer + __rseq_offset + RSEQ_CPU_ID_OFFSET);
+    if (cpu_id < 0) return;
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0) != 0) return;
+    bool dense = getauxval(AT_RSEQ_FEATURE_SIZE) >= RSEQ_MM_CID_END;
+    mode = dense ? PLATFORM_CPU_RSEQ_MM_CID : PLATFORM_CPU_RSEQ_CPU_ID;
+    platform_cpu.rseq_offset = __rseq_offset;
+    platform_cpu.id_offset = __rseq_offset + (dense ? RSEQ_MM_CID_OFFSET : RSEQ_CPU_ID_OFFSET);
+}
+
+static void set_id(uint32_t id) { thread_block.mm_cid = id; }
+static void set_ended(void) { thread_block.flags = 1; }
+bool platform_thread_ended(void) { return thread_block.flags != 0; }
+uint32_t platform_thread_id(void) { return thread_block.mm_cid; }
+
+#else
+
+__thread uint32_t platform_portable_thread_id;
+static __thread bool thread_ended __attribute__((tls_model("initial-exec")));
+static void set_ended(void) { thread_ended = true; }
+bool platform_thread_ended(void) { return thread_ended; }
+
+static void use_thread_block(void) { mode = PLATFORM_CPU_THREAD; }
+void linux_cpu_init(void) { use_thread_block(); }
+static void set_id(uint32_t id) { platform_portable_thread_id = id; }
+uint32_t platform_thread_id(void) { return platform_portable_thread_id; }
+
+#endif
+
+enum platform_cpu_mode platform_cpu_mode(void) { return mode; }
+void platform_cpu_force_thread_mode(void) { use_thread_block(); }
+
+/* pthread keys are destroyed in an unknown order and up to four rounds; frees that come later find id 0 and are served uncached. */
+static void thread_exit(void *value) {
+    uint32_t id = (uint32_t)(uintptr_t)value;
+    set_id(0);
+    set_ended();
+    if (exit_callback != NULL) exit_callback(id);
+}
+
+void platform_on_thread_exit(void (*callback)(uint32_t id)) {
+    exit_callback = callback;
+    if (mode == PLATFORM_CPU_THREAD && !exit_key_made) exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+}
+
+void platform_thread_set_id(uint32_t id) {
+    set_id(id);
+    if (id == 0 || !exit_key_made) return;
+    int saved = errno;
+    pthread_setspecific(exit_key, (void *)(uintptr_t)id); /* may allocate: the id is already usable for that */
+    errno = saved;
+}
+
+bool platform_fence_cpus(void) {
+    if (mode == PLATFORM_CPU_THREAD) return false;
+    int saved = errno;
+    bool ok = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
+    errno = saved;
+    return ok;
+}

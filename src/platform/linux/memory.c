@@ -1,0 +1,177 @@
+/*
+ * memory.c - address space and pages on Linux: mmap, mprotect, madvise, mremap.
+ *
+ * Every function keeps errno, so that a slow path of free() never changes it. No locks, no state but the facts of
+ * platform_init.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "platform/linux/linux.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
+#endif
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17 */
+#endif
+
+static struct platform_info info;
+
+/* Reads a decimal number at the start of a small file; `otherwise` where that fails. */
+static uint64_t read_number_file(const char *path, uint64_t otherwise) {
+    char text[32];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return otherwise;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    if (length <= 0 || text[0] < '0' || text[0] > '9') return otherwise;
+    uint64_t value = 0;
+    for (ssize_t i = 0; i < length && text[i] >= '0' && text[i] <= '9'; i++) value = value * 10 + (uint64_t)(text[i] - '0');
+    return value;
+}
+
+/* The kernel copies its whole CPU mask, whose size bounds every CPU number and concurrency id; no file is read for it. */
+static unsigned cpu_bound(void) {
+    unsigned long mask[8192 / (8 * sizeof(unsigned long))];
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    return bytes > 0 ? (unsigned)bytes * 8 : 1024;
+}
+
+void platform_init(void) {
+    if (info.page_bytes != 0) return;
+    int saved = errno;
+    struct rlimit limit;
+    info.cpus = cpu_bound();
+    info.address_limit_bytes = UINT64_MAX;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) info.address_limit_bytes = limit.rlim_cur;
+    info.secure = getauxval(AT_SECURE) != 0;
+    info.page_bytes = getauxval(AT_PAGESZ);
+    info.page_shift = bit_lowest(info.page_bytes);
+    linux_cpu_init();
+    errno = saved;
+}
+
+const struct platform_info *platform_info(void) { return &info; }
+
+uint64_t platform_map_count_limit(void) {
+    static uint64_t limit; /* a benign race: every reader computes the same value */
+    uint64_t value = __atomic_load_n(&limit, __ATOMIC_RELAXED);
+    if (value == 0) {
+        int saved = errno;
+        value = read_number_file("/proc/sys/vm/max_map_count", 65530);
+        errno = saved;
+        __atomic_store_n(&limit, value, __ATOMIC_RELAXED);
+    }
+    return value;
+}
+
+static void *map(void *address, size_t bytes, int protection, int flags) {
+    int saved = errno;
+    void *result = mmap(address, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+    errno = saved;
+    return result == MAP_FAILED ? NULL : result;
+}
+
+void *platform_reserve(void *hint, size_t bytes, size_t align) {
+    void *address = map(hint, bytes, PROT_NONE, 0);
+    if (address == NULL) return NULL;
+    if (((uintptr_t)address & (align - 1)) == 0) return address;
+    platform_unreserve(address, bytes);
+    if (bytes + align < bytes) return NULL;
+    char *wide = map(NULL, bytes + align, PROT_NONE, 0);
+    if (wide == NULL) return NULL;
+    char *aligned = (char *)align_up((uintptr_t)wide, align);
+    if (aligned != wide) platform_unreserve(wide, (size_t)(aligned - wide));
+    platform_unreserve(aligned + bytes, (size_t)(wide + align - aligned));
+    return aligned;
+}
+
+bool platform_reserve_at(void *address, size_t bytes) {
+    void *result = map(address, bytes, PROT_NONE, MAP_FIXED_NOREPLACE);
+    if (result == address) return true;
+    if (result != NULL) platform_unreserve(result, bytes); /* a kernel without the flag takes the address as a hint */
+    return false;
+}
+
+void platform_unreserve(void *address, size_t bytes) {
+    int saved = errno;
+    if (bytes != 0) munmap(address, bytes);
+    errno = saved;
+}
+
+bool platform_commit(void *address, size_t bytes) {
+    int saved = errno;
+    bool ok = mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
+    errno = saved;
+    return ok;
+}
+
+static bool advise(void *address, size_t bytes, int advice) {
+    int saved = errno;
+    bool ok = madvise(address, bytes, advice) == 0;
+    errno = saved;
+    return ok;
+}
+
+bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
+bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
+bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
+
+bool platform_move(void *from, void *to, size_t bytes) {
+    int saved = errno;
+    void *result = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    errno = saved;
+    return result == to;
+}
+
+bool platform_reset(void *address, size_t bytes) { return map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == address; }
+
+/* The number of kB behind `key` in a /proc file, as bytes. */
+static uint64_t read_kb_field(const char *path, const char *key) {
+    char text[4096];
+    int saved = errno;
+    uint64_t bytes = 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+        size_t length = 0;
+        ssize_t count;
+        while (length < sizeof text - 1 && (count = read(file, text + length, sizeof text - 1 - length)) > 0) length += (size_t)count;
+        text[length] = 0;
+        close(file);
+        for (const char *line = text; *line != 0;) {
+            size_t k = 0;
+            while (key[k] != 0 && line[k] == key[k]) k++;
+            if (key[k] == 0) {
+                const char *digit = line + k;
+                while (*digit == ' ' || *digit == '\t') digit++;
+                for (; *digit >= '0' && *digit <= '9'; digit++) bytes = bytes * 10 + (uint64_t)(*digit - '0');
+                break;
+            }
+            while (*line != 0 && *line != '\n') line++;
+            if (*line == '\n') line++;
+        }
+    }
+    errno = saved;
+    return bytes * 1024;
+}
+
+uint64_t platform_huge_bytes(void) { return read_kb_field("/proc/self/smaps_rollup", "AnonHugePages:"); }
+uint64_t platform_resident_bytes(void) { return read_kb_field("/proc/self/status", "VmRSS:"); }
+
+uint64_t platform_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}

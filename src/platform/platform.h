@@ -1,0 +1,190 @@
+/*
+ * platform.h - everything that strata asks of an operating system. The only facade of platform/.
+ *
+ * Two implementations are linked in turn: `linux`, and `sim` (fake memory, faults, clock, virtual CPUs) for tests.
+ * Unless a function says otherwise: it is thread-safe, it may be called while any strata lock is held, it is
+ * async-signal-safe, it never allocates through malloc, it keeps errno, and a failure changes nothing.
+ *
+ * Addresses and sizes are multiples of the page size (platform_info()->page_bytes), which is known only at run time.
+ */
+#ifndef STRATA_PLATFORM_PLATFORM_H
+#define STRATA_PLATFORM_PLATFORM_H
+
+#include "base/base.h"
+
+/* ------------------------------------------------------------------ facts */
+
+struct platform_info {
+    size_t page_bytes;           /* the operating system's base page: 4, 16 or 64 KiB */
+    unsigned page_shift;         /* log2(page_bytes) */
+    unsigned cpus;               /* processors that the process may ever run on: the bound of concurrency ids */
+    uint64_t address_limit_bytes; /* RLIMIT_AS, UINT64_MAX where there is none */
+    bool secure;                 /* set-user-id and the like: the environment is not to be trusted with files */
+};
+
+/* Reads the facts once. Called before anything else here, by one thread; later calls do nothing. */
+void platform_init(void);
+const struct platform_info *platform_info(void);
+/* How many mappings a process may have. Read from the system at the first call only, as few programs ever need it. */
+uint64_t platform_map_count_limit(void);
+
+/* ------------------------------------------------------------------ memory */
+
+/* Address space without pages and without access. `hint` is a wish (NULL: none); `align` a power of two >= the page. NULL where there is none. */
+void *platform_reserve(void *hint, size_t bytes, size_t align);
+/* The same at exactly `address`, never over an existing mapping. */
+bool platform_reserve_at(void *address, size_t bytes);
+/* Gives address space back, whatever state its pages are in. */
+void platform_unreserve(void *address, size_t bytes);
+/* Makes reserved space readable and writable; pages read as zeros until written. */
+bool platform_commit(void *address, size_t bytes);
+/* Hands the pages back to the system; the space stays committed, reads as zeros again. */
+bool platform_release(void *address, size_t bytes);
+/* Makes pages present and writable now, without changing their contents. */
+bool platform_populate(void *address, size_t bytes);
+/* Asks for (on) or against (off) transparent huge pages. False where the system has none. */
+bool platform_advise_huge(void *address, size_t bytes, bool on);
+/*
+ * Moves the pages of `from` to `to` by changing page tables. Both ranges are committed; the former pages of `to`
+ * are dropped; `from` stays committed and reads as zeros. Cheap where both are congruent modulo 2 MiB. May cost two
+ * mappings of the process's map count.
+ */
+bool platform_move(void *from, void *to, size_t bytes);
+/* Drops pages as platform_release does and makes the range one ordinary mapping again, after moves have split it. Stays committed. */
+bool platform_reset(void *address, size_t bytes);
+/* Bytes of the process's memory that are mapped by huge pages now (a read of /proc: slow; not async-signal-safe). */
+uint64_t platform_huge_bytes(void);
+/* Resident bytes of the process now (slow, as above). */
+uint64_t platform_resident_bytes(void);
+
+/* ------------------------------------------------------------------ time */
+
+/* Monotonic nanoseconds; resolution may be as coarse as 10 ms, cost a few ns. */
+uint64_t platform_now_ns(void);
+
+/* ------------------------------------------------------------------ locks */
+
+/*
+ * A mutex of one word, zero when free: a short spin, then a futex. Not recursive. Debug builds check that a thread takes
+ * locks in falling layer order: the holder of a lock of rank r takes only locks of a higher number.
+ */
+enum lock_rank {
+    LOCK_RANK_API = 1,   /* options, fork, maintenance */
+    LOCK_RANK_DRAIN,     /* one drain of CPU caches at a time */
+    LOCK_RANK_DEPOT,     /* cache/ depot, one a cache */
+    LOCK_RANK_SLAB,      /* slab/ lists, one a cache */
+    LOCK_RANK_ZONE,      /* page/ zone */
+    LOCK_RANK_ARENA,     /* arena/, one an arena; an arena never holds it while it calls its source */
+    LOCK_RANK_METADATA,  /* page/ bootstrap allocator */
+    LOCK_RANK_PLATFORM,  /* inside platform/ */
+};
+
+struct platform_lock {
+    uint32_t word; /* 0 free, 1 held, 2 held with waiters; accessed by atomics only */
+    uint32_t rank; /* enum lock_rank, immutable */
+};
+#define PLATFORM_LOCK_INIT(r) \
+    { 0, (r) }
+
+void platform_lock_acquire_slow(struct platform_lock *lock);
+void platform_lock_release_slow(struct platform_lock *lock);
+#ifdef STRATA_LOCK_DEBUG
+void platform_lock_note_acquire(struct platform_lock *lock);
+void platform_lock_note_release(struct platform_lock *lock);
+#else
+STRATA_INLINE void platform_lock_note_acquire(struct platform_lock *lock) { (void)lock; }
+STRATA_INLINE void platform_lock_note_release(struct platform_lock *lock) { (void)lock; }
+#endif
+
+/* Acquire order on success: what the last holder wrote is visible. */
+STRATA_INLINE bool platform_lock_try(struct platform_lock *lock) {
+    uint32_t expected = 0;
+    if (!__atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return false;
+    platform_lock_note_acquire(lock);
+    return true;
+}
+STRATA_INLINE void platform_lock_acquire(struct platform_lock *lock) {
+    uint32_t expected = 0;
+    if (STRATA_UNLIKELY(!__atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
+        platform_lock_acquire_slow(lock);
+    platform_lock_note_acquire(lock);
+}
+/* Release order: pairs with the acquire of the next holder. */
+STRATA_INLINE void platform_lock_release(struct platform_lock *lock) {
+    platform_lock_note_release(lock);
+    if (STRATA_UNLIKELY(__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)) platform_lock_release_slow(lock);
+}
+/* In the child of a fork, where the holder may be gone: free again. */
+STRATA_INLINE void platform_lock_reset(struct platform_lock *lock) { __atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED); }
+
+/* ------------------------------------------------------------------ processors */
+
+/*
+ * How the CPU layer finds its own CPU cache (see platform/cpu_ops.h). Filled by platform_init.
+ * In mode PLATFORM_CPU_THREAD every thread carries an id of its own, which cache/ hands out; id 0 means none yet.
+ */
+enum platform_cpu_mode {
+    PLATFORM_CPU_RSEQ_MM_CID, /* rseq, dense concurrency ids */
+    PLATFORM_CPU_RSEQ_CPU_ID, /* rseq, CPU numbers */
+    PLATFORM_CPU_THREAD,      /* no rseq: per-thread ids */
+    PLATFORM_CPU_SIM,         /* virtual CPUs, scripted preemption */
+};
+enum platform_cpu_mode platform_cpu_mode(void);
+/* Forces PLATFORM_CPU_THREAD; only before the first allocation of a thread other than the caller. */
+void platform_cpu_force_thread_mode(void);
+/* In thread mode: this thread's id. A non-zero id registers the thread for on_thread_exit. May allocate through malloc; takes no strata lock. */
+void platform_thread_set_id(uint32_t id);
+uint32_t platform_thread_id(void);
+/* True once the exit callback of this thread has run: it must not get an id again, as nobody would take that back. */
+bool platform_thread_ended(void);
+/* The callback that runs when a thread with an id ends, on that thread, with its id already back at 0. */
+void platform_on_thread_exit(void (*callback)(uint32_t id));
+/*
+ * Returns after every restartable sequence that was under way on any CPU when the call was made has ended or been aborted.
+ * False where the kernel can't (then no remote drain). Not under locks of rank >= LOCK_RANK_DEPOT.
+ */
+bool platform_fence_cpus(void);
+
+/* ------------------------------------------------------------------ threads and events */
+
+/* A detached thread with a small stack and all signals blocked. Allocates through malloc: call it with no lock held. */
+bool platform_thread_start(void (*body)(void *), void *argument);
+
+/* One waiter, many wakers; a wake with no waiter is remembered once. Zero-initialised is ready. */
+struct platform_event {
+    uint32_t word;
+};
+void platform_event_wake(struct platform_event *event);
+/* True when woken, false when timeout_ns passed (UINT64_MAX: never). */
+bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
+
+/* ------------------------------------------------------------------ memory pressure */
+
+/*
+ * Where the system says that memory is short: PSI triggers and the events of cgroup v2 and v1, whatever is there.
+ * open: false where nothing can be watched. wait: sleeps until `event` is woken, pressure is reported or timeout_ns passed.
+ * Used by the maintenance thread only. close is called in a forked child.
+ */
+enum platform_pressure {
+    PLATFORM_PRESSURE_NONE = 0,
+    PLATFORM_PRESSURE_SOME = 1,     /* reclaim what is idle */
+    PLATFORM_PRESSURE_CRITICAL = 2, /* reclaim all that can be had */
+};
+bool platform_pressure_open(void);
+void platform_pressure_close(void);
+enum platform_pressure platform_pressure_wait(struct platform_event *event, uint64_t timeout_ns, bool *woken);
+/* The tightest memory limit of the process's control groups in bytes, UINT64_MAX where there is none (slow: reads files). */
+uint64_t platform_memory_limit_bytes(void);
+
+/* ------------------------------------------------------------------ the outside */
+
+void platform_write_error(const char *text, size_t bytes); /* standard error, whole or not at all */
+_Noreturn void platform_die(void);                         /* abort, also where SIGABRT is handled or blocked */
+const char *platform_getenv(const char *name);
+/* A new file for writing (create, truncate, never following a final symbolic link when secure); -1 on failure. */
+int platform_file_create(const char *path);
+bool platform_file_write(int file, const char *bytes, size_t count);
+void platform_file_close(int file);
+unsigned platform_process_id(void);
+
+#endif

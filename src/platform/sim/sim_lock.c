@@ -1,0 +1,94 @@
+/*
+ * sim_lock.c - locks under observation: rank order, recursion, locks let go by those who do not hold them, contention on demand.
+ *
+ * platform.h takes free locks inline; what comes here is the note of every acquisition and release (STRATA_LOCK_DEBUG), and the slow
+ * paths. To get control after a release as well, the note of the release turns the word to 2, "with waiters".
+ *
+ * Invariant: sim_thread.locks holds exactly the locks that the thread has, in the order of their ranks.
+ */
+#include <string.h>
+
+#include "platform/sim/sim_internal.h"
+
+#define CONTENDED_MAX 16
+
+/* Locks that someone outside of the simulation shall hold. */
+static struct contention {
+    struct platform_lock *lock;
+    unsigned times; /* still to be found held */
+    bool held;      /* now */
+} contended[CONTENDED_MAX];
+
+void sim_lock_reset(void) { memset(contended, 0, sizeof contended); }
+
+static struct contention *find_contention(const struct platform_lock *lock) {
+    for (unsigned i = 0; i < CONTENDED_MAX; i++)
+        if (contended[i].lock == lock) return &contended[i];
+    return NULL;
+}
+
+void sim_contend_lock(struct platform_lock *lock, unsigned times) {
+    struct contention *contention = find_contention(lock);
+    if (contention == NULL) contention = find_contention(NULL);
+    if (contention == NULL) fatal("sim: sim_contend_lock: at most %u locks", CONTENDED_MAX);
+    if (contention->held) lock->word = 0;
+    *contention = (struct contention){0};
+    if (times == 0) return;
+    *contention = (struct contention){.lock = lock, .times = times, .held = lock->word == 0};
+    if (contention->held) lock->word = 1;
+}
+
+static int held_index(const struct platform_lock *lock) {
+    const struct sim_locks *locks = &sim_thread_current()->locks;
+    for (unsigned i = 0; i < locks->count; i++)
+        if (locks->held[i] == lock) return (int)i;
+    return -1;
+}
+
+uint32_t sim_lock_highest_rank(void) {
+    const struct sim_locks *locks = &sim_thread_current()->locks;
+    return locks->count == 0 ? 0 : locks->held[locks->count - 1]->rank;
+}
+
+unsigned sim_locks_held(void) { return sim_thread_current()->locks.count; }
+
+void platform_lock_note_acquire(struct platform_lock *lock) {
+    struct sim_locks *locks = &sim_thread_current()->locks;
+    sim_call_count(SIM_LOCK_ACQUIRE);
+    if (lock->rank < LOCK_RANK_API || lock->rank > LOCK_RANK_PLATFORM) fatal("sim: a lock of rank %u, which is none", lock->rank);
+    if (lock->rank <= sim_lock_highest_rank())
+        fatal("sim: lock order: rank %u taken while rank %u is held", lock->rank, sim_lock_highest_rank());
+    locks->held[locks->count++] = lock; /* ranks rise, so there are fewer than SIM_LOCKS_HELD_MAX */
+    sim_cpu_yield();
+}
+
+void platform_lock_acquire_slow(struct platform_lock *lock) {
+    sim_call_count(SIM_LOCK_CONTENDED);
+    if (held_index(lock) >= 0) fatal("sim: a lock of rank %u is taken again by the thread that holds it", lock->rank);
+    struct contention *contention = find_contention(lock);
+    if (contention != NULL && contention->held) {
+        contention->held = false;
+        if (--contention->times == 0) contention->lock = NULL;
+    } else if (!sim_thread_wait_lock(lock)) {
+        fatal("sim: deadlock: thread %u waits for a lock of rank %u, whose holder can't go on", sim_thread(), lock->rank);
+    }
+    lock->word = 1;
+}
+
+void platform_lock_note_release(struct platform_lock *lock) {
+    struct sim_locks *locks = &sim_thread_current()->locks;
+    int index = held_index(lock);
+    if (index < 0) fatal("sim: a lock of rank %u is let go by a thread that does not hold it", lock->rank);
+    locks->count--;
+    for (unsigned i = (unsigned)index; i < locks->count; i++) locks->held[i] = locks->held[i + 1];
+    if (sim_thread_can_switch() || find_contention(lock) != NULL) lock->word = 2;
+}
+
+void platform_lock_release_slow(struct platform_lock *lock) {
+    struct contention *contention = find_contention(lock);
+    if (contention != NULL) {
+        contention->held = true;
+        lock->word = 1;
+    }
+    sim_cpu_yield();
+}

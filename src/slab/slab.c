@@ -1,0 +1,338 @@
+/*
+ * slab.c - slabs: made from runs, objects taken and given back in batches. See slab.h for the structure and its invariants.
+ *
+ * Slab size: the smallest run that wastes at most an eighth; once a cache is large, up to 64 KiB at a time, but never more
+ * than an eighth of what the cache has, so that a program with few objects of a size pays one page for it.
+ */
+#include "slab/slab.h"
+
+#include "base/check.h"
+
+#define SLAB_NONE UINT32_MAX
+#define SLAB_BYTES_MAX (64 * KIB)
+#define SLAB_GROWTH_SHARE 8
+#define RECIPROCAL_SHIFT 40
+/* Fewer absent granules than this are left to be touched: one call costs about as much as two faults. */
+#define POPULATE_GRANULES_MIN 4
+
+/* The head of a slab's descriptor; the bits follow. 64 bytes a granule hold it for the smallest objects: 24 + 256 / 8 <= 64. */
+struct slab {
+    uint32_t next, prev; /* neighbours in the bucket, by granule */
+    uint16_t free, capacity;
+    uint16_t granules;
+    uint8_t bucket;
+    uint8_t tag;
+    uint32_t scale; /* ceil(2^16 * SLAB_BUCKETS / capacity) */
+    uint32_t first; /* no word before this one has a bit set */
+    uint64_t bits[];
+};
+_Static_assert(sizeof(struct slab) + GRANULE_BYTES / 16 / 8 <= sizeof(struct granule_desc), "a slab of the smallest objects fits its descriptors");
+
+static struct slab *slab_at(const struct slab_layer *slabs, uint32_t granule) { return (struct slab *)(void *)&slabs->zone->descs[granule]; }
+
+/* ------------------------------------------------------------------ set-up */
+
+static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind, size_t bytes, enum mobility mobility) {
+    struct slab_cache *cache = &slabs->caches[tag];
+    cache->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_SLAB);
+    format_text(cache->name, sizeof cache->name, "%s-%zu", kind, bytes);
+    cache->object_bytes = (uint32_t)bytes;
+    cache->tag = (uint8_t)tag;
+    cache->mobility = (uint8_t)mobility;
+    cache->reciprocal = (((uint64_t)1 << RECIPROCAL_SHIFT) + bytes - 1) / bytes;
+    unsigned unit = slabs->zone->page_granules, granules = unit;
+    while ((granules << GRANULE_SHIFT) < bytes || (granules << GRANULE_SHIFT) % bytes * 8 > granules << GRANULE_SHIFT) granules += unit;
+    cache->granules_min = (uint16_t)granules;
+    while (granules * 2 << GRANULE_SHIFT <= SLAB_BYTES_MAX) granules *= 2;
+    cache->granules_max = (uint16_t)granules;
+    for (unsigned b = 0; b < SLAB_BUCKETS; b++) cache->buckets[b] = SLAB_NONE;
+}
+
+void slab_init(struct slab_layer *slabs, struct zone *zone, unsigned populate_granules, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]) {
+    slabs->zone = zone;
+    slabs->populate_granules = populate_granules;
+    size_t entry = 0;
+    for (unsigned n = 0; n < SIZE_CLASS_COUNT; n++) {
+        size_t bytes = size_class_bytes(n);
+        cache_init(slabs, SLAB_CACHE_FIRST + n, "malloc", bytes, MOBILITY_UNMOVABLE);
+        for (; entry <= size_class_index(bytes); entry++) slabs->class_of[entry] = (uint8_t)(SLAB_CACHE_FIRST + n);
+    }
+    for (unsigned n = 0; n < SLAB_MAGAZINE_CACHES; n++) cache_init(slabs, SLAB_CACHE_MAGAZINES + n, "magazine", magazine_bytes[n], MOBILITY_RECLAIMABLE);
+}
+
+unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align) {
+    for (unsigned tag = slab_class_of_size(slabs, bytes); tag < SLAB_CACHE_MAGAZINES; tag++)
+        if ((slabs->caches[tag].object_bytes & (align - 1)) == 0) return tag;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ buckets */
+
+static void bucket_remove(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab) {
+    if (slab->prev != SLAB_NONE)
+        slab_at(slabs, slab->prev)->next = slab->next;
+    else
+        cache->buckets[slab->bucket] = slab->next;
+    if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = slab->prev;
+    if (cache->buckets[slab->bucket] == SLAB_NONE) cache->bucket_map &= ~(1u << slab->bucket);
+}
+
+static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t granule, unsigned bucket) {
+    slab->bucket = (uint8_t)bucket;
+    slab->prev = SLAB_NONE;
+    slab->next = cache->buckets[bucket];
+    if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = granule;
+    cache->buckets[bucket] = granule;
+    cache->bucket_map |= 1u << bucket;
+}
+
+/* Bucket 0 holds slabs with the fewest free objects; free >= 1. */
+static unsigned bucket_of(const struct slab *slab) {
+    unsigned bucket = ((slab->free - 1u) * slab->scale) >> 16;
+    return bucket < SLAB_BUCKETS ? bucket : SLAB_BUCKETS - 1;
+}
+
+/* ------------------------------------------------------------------ making and unmaking */
+
+static unsigned next_slab_granules(const struct slab_cache *cache) {
+    unsigned granules = cache->granules_min;
+    while (granules < cache->granules_max && (uint64_t)granules * 2 * SLAB_GROWTH_SHARE <= cache->granules) granules *= 2;
+    return granules;
+}
+
+/* A new slab, all free, not in a bucket yet. Under no lock. */
+static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cache, unsigned granules, uint32_t *granule) {
+    struct zone_run run;
+    if (!zone_run_alloc(slabs->zone, granules, 1, cache->mobility, &run) &&
+        (granules == cache->granules_min || !zone_run_alloc(slabs->zone, granules = cache->granules_min, 1, cache->mobility, &run)))
+        return NULL;
+    if (run.fresh >= POPULATE_GRANULES_MIN && !run.huge && slabs->populate_granules >= POPULATE_GRANULES_MIN)
+        platform_populate(run.address, min_u64(run.granules, align_up(slabs->populate_granules, slabs->zone->page_granules)) << GRANULE_SHIFT);
+    unsigned capacity = (unsigned)(((size_t)run.granules << GRANULE_SHIFT) / cache->object_bytes);
+    *granule = (uint32_t)zone_granule_of(slabs->zone, run.address);
+    struct slab *slab = slab_at(slabs, *granule);
+    *slab = (struct slab){.next = SLAB_NONE,
+                          .prev = SLAB_NONE,
+                          .free = (uint16_t)capacity,
+                          .capacity = (uint16_t)capacity,
+                          .granules = (uint16_t)run.granules,
+                          .tag = cache->tag,
+                          .scale = (65536u * SLAB_BUCKETS + capacity - 1) / capacity};
+    for (unsigned w = 0; w < (capacity + 63) / 64; w++) slab->bits[w] = ~UINT64_C(0);
+    if (capacity % 64 != 0) slab->bits[capacity / 64] = (UINT64_C(1) << (capacity % 64)) - 1;
+    zone_tag_run(slabs->zone, run.address, run.granules, cache->tag);
+    return slab;
+}
+
+/* Unlinked and accounted for already; the cache's lock may be held (the zone's comes after it). */
+static void slab_destroy(struct slab_layer *slabs, uint32_t granule, unsigned granules) {
+    char *address = zone_address_of(slabs->zone, granule);
+    zone_tag_run(slabs->zone, address, granules, TAG_NONE);
+    zone_run_free(slabs->zone, address, granules);
+}
+
+static void unlink_empty(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab) {
+    bucket_remove(slabs, cache, slab);
+    cache->slabs--;
+    cache->granules -= slab->granules;
+    cache->total -= slab->capacity;
+}
+
+/* ------------------------------------------------------------------ objects */
+
+/* Takes up to `count` objects out of one slab, in address order. */
+static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t granule, void **objects, unsigned count) {
+    char *base = zone_address_of(slabs->zone, granule);
+    size_t bytes = cache->object_bytes;
+    unsigned taken = 0, word = slab->first;
+    if (slab->free < count) count = slab->free;
+    while (taken < count) {
+        uint64_t bits = slab->bits[word];
+        char *word_base = base + (size_t)word * 64 * bytes;
+        while (bits != 0 && taken < count) {
+            objects[taken++] = word_base + bit_lowest(bits) * bytes;
+            bits &= bits - 1;
+        }
+        slab->bits[word] = bits;
+        if (bits == 0) word++;
+    }
+    slab->first = word;
+    slab->free = (uint16_t)(slab->free - taken);
+    return taken;
+}
+
+unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects, unsigned count) {
+    struct slab_cache *cache = &slabs->caches[tag];
+    unsigned taken = 0;
+    platform_lock_acquire(&cache->lock);
+    while (taken < count) {
+        if (cache->bucket_map == 0) {
+            if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
+            unsigned granules = next_slab_granules(cache);
+            uint32_t granule;
+            platform_lock_release(&cache->lock);
+            struct slab *slab = slab_create(slabs, cache, granules, &granule);
+            platform_lock_acquire(&cache->lock);
+            if (slab == NULL) {
+                if (cache->bucket_map == 0) break;
+                continue;
+            }
+            bucket_insert(slabs, cache, slab, granule, SLAB_BUCKETS - 1);
+            cache->slabs++;
+            cache->granules += slab->granules;
+            cache->total += slab->capacity;
+            cache->empty_slabs++;
+        }
+        uint32_t granule = cache->buckets[bit_lowest(cache->bucket_map)];
+        struct slab *slab = slab_at(slabs, granule);
+        if (slab->free == slab->capacity) cache->empty_slabs--;
+        taken += take_objects(slabs, cache, slab, granule, objects + taken, count - taken);
+        if (slab->free == 0) {
+            bucket_remove(slabs, cache, slab);
+        } else if (bucket_of(slab) != slab->bucket) {
+            bucket_remove(slabs, cache, slab);
+            bucket_insert(slabs, cache, slab, granule, bucket_of(slab));
+        }
+    }
+    cache->in_use += taken;
+    cache->allocs += taken;
+    platform_lock_release(&cache->lock);
+    return taken;
+}
+
+/* The slab of an object and its number there; false where the address is no object's start. */
+static bool locate(const struct slab_layer *slabs, const struct slab_cache *cache, const void *object, uint32_t *granule, unsigned *index) {
+    if (!zone_contains(slabs->zone, object)) return false;
+    size_t at = zone_granule_of(slabs->zone, object);
+    granule_tag tag = slabs->zone->tags[at];
+    if ((tag & 0xff) != cache->tag) return false;
+    *granule = (uint32_t)(at - (tag >> 8));
+    uint64_t offset = (uint64_t)((const char *)object - zone_address_of(slabs->zone, *granule));
+    *index = (unsigned)(offset * cache->reciprocal >> RECIPROCAL_SHIFT);
+    return (uint64_t)*index * cache->object_bytes == offset && *index < slab_at(slabs, *granule)->capacity;
+}
+
+bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
+    uint32_t granule;
+    unsigned index;
+    return locate(slabs, &slabs->caches[tag], object, &granule, &index);
+}
+
+static STRATA_COLD void bad_free(struct slab_cache *cache, const void *object, const char *what) {
+    platform_lock_release(&cache->lock);
+    fatal("free(): %p: %s (cache %s)", object, what, cache->name);
+}
+
+void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
+    struct slab_cache *cache = &slabs->caches[tag];
+    platform_lock_acquire(&cache->lock);
+    for (unsigned i = 0; i < count; i++) {
+        uint32_t granule;
+        unsigned index;
+        if (STRATA_UNLIKELY(!locate(slabs, cache, objects[i], &granule, &index))) bad_free(cache, objects[i], "not the start of an object");
+        struct slab *slab = slab_at(slabs, granule);
+        uint64_t bit = UINT64_C(1) << (index % 64);
+        unsigned word = index / 64;
+        if (STRATA_UNLIKELY((slab->bits[word] & bit) != 0)) bad_free(cache, objects[i], "double free");
+        slab->bits[word] |= bit;
+        if (word < slab->first) slab->first = word;
+        bool was_full = slab->free++ == 0;
+        unsigned bucket = bucket_of(slab);
+        if (was_full) {
+            bucket_insert(slabs, cache, slab, granule, bucket);
+        } else if (bucket != slab->bucket) {
+            bucket_remove(slabs, cache, slab);
+            bucket_insert(slabs, cache, slab, granule, bucket);
+        }
+        if (slab->free == slab->capacity && cache->empty_slabs++ != 0) {
+            unsigned granules = slab->granules;
+            unlink_empty(slabs, cache, slab);
+            cache->empty_slabs--;
+            slab_destroy(slabs, granule, granules);
+        }
+    }
+    cache->in_use -= count;
+    cache->frees += count;
+    platform_lock_release(&cache->lock);
+}
+
+void slab_reap(struct slab_layer *slabs) {
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) {
+        struct slab_cache *cache = &slabs->caches[tag];
+        if (__atomic_load_n(&cache->empty_slabs, __ATOMIC_RELAXED) == 0) continue;
+        platform_lock_acquire(&cache->lock);
+        for (uint32_t granule = cache->buckets[SLAB_BUCKETS - 1]; granule != SLAB_NONE;) {
+            struct slab *slab = slab_at(slabs, granule);
+            uint32_t next = slab->next;
+            if (slab->free == slab->capacity) {
+                unsigned granules = slab->granules;
+                unlink_empty(slabs, cache, slab);
+                cache->empty_slabs--;
+                slab_destroy(slabs, granule, granules);
+            }
+            granule = next;
+        }
+        platform_lock_release(&cache->lock);
+    }
+}
+
+/* ------------------------------------------------------------------ looking inside, fork */
+
+void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
+    struct slab_cache *cache = &slabs->caches[tag];
+    platform_lock_acquire(&cache->lock);
+    *stats = (struct slab_stats){.object_bytes = cache->object_bytes,
+                                 .slab_bytes = (uint64_t)next_slab_granules(cache) << GRANULE_SHIFT,
+                                 .slabs = cache->slabs,
+                                 .total = cache->total,
+                                 .in_use = cache->in_use,
+                                 .memory_bytes = cache->granules << GRANULE_SHIFT,
+                                 .allocs = cache->allocs,
+                                 .frees = cache->frees};
+    platform_lock_release(&cache->lock);
+}
+
+static const char *check_cache(struct slab_layer *slabs, const struct slab_cache *cache) {
+    uint64_t free_objects = 0, empty = 0;
+    for (unsigned b = 0; b < SLAB_BUCKETS; b++) {
+        if ((cache->buckets[b] != SLAB_NONE) != ((cache->bucket_map >> b & 1) != 0)) return "slab: bucket map differs from the buckets";
+        uint32_t prev = SLAB_NONE;
+        for (uint32_t granule = cache->buckets[b]; granule != SLAB_NONE; granule = slab_at(slabs, granule)->next) {
+            const struct slab *slab = slab_at(slabs, granule);
+            unsigned bits = 0;
+            for (unsigned w = 0; w < (slab->capacity + 63u) / 64; w++) {
+                bits += bit_count(slab->bits[w]);
+                if (w < slab->first && slab->bits[w] != 0) return "slab: a free object before the first word";
+            }
+            if (bits != slab->free || bits == 0) return "slab: free differs from its bits, or a full slab is in a bucket";
+            if (slab->bucket != b || bucket_of(slab) != b) return "slab: in the wrong bucket";
+            if (slab->prev != prev || slab->tag != cache->tag) return "slab: broken link";
+            prev = granule;
+            free_objects += bits;
+            empty += slab->free == slab->capacity;
+        }
+    }
+    if (cache->in_use + free_objects != cache->total) return "slab: in use + free differs from the total";
+    if (empty != cache->empty_slabs) return "slab: empty slabs differ from their count";
+    return NULL;
+}
+
+const char *slab_check(struct slab_layer *slabs) {
+    const char *broken = NULL;
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END && broken == NULL; tag++) {
+        platform_lock_acquire(&slabs->caches[tag].lock);
+        broken = check_cache(slabs, &slabs->caches[tag]);
+        platform_lock_release(&slabs->caches[tag].lock);
+    }
+    return broken;
+}
+
+void slab_fork_prepare(struct slab_layer *slabs) {
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_acquire(&slabs->caches[tag].lock);
+}
+void slab_fork_parent(struct slab_layer *slabs) {
+    for (unsigned tag = SLAB_CACHE_END; tag-- > SLAB_CACHE_FIRST;) platform_lock_release(&slabs->caches[tag].lock);
+}
+void slab_fork_child(struct slab_layer *slabs) {
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_reset(&slabs->caches[tag].lock);
+}

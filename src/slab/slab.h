@@ -1,0 +1,82 @@
+/*
+ * slab.h - the facade of slab/: objects of one size cut from page runs, in batches.
+ *
+ * A slab is a run of granules; its descriptor (64 bytes a granule, beside the heap, never in it) holds a header and one
+ * bit an object, set while the object is free here. Slabs with free objects stand in lists by the share that is free;
+ * objects are taken from the fullest, lowest address first, so that the emptier ones get time to empty (kmem paper,
+ * section 3.5). A slab that is wholly free goes back to the zone, but for one a cache.
+ *
+ * Invariants (slab_check): free = popcount(bits); total = sum of capacities; in_use = total - sum of free; a slab is in the
+ * list of its share. Lock: one a cache, LOCK_RANK_SLAB, above LOCK_RANK_ZONE in the order of taking.
+ */
+#ifndef STRATA_SLAB_SLAB_H
+#define STRATA_SLAB_SLAB_H
+
+#include "page/page.h"
+#include "slab/size_classes.h"
+
+/* Caches are numbered by the tag of their granules; TAG_SLAB is the first size class. */
+#define SLAB_CACHE_FIRST TAG_SLAB
+#define SLAB_MAGAZINE_CACHES 7
+#define SLAB_CACHE_MAGAZINES (SLAB_CACHE_FIRST + SIZE_CLASS_COUNT)
+#define SLAB_CACHE_END (SLAB_CACHE_MAGAZINES + SLAB_MAGAZINE_CACHES)
+
+#define SLAB_BUCKETS 8
+#define SLAB_NAME_BYTES 24
+
+struct slab_cache {
+    struct platform_lock lock;
+    char name[SLAB_NAME_BYTES]; /* immutable, as are the next six */
+    uint32_t object_bytes;
+    uint8_t tag;
+    uint8_t mobility;          /* enum mobility */
+    uint16_t granules_min;     /* of the smallest slab that wastes at most an eighth */
+    uint16_t granules_max;
+    uint64_t reciprocal;       /* ceil(2^40 / object_bytes): a division by one multiplication */
+
+    uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's granule; SLAB_NONE */
+    uint32_t bucket_map;            /* bit b: bucket b is not empty */
+    uint32_t empty_slabs;           /* wholly free ones, at most one between calls */
+    uint64_t slabs, granules, total, in_use;
+    uint64_t allocs, frees;         /* objects */
+} STRATA_ALIGNED(CACHE_LINE_BYTES);
+
+struct slab_layer {
+    struct zone *zone;
+    unsigned populate_granules; /* make at most so many present at once */
+    struct slab_cache caches[SLAB_CACHE_END]; /* by tag; the first SLAB_CACHE_FIRST are unused */
+    uint8_t class_of[SIZE_CLASS_TABLE_ENTRIES]; /* size_class_index -> tag */
+};
+
+/* `magazine_bytes` are the sizes of the caches from SLAB_CACHE_MAGAZINES on. */
+void slab_init(struct slab_layer *slabs, struct zone *zone, unsigned populate_granules, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]);
+
+STRATA_INLINE unsigned slab_class_of_size(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[size_class_index(bytes)]; }
+STRATA_INLINE bool slab_is_cache(unsigned tag) { return tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_END; }
+/* The smallest class whose objects all are aligned to `align` (a power of two <= 4096); 0: none. Cost: a short search. */
+unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align);
+
+/* Up to `count` objects, ascending in each slab; fewer only where memory ends. Constant time an object. */
+unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned cache, void **objects, unsigned count);
+/*
+ * Takes objects back. Each is verified: an address that is not the start of an object of this cache, or that is free already,
+ * ends the process with one line.
+ */
+void slab_free_batch(struct slab_layer *slabs, unsigned cache, void *const *objects, unsigned count);
+/* Whether the address is the start of an object of a slab (not whether it is allocated). Lock-free; the object is the caller's. */
+bool slab_is_object(const struct slab_layer *slabs, unsigned cache, const void *object);
+
+/* Gives wholly free slabs back to the zone. */
+void slab_reap(struct slab_layer *slabs);
+
+struct slab_stats {
+    uint64_t object_bytes, slab_bytes, slabs, total, in_use, memory_bytes, allocs, frees;
+};
+void slab_stats_get(struct slab_layer *slabs, unsigned cache, struct slab_stats *stats);
+const char *slab_check(struct slab_layer *slabs);
+
+void slab_fork_prepare(struct slab_layer *slabs);
+void slab_fork_parent(struct slab_layer *slabs);
+void slab_fork_child(struct slab_layer *slabs);
+
+#endif

@@ -1,0 +1,84 @@
+#!/bin/bash
+# Installs a build into a prefix of its own, moves that elsewhere, and builds programs on it by pkg-config and by CMake:
+# tests/install/check_install.sh BUILD_DIR
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+build=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+checks=0
+fail() { echo "install: $*" >&2; exit 1; }
+passed() { checks=$((checks + 1)); }
+
+cmake --install "$build" --prefix "$work/first" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "cmake --install failed"; }
+# Nothing installed may know the place that it was installed to: packages are built in one place and used in another.
+mv "$work/first" "$work/prefix"
+prefix=$work/prefix
+library_dir=$(dirname "$(find "$prefix" -name libstrata.so)")
+
+for file in include/strata/strata.h include/strata/malloc.h share/man/man1/strata.1 share/man/man3/libstrata.3 share/man/man3/strata_malloc.3; do
+    [ -s "$prefix/$file" ] || fail "$file is missing"
+    passed
+done
+for file in libstrata.so libstrata.so.0 libstrata.a pkgconfig/strata.pc cmake/strata/strataConfig.cmake cmake/strata/strataConfigVersion.cmake; do
+    [ -s "$library_dir/$file" ] || fail "$file is missing"
+    passed
+done
+! grep -rIl -e "$PWD" -e "$work/first" "$prefix" || fail "installed text names a folder of the build"
+passed
+for page in man1/strata.1 man3/libstrata.3 man3/strata_malloc.3; do
+    (cd "$prefix/share/man" && groff -mdoc -s -Tascii "$page") 2>/dev/null | grep -q NAME || fail "$page does not format where it is installed"
+    passed
+done
+dynamic=$(readelf -dW "$library_dir/libstrata.so")
+grep -q 'soname: \[libstrata\.so\.0\]' <<<"$dynamic" || fail "soname is not libstrata.so.0"
+grep -q 'NODELETE' <<<"$dynamic" || fail "libstrata.so is not NODELETE"
+! grep -q 'NEEDED.*libstdc++' <<<"$dynamic" || fail "libstrata.so needs libstdc++"
+passed
+
+# Each header on its own, in both languages and strict modes.
+for header in "$prefix"/include/strata/*.h; do
+    name=strata/$(basename "$header")
+    echo "#include <$name>" | gcc -std=c11 -pedantic -Wall -Wextra -Werror -I"$prefix/include" -x c -fsyntax-only - || fail "$name is not valid C11"
+    echo "#include <$name>" | g++ -std=c++11 -pedantic -Wall -Wextra -Werror -I"$prefix/include" -x c++ -fsyntax-only - || fail "$name is not valid C++11"
+    passed
+done
+
+expect_well() { # program...
+    local output
+    output=$("$@" 2>&1) || fail "$*: $output"
+    [ "$output" = "consumer: well" ] || fail "$*: $output"
+    passed
+}
+export PKG_CONFIG_PATH=$library_dir/pkgconfig
+export LD_LIBRARY_PATH=$library_dir
+[ "$(pkg-config --modversion strata)" = "$(cat "$library_dir/cmake/strata/strataConfigVersion.cmake" | sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p')" ] ||
+    fail "pkg-config and CMake disagree on the version"
+passed
+for compiler in gcc clang-19; do
+    flags="-Wall -Wextra -Werror -fno-builtin -o $work/consumer-$compiler tests/install/consumer/consumer.c"
+    $compiler $flags $(pkg-config --cflags --libs strata)
+    expect_well "$work/consumer-$compiler"
+    $compiler $flags $(pkg-config --cflags strata) -L"$library_dir" -Wl,-Bstatic -lstrata -Wl,-Bdynamic -pthread
+    expect_well "$work/consumer-$compiler"
+    ! readelf -d "$work/consumer-$compiler" | grep -q libstrata || fail "the static program needs libstrata.so"
+    passed
+done
+# With glibc wholly static, too.
+gcc -static -fno-builtin -o "$work/consumer-whole" tests/install/consumer/consumer.c $(pkg-config --cflags strata) "$library_dir/libstrata.a" -pthread
+expect_well "$work/consumer-whole"
+
+{ cmake -S tests/install/consumer -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release && cmake --build "$work/consumer"; } \
+    >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "the CMake consumer does not build"; }
+for program in c_strata c_static cxx_strata cxx_static; do
+    expect_well "$work/consumer/$program"
+done
+# And the consumer can say no: loaded beside the C library's malloc, which comes first, strata is not malloc.
+libc=$(ldd "$work/consumer/c_strata" | awk '/libc\.so/ { print $3 }')
+LD_PRELOAD=$libc expect_well "$work/consumer/c_strata" foreign
+output=$(LD_PRELOAD=$libc "$work/consumer/c_strata") && fail "the consumer passed without strata's malloc"
+[ "$output" = "consumer: malloc is not strata's" ] || fail "the consumer failed in another way: $output"
+passed
+
+echo "install: $checks checks passed"

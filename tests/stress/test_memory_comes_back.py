@@ -1,0 +1,73 @@
+"""What is freed goes back to the system: in time, on demand, by limits, and across fork; and a cyclic load does not grow."""
+
+import re
+
+import pytest
+
+BOTH = pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+SHARE = 0.05  # of the peak, which is a little over 1 GiB
+TIME_MS = 2000
+
+
+def looks(text):
+    """Peak and looks of one run of comeback: (peak_kib, [(ms, kib), ...])."""
+    peak = re.search(r"total_kib=(\d+) peak_kib=(\d+)", text)
+    assert int(peak[1]) > 1000 * 1024, "less than a GiB was allocated"
+    return int(peak[2]), [(int(ms), int(kib)) for ms, kib in re.findall(r"^ms=(\d+) kib=(\d+)$", text, re.M)]
+
+
+def assert_in_time(text):
+    peak_kib, all_looks = looks(text)
+    in_time = [kib for ms, kib in all_looks if ms <= TIME_MS]
+    assert in_time and min(in_time) < SHARE * peak_kib, f"peak {peak_kib} KiB, then {all_looks}"
+    # And it stays away.
+    assert all_looks[-1][1] < SHARE * peak_kib
+
+
+@pytest.mark.strata_only
+@BOTH
+def test_in_time(strata, helper):
+    """With the options as they are: the maintenance thread has started by itself."""
+    assert_in_time(strata.run([helper("stress/comeback"), "timer"]).text)
+
+
+@pytest.mark.strata_only
+def test_in_time_after_fork(strata, helper):
+    """The child of fork has a maintenance thread of its own."""
+    parent, child = strata.run([helper("stress/comeback"), "timer", "child"]).text.split("child\n")
+    assert_in_time(parent)
+    assert_in_time(child)
+
+
+@pytest.mark.strata_only
+@BOTH
+def test_on_demand(strata, helper):
+    """malloc_trim(0) gives all back at once, without a maintenance thread, whichever CPU's caches it is in."""
+    result = strata.run([helper("stress/comeback"), "trim"], conf="background:off,decay_ms:3600000")
+    peak_kib, [(_, kib)] = looks(result.text)
+    assert kib < SHARE * peak_kib
+
+
+@pytest.mark.strata_only
+def test_kept_without_reason_to_give(strata, helper):
+    """The counterpart: without maintenance, decay or trim the memory stays, so that the tests above test something."""
+    result = strata.run([helper("stress/comeback"), "none"], conf="background:off,decay_ms:3600000")
+    peak_kib, [(_, kib)] = looks(result.text)
+    assert kib > 0.5 * peak_kib
+
+
+@pytest.mark.strata_only
+def test_soft_limit(strata, helper):
+    """Above the soft limit idle memory goes back as it is freed; what the caches hold may stay."""
+    result = strata.run([helper("stress/comeback"), "none"], conf="background:off,decay_ms:3600000,soft_limit:100M")
+    _, [(_, kib)] = looks(result.text)
+    assert kib < 130 * 1024
+
+
+@BOTH
+@pytest.mark.parametrize("conf", ["", "background:off,decay_ms:3600000"])
+def test_cyclic_load(strata, helper, conf):
+    """Small blocks by day, large ones by night: after the second cycle the peak of no cycle is a tenth above the second's."""
+    peaks = [int(line) for line in strata.run([helper("stress/day_night"), 8, 128], conf=conf).text.split()]
+    assert len(peaks) == 8
+    assert max(peaks[2:]) < 1.1 * peaks[1], peaks

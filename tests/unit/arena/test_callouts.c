@@ -1,0 +1,424 @@
+/*
+ * test_callouts.c - what an arena calls, and how: quantum caches, reclaim, sleep and wake, walks, and what fork asks.
+ */
+#include "unit/arena/arena_support.h"
+
+static struct arena arena;
+static struct memory memory;
+
+static int setup(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    memory_init(&memory);
+    ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    memory_drop(&memory);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ quantum caches */
+
+/* A cache that cuts slabs and keeps what is freed. */
+struct fake_cache {
+    struct arena *arena;
+    uint64_t object_size, slab_size;
+    uint64_t objects[64], count;
+    uint64_t slabs[16], slab_count;
+    uint64_t allocs, frees, outside;
+    unsigned flags;
+};
+static struct fake_cache caches[ARENA_QCACHES_MAX];
+static unsigned caches_used, caches_limit;
+
+static void *cache_create(void *ctx, struct arena *owner, uint64_t object_size, uint64_t slab_size) {
+    assert_ptr_equal(ctx, caches);
+    if (caches_used == caches_limit) return NULL;
+    caches[caches_used] = (struct fake_cache){.arena = owner, .object_size = object_size, .slab_size = slab_size};
+    return &caches[caches_used++];
+}
+
+static enum arena_status cache_destroy(void *cache) {
+    struct fake_cache *fake = cache;
+    if (fake->outside != 0) return ARENA_BUSY;
+    for (uint64_t i = 0; i < fake->slab_count; i++) ASSERT_OK(arena_free(fake->arena, fake->slabs[i], fake->slab_size));
+    *fake = (struct fake_cache){0};
+    caches_used--;
+    return ARENA_OK;
+}
+
+static enum arena_status cache_alloc(void *cache, unsigned flags, uint64_t *start) {
+    struct fake_cache *fake = cache;
+    assert_int_equal(sim_locks_held(), 0);
+    fake->allocs++;
+    fake->flags = flags;
+    if (fake->count == 0) {
+        uint64_t slab;
+        enum arena_status status = arena_alloc(fake->arena, fake->slab_size, flags, &slab);
+        if (status != ARENA_OK) return status;
+        fake->slabs[fake->slab_count++] = slab;
+        for (uint64_t i = fake->slab_size / fake->object_size; i-- != 0;) fake->objects[fake->count++] = slab + i * fake->object_size;
+    }
+    *start = fake->objects[--fake->count];
+    fake->outside++;
+    return ARENA_OK;
+}
+
+static enum arena_status cache_free(void *cache, uint64_t start) {
+    struct fake_cache *fake = cache;
+    assert_int_equal(sim_locks_held(), 0);
+    if (start == 999) return ARENA_NOT_ALLOCATED;
+    fake->frees++;
+    fake->objects[fake->count++] = start;
+    fake->outside--;
+    return ARENA_OK;
+}
+
+static const struct arena_qcache_ops cache_ops = {cache_create, cache_destroy, cache_alloc, cache_free};
+
+static void small_sizes_go_to_quantum_caches(void **state) {
+    (void)state;
+    struct arena pages;
+    uint64_t start;
+    caches_used = 0;
+    caches_limit = ARENA_QCACHES_MAX;
+    ASSERT_OK(arena_init(&pages, "pages", 4, &memory_ops, &memory, 0));
+    ASSERT_OK(arena_add(&pages, 0, 1024));
+    ASSERT_STATUS(arena_set_quantum_caches(&pages, NULL, caches, 20), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_set_quantum_caches(&pages, &cache_ops, caches, 0), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_set_quantum_caches(&pages, &cache_ops, caches, 18), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_set_quantum_caches(&pages, &cache_ops, caches, 4 * (ARENA_QCACHES_MAX + 1)), ARENA_BAD_ARGUMENT);
+    ASSERT_OK(arena_set_quantum_caches(&pages, &cache_ops, caches, 20));
+    ASSERT_STATUS(arena_set_quantum_caches(&pages, &cache_ops, caches, 20), ARENA_BAD_ARGUMENT); /* there are some already */
+    assert_int_equal(caches_used, 5);
+    for (uint64_t i = 0; i < 5; i++) {
+        assert_int_equal(caches[i].object_size, 4 * (i + 1));
+        assert_int_equal(caches[i].slab_size, 64); /* the next power of two above 60 */
+    }
+    uint64_t a = must_alloc(&pages, 4, 0), b = must_alloc(&pages, 17, ARENA_BEST_FIT), c = must_alloc(&pages, 20, 0), d = must_alloc(&pages, 21, 0);
+    assert_int_equal(caches[0].allocs, 1);
+    assert_int_equal(caches[4].allocs, 2);
+    assert_int_equal(caches[4].flags, ARENA_INSTANT_FIT);
+    assert_int_equal(arena_size(&pages, ARENA_ALLOCATED), 64 + 64 + 24);
+    ASSERT_OK(arena_xalloc(&pages, 4, 0, 0, 0, 0, 0, 0, &start)); /* around the caches */
+    ASSERT_OK(arena_xfree(&pages, start, 4));
+    assert_int_equal(caches[0].allocs + caches[0].frees, 1);
+    ASSERT_STATUS(arena_alloc(&pages, 0, 0, &start), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_free(&pages, 999, 3), ARENA_NOT_ALLOCATED); /* the cache's word counts */
+    ASSERT_STATUS(arena_destroy(&pages), ARENA_BUSY);
+    ASSERT_OK(arena_free(&pages, a, 4));
+    assert_int_equal(caches[0].frees, 1);
+    ASSERT_STATUS(arena_destroy(&pages), ARENA_BUSY); /* objects of 20 are out; the caches below are gone */
+    a = must_alloc(&pages, 4, 0);
+    assert_int_equal(caches[0].allocs, 0);
+    ASSERT_OK(arena_free(&pages, a, 4));
+    ASSERT_OK(arena_free(&pages, b, 17));
+    ASSERT_OK(arena_free(&pages, c, 20));
+    ASSERT_OK(arena_free(&pages, d, 21));
+    ASSERT_SOUND(&pages);
+    ASSERT_OK(arena_destroy(&pages));
+    assert_int_equal(caches_used, 0);
+}
+
+static void quantum_caches_come_all_or_none(void **state) {
+    (void)state;
+    caches_used = 0;
+    caches_limit = 3;
+    ASSERT_OK(arena_add(&arena, 0, 100));
+    ASSERT_STATUS(arena_set_quantum_caches(&arena, &cache_ops, caches, 5), ARENA_NO_SPACE);
+    assert_int_equal(caches_used, 0);
+    (void)must_alloc(&arena, 1, 0);
+    assert_int_equal(arena_size(&arena, ARENA_ALLOCATED), 1);
+}
+
+static void slabs_of_quantum_caches_are_powers_of_two_above_three_objects(void **state) {
+    (void)state;
+    for (uint64_t max = 1; max < 1000; max++) {
+        uint64_t slab = arena_quantum_slab_size(max);
+        assert_true(is_power_of_two(slab) && slab > 3 * max && slab / 2 <= 3 * max);
+    }
+}
+
+/* ------------------------------------------------------------------ reclaim, sleep, wake */
+
+struct script {
+    unsigned reclaims, waits, wakes;
+    uint64_t reclaim_size;
+    bool reclaim_result, reclaim_frees;
+    unsigned frees_in_wait; /* which wait (1: the first) frees the segment; earlier ones return for no reason */
+    bool gives_up;
+    uint64_t start, size; /* what reclaim or wait frees */
+    bool changed;         /* wait found the word changed already */
+};
+static struct script script;
+
+static bool script_reclaim(void *ctx, uint64_t size) {
+    (void)ctx;
+    assert_int_equal(sim_locks_held(), 0);
+    script.reclaims++;
+    script.reclaim_size = size;
+    if (script.reclaim_frees) ASSERT_OK(arena_free(&arena, script.start, script.size));
+    script.reclaim_frees = false;
+    return script.reclaim_result;
+}
+
+static bool script_wait(void *ctx, const uint32_t *word, uint32_t seen) {
+    (void)ctx;
+    assert_int_equal(sim_locks_held(), 0);
+    assert_int_equal(stats_of(&arena).waiters, 1);
+    script.changed = __atomic_load_n(word, __ATOMIC_ACQUIRE) != seen;
+    if (++script.waits == script.frees_in_wait) {
+        ASSERT_OK(arena_free(&arena, script.start, script.size));
+        assert_true(*word != seen);
+    }
+    return !script.gives_up;
+}
+
+static void script_wake(void *ctx, const uint32_t *word) {
+    (void)ctx;
+    assert_int_equal(sim_locks_held(), 0);
+    assert_ptr_equal(word, &arena.generation);
+    script.wakes++;
+}
+
+static const struct arena_ops script_ops = {.reclaim = script_reclaim, .wait = script_wait, .wake = script_wake};
+
+static void begin_script(void) {
+    script = (struct script){.size = 10};
+    ASSERT_OK(arena_init(&arena, "scripted", 1, &script_ops, NULL, 0));
+    ASSERT_OK(arena_add(&arena, 0, 10));
+    script.start = must_alloc(&arena, 10, 0);
+}
+
+static void reclaim_is_asked_once_before_failure(void **state) {
+    (void)state;
+    uint64_t start;
+    begin_script();
+    ASSERT_STATUS(arena_alloc(&arena, 7, 0, &start), ARENA_NO_SPACE);
+    assert_int_equal(script.reclaims, 1);
+    assert_int_equal(script.reclaim_size, 7);
+    script.reclaim_result = true;
+    ASSERT_STATUS(arena_alloc(&arena, 7, 0, &start), ARENA_NO_SPACE); /* no second time, though it says yes */
+    assert_int_equal(script.reclaims, 2);
+    script.reclaim_frees = true;
+    ASSERT_OK(arena_alloc(&arena, 7, 0, &start));
+    assert_int_equal(script.reclaims, 3);
+    assert_int_equal(script.wakes, 0);
+    assert_int_equal(stats_of(&arena).counters.failures, 2);
+    ASSERT_SOUND(&arena);
+}
+
+static void a_sleeper_gets_what_is_freed(void **state) {
+    (void)state;
+    uint64_t start;
+    begin_script();
+    script.frees_in_wait = 3;
+    ASSERT_OK(arena_alloc(&arena, 10, ARENA_SLEEP, &start));
+    assert_int_equal(start, 0);
+    assert_int_equal(script.waits, 3);
+    assert_int_equal(script.wakes, 1);
+    assert_int_equal(script.reclaims, 3); /* before every sleep */
+    assert_int_equal(stats_of(&arena).counters.waits, 3);
+    assert_int_equal(stats_of(&arena).counters.failures, 0);
+    assert_int_equal(stats_of(&arena).waiters, 0);
+    ASSERT_OK(arena_free(&arena, start, 10));
+    assert_int_equal(script.wakes, 1); /* nobody sleeps any more */
+    ASSERT_SOUND(&arena);
+}
+
+static void a_sleeper_may_give_up(void **state) {
+    (void)state;
+    uint64_t start;
+    begin_script();
+    script.gives_up = true;
+    ASSERT_STATUS(arena_alloc(&arena, 10, ARENA_SLEEP, &start), ARENA_NO_SPACE);
+    assert_int_equal(stats_of(&arena).waiters, 0);
+    assert_int_equal(stats_of(&arena).counters.failures, 1);
+    ASSERT_SOUND(&arena);
+}
+
+/* What is freed between the search and the sleep is not missed: the word differs from what the sleeper saw. */
+static void a_free_before_the_sleep_is_seen(void **state) {
+    (void)state;
+    uint64_t start;
+    begin_script();
+    script.reclaim_frees = true; /* but says that nothing changed */
+    ASSERT_OK(arena_alloc(&arena, 10, ARENA_SLEEP, &start));
+    assert_int_equal(script.waits, 1);
+    assert_true(script.changed);
+}
+
+static bool wait_and_add(void *ctx, const uint32_t *word, uint32_t seen) {
+    (void)ctx;
+    if (script.waits++ == 0)
+        ASSERT_OK(arena_add(&arena, 100, 10));
+    else
+        ASSERT_OK(arena_resize(&arena, 0, 10, 4));
+    return *word != seen;
+}
+
+static void spans_and_shrinks_wake_too(void **state) {
+    (void)state;
+    static const struct arena_ops ops = {.wait = wait_and_add, .wake = script_wake};
+    uint64_t start;
+    script = (struct script){0};
+    ASSERT_OK(arena_init(&arena, "scripted", 1, &ops, NULL, 0));
+    ASSERT_OK(arena_add(&arena, 0, 10));
+    (void)must_alloc(&arena, 10, 0);
+    ASSERT_OK(arena_alloc(&arena, 10, ARENA_SLEEP, &start));
+    assert_int_equal(start, 100);
+    ASSERT_OK(arena_xalloc(&arena, 6, 0, 0, 0, 0, 50, ARENA_SLEEP | ARENA_NEXT_FIT, &start));
+    assert_int_equal(start, 4);
+    assert_int_equal(script.wakes, 2);
+}
+
+/* ------------------------------------------------------------------ walk */
+
+struct seen {
+    struct arena_segment segments[256];
+    unsigned n, limit;
+    void (*disturb)(unsigned n);
+};
+
+static bool remember(const struct arena_segment *segment, void *argument) {
+    struct seen *seen = argument;
+    assert_int_equal(sim_locks_held(), 0);
+    assert_true(seen->n < ARRAY_LENGTH(seen->segments));
+    seen->segments[seen->n++] = *segment;
+    if (seen->disturb != NULL) seen->disturb(seen->n);
+    return seen->n != seen->limit;
+}
+
+/* 100 spans of 4 with one allocated integer in each, at 10 i + i mod 4. */
+static void make_pattern(void) {
+    for (uint64_t i = 0; i < 100; i++) {
+        uint64_t start;
+        ASSERT_OK(arena_add(&arena, 10 * i, 4));
+        ASSERT_OK(arena_xalloc(&arena, 1, 0, 0, 0, 10 * i + i % 4, 10 * i + i % 4 + 1, 0, &start));
+    }
+}
+
+static void walk_shows_the_kinds_asked_for_in_order(void **state) {
+    (void)state;
+    struct seen seen = {.limit = 0};
+    arena_walk(&arena, ARENA_ALLOCATED | ARENA_FREE | ARENA_SPAN, remember, &seen);
+    assert_int_equal(seen.n, 0);
+    make_pattern();
+    arena_walk(&arena, ARENA_ALLOCATED, remember, &seen);
+    assert_int_equal(seen.n, 100);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(seen.segments[i].start, 10 * i + i % 4);
+        assert_int_equal(seen.segments[i].size, 1);
+        assert_int_equal(seen.segments[i].kind, ARENA_ALLOCATED);
+    }
+    seen = (struct seen){.limit = 0};
+    arena_walk(&arena, ARENA_SPAN, remember, &seen);
+    assert_int_equal(seen.n, 100);
+    seen = (struct seen){.limit = 0};
+    arena_walk(&arena, ARENA_FREE, remember, &seen);
+    assert_int_equal(seen.n, 150); /* one where the allocated integer is at an end, else two */
+    seen = (struct seen){.limit = 70};
+    arena_walk(&arena, ARENA_SPAN | ARENA_FREE | ARENA_ALLOCATED, remember, &seen);
+    assert_int_equal(seen.n, 70); /* until the visitor has enough */
+    assert_int_equal(seen.segments[0].kind, ARENA_SPAN);
+    assert_int_equal(seen.segments[0].size, 4);
+    assert_int_equal(seen.segments[1].kind, ARENA_ALLOCATED);
+    assert_int_equal(seen.segments[2].kind, ARENA_FREE);
+    assert_int_equal(seen.segments[2].start, 1);
+    assert_int_equal(seen.segments[2].size, 3);
+    for (unsigned i = 1; i < 70; i++) assert_true(seen.segments[i].start >= seen.segments[i - 1].start);
+}
+
+/* The visitor changes the arena behind, at, and before the place where the walk is. */
+static void disturb(unsigned n) {
+    uint64_t start;
+    if (n == 5) ASSERT_OK(arena_xfree(&arena, 0, 1));
+    if (n == 20) ASSERT_OK(arena_xfree(&arena, 10 * 19 + 3, 1));
+    if (n == 32) ASSERT_OK(arena_xfree(&arena, 10 * 31 + 3, 1)); /* the last of a batch: what the walk stands on goes */
+    if (n == 33) ASSERT_OK(arena_remove(&arena, 10 * 31, 4));
+    if (n == 40) ASSERT_OK(arena_xalloc(&arena, 1, 0, 0, 0, 10 * 99, 10 * 99 + 1, 0, &start));
+    if (n == 41) ASSERT_OK(arena_xfree(&arena, 10 * 90 + 2, 1));
+    if (n == 42) ASSERT_OK(arena_add(&arena, 5, 2)); /* behind the walk */
+    if (n == 43) ASSERT_OK(arena_xalloc(&arena, 2, 0, 0, 0, 5, 7, 0, &start));
+}
+
+static void walk_shows_once_what_stays(void **state) {
+    (void)state;
+    struct seen seen = {.disturb = disturb};
+    make_pattern();
+    arena_walk(&arena, ARENA_ALLOCATED, remember, &seen);
+    assert_int_equal(seen.n, 100); /* 90 went and one in 99 came, both in time */
+    for (unsigned i = 0; i < 100; i++) {
+        unsigned span = i < 90 ? i : i < 99 ? i + 1 : 99;
+        assert_int_equal(seen.segments[i].start, i == 98 ? 990 : 10 * span + span % 4);
+    }
+    ASSERT_SOUND(&arena);
+}
+
+/* ------------------------------------------------------------------ statistics and fork */
+
+static void statistics_count_what_happened(void **state) {
+    (void)state;
+    struct arena_stats stats;
+    ASSERT_OK(arena_add(&arena, 0, 100));
+    (void)must_alloc(&arena, 10, 0);
+    ASSERT_OK(arena_free(&arena, must_alloc(&arena, 20, 0), 20));
+    uint64_t start;
+    ASSERT_STATUS(arena_alloc(&arena, 91, 0, &start), ARENA_NO_SPACE);
+    arena_stats_get(&arena, &stats);
+    assert_string_equal(stats.name, "units");
+    assert_int_equal(stats.quantum, 1);
+    assert_int_equal(stats.total, 100);
+    assert_int_equal(stats.allocated, 10);
+    assert_int_equal(stats.free, 90);
+    assert_int_equal(stats.spans, 1);
+    assert_int_equal(stats.segments_allocated, 1);
+    assert_int_equal(stats.segments_free, 1);
+    assert_int_equal(stats.counters.allocs, 2);
+    assert_int_equal(stats.counters.frees, 1);
+    assert_int_equal(stats.counters.failures, 1);
+    assert_int_equal(stats.tags_total - stats.tags_spare, 3);
+}
+
+static void fork_holds_the_lock_and_the_child_starts_afresh(void **state) {
+    (void)state;
+    ASSERT_OK(arena_add(&arena, 0, 100));
+    arena_fork_prepare(&arena);
+    assert_int_equal(sim_locks_held(), 1);
+    arena_fork_parent(&arena);
+    assert_int_equal(sim_locks_held(), 0);
+    (void)must_alloc(&arena, 1, 0);
+    arena.waiters = 3; /* threads that were sleeping, and getting memory, when the process forked */
+    arena.refills = 2;
+    arena.hash_busy = true;
+    arena_fork_prepare(&arena);
+    sim_fork_child();
+    arena_fork_child(&arena);
+    assert_int_equal(sim_locks_held(), 0);
+    assert_int_equal(stats_of(&arena).waiters, 0);
+    for (unsigned i = 1; i < 50; i++) (void)must_alloc(&arena, 1, 0);
+    assert_true(memory.gets >= 2); /* tags, and the table: nobody waits for those who are gone */
+    assert_true(stats_of(&arena).hash_buckets > ARENA_BOOT_BUCKETS);
+    ASSERT_SOUND(&arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(small_sizes_go_to_quantum_caches, setup, teardown),
+        cmocka_unit_test_setup_teardown(quantum_caches_come_all_or_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(slabs_of_quantum_caches_are_powers_of_two_above_three_objects, setup, teardown),
+        cmocka_unit_test_setup_teardown(reclaim_is_asked_once_before_failure, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_sleeper_gets_what_is_freed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_sleeper_may_give_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_free_before_the_sleep_is_seen, setup, teardown),
+        cmocka_unit_test_setup_teardown(spans_and_shrinks_wake_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(walk_shows_the_kinds_asked_for_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(walk_shows_once_what_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(statistics_count_what_happened, setup, teardown),
+        cmocka_unit_test_setup_teardown(fork_holds_the_lock_and_the_child_starts_afresh, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

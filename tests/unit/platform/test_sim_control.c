@@ -1,0 +1,178 @@
+/*
+ * test_sim_control.c - the simulated machine as a whole: facts, counters, failures on demand.
+ */
+#include "platform/cpu_ops.h"
+#include "sim_test.h"
+
+#define PAGE ((size_t)4096)
+
+static void facts_follow_the_configuration(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    assert_int_equal(platform_info()->page_bytes, PAGE);
+    assert_int_equal(platform_info()->cpus, 2);
+    assert_true(platform_info()->address_limit_bytes == UINT64_MAX);
+    assert_int_equal(platform_map_count_limit(), 65530);
+    assert_false(platform_info()->secure);
+    assert_int_equal(platform_cpu_mode(), PLATFORM_CPU_SIM);
+    assert_true(platform_memory_limit_bytes() == UINT64_MAX);
+    sim_reset(&(struct sim_config){.cpus = 4096, .secure = true, .process_id = 7, .thread_mode = true, .memory_limit_bytes = MIB});
+    assert_int_equal(platform_info()->cpus, 4096);
+    assert_true(platform_info()->secure);
+    assert_int_equal(platform_process_id(), 7);
+    assert_int_equal(platform_cpu_mode(), PLATFORM_CPU_THREAD);
+    assert_int_equal(platform_memory_limit_bytes(), MIB);
+    sim_set_memory_limit(2 * MIB);
+    assert_int_equal(platform_memory_limit_bytes(), 2 * MIB);
+}
+
+static void init_keeps_a_machine_that_is_there(void **state) {
+    (void)state;
+    sim_reset(&(struct sim_config){.cpus = 17});
+    platform_init();
+    assert_int_equal(platform_info()->cpus, 17);
+}
+
+static void thread_mode_can_be_forced(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    platform_cpu_force_thread_mode();
+    assert_int_equal(platform_cpu_mode(), PLATFORM_CPU_THREAD);
+    sim_reset(NULL);
+    assert_int_equal(platform_cpu_mode(), PLATFORM_CPU_SIM);
+}
+
+static void reset_forgets_the_cpu_areas(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    platform_cpu.areas = (char *)&platform_cpu;
+    sim_reset(NULL);
+    assert_null(platform_cpu.areas);
+}
+
+static void reset_with_page_size(void *argument) { sim_reset(&(struct sim_config){.page_bytes = *(size_t *)argument}); }
+static void reset_with_cpus(void *argument) { sim_reset(&(struct sim_config){.cpus = *(unsigned *)argument}); }
+
+static void impossible_machines_die(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    size_t page_bytes = 8192;
+    unsigned cpus = 4097;
+    assert_dies(reset_with_page_size, &page_bytes, "4, 16 or 64 KiB");
+    assert_dies(reset_with_cpus, &cpus, "at most 4096");
+    sim_reset(NULL);
+}
+
+static void calls_are_counted(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    char *address = platform_reserve(NULL, 4 * PAGE, PAGE);
+    platform_commit(address, 4 * PAGE);
+    platform_commit(address, PAGE);
+    platform_populate(address, PAGE);
+    platform_write_error("x", 1);
+    assert_int_equal(sim_calls(SIM_RESERVE), 1);
+    assert_int_equal(sim_calls(SIM_COMMIT), 2);
+    assert_int_equal(sim_calls(SIM_POPULATE), 1);
+    assert_int_equal(sim_calls(SIM_WRITE_ERROR), 1);
+    assert_int_equal(sim_calls(SIM_MOVE), 0);
+    assert_int_equal(sim_failable_calls(), 4);
+    platform_unreserve(address, 4 * PAGE);
+    assert_int_equal(sim_calls(SIM_UNRESERVE), 1);
+    assert_int_equal(sim_failable_calls(), 4);
+    sim_reset(NULL);
+    assert_int_equal(sim_calls(SIM_COMMIT) + sim_failable_calls(), 0);
+}
+
+static void the_nth_call_fails_once(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    char *address = platform_reserve(NULL, 4 * PAGE, PAGE);
+    for (unsigned n = 1; n <= 5; n++) {
+        sim_fail_call(n, 1);
+        for (unsigned i = 1; i <= 6; i++) assert_int_equal(platform_commit(address, PAGE), i != n);
+        assert_int_equal(sim_failures(), 1);
+    }
+    sim_fail_call(3, 2);
+    assert_true(platform_commit(address, PAGE) && platform_populate(address, PAGE));
+    assert_false(platform_release(address, PAGE));
+    assert_false(platform_reset(address, PAGE));
+    assert_true(platform_reset(address, PAGE));
+    assert_int_equal(sim_failures(), 2);
+}
+
+static void failures_can_stay(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    char *address = platform_reserve(NULL, 4 * PAGE, PAGE);
+    sim_fail_call(2, SIM_FOREVER);
+    assert_true(platform_commit(address, PAGE));
+    for (unsigned i = 0; i < 100; i++) assert_false(platform_commit(address, PAGE));
+    sim_fail_call(0, 0);
+    assert_true(platform_commit(address, PAGE));
+    assert_int_equal(sim_failures(), 0);
+}
+
+static void failures_can_be_of_one_kind(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    sim_fail_only(1u << SIM_POPULATE);
+    sim_fail_call(1, SIM_FOREVER);
+    char *address = platform_reserve(NULL, 4 * PAGE, PAGE);
+    assert_true(platform_commit(address, PAGE));
+    assert_false(platform_populate(address, PAGE));
+    assert_true(platform_release(address, PAGE));
+    assert_int_equal(sim_failable_calls(), 1);
+}
+
+static void no_body(void *argument) { (void)argument; }
+
+/* Every call of the list fails, does nothing, and works again afterwards. */
+static void every_failable_call_fails_and_changes_nothing(void **state) {
+    (void)state;
+    sim_reset(NULL);
+    char *address = platform_reserve(NULL, 16 * PAGE, PAGE);
+    assert_true(platform_commit(address, 8 * PAGE));
+    memset(address, 1, 8 * PAGE);
+    int file = platform_file_create("there");
+    sim_fail_call(1, SIM_FOREVER);
+    assert_null(platform_reserve(NULL, PAGE, PAGE));
+    assert_false(platform_reserve_at(address + 32 * PAGE, PAGE));
+    assert_false(platform_commit(address, 16 * PAGE));
+    assert_false(platform_release(address, PAGE));
+    assert_false(platform_populate(address, PAGE));
+    assert_false(platform_advise_huge(address, PAGE, true));
+    assert_false(platform_move(address, address + 4 * PAGE, PAGE));
+    assert_false(platform_reset(address, PAGE));
+    assert_false(platform_fence_cpus());
+    assert_false(platform_thread_start(no_body, NULL));
+    assert_false(platform_pressure_open());
+    assert_int_equal(platform_file_create("new"), -1);
+    assert_false(platform_file_write(file, "x", 1));
+    assert_int_equal(sim_failures(), SIM_CALLS_FAILABLE);
+    sim_fail_call(0, 0);
+    assert_int_equal(sim_reserved_bytes(), 16 * PAGE);
+    assert_int_equal(sim_committed_bytes(), 8 * PAGE);
+    assert_int_equal(sim_mappings(), 2);
+    for (size_t i = 0; i < 8 * PAGE; i++) assert_int_equal(address[i], 1);
+    assert_int_equal(sim_threads_alive(), 0);
+    assert_null(sim_file_text("new", NULL));
+    assert_string_equal(sim_file_text("there", NULL), "");
+    assert_true(platform_fence_cpus() && platform_pressure_open() && platform_thread_start(no_body, NULL));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(facts_follow_the_configuration),
+        cmocka_unit_test(init_keeps_a_machine_that_is_there),
+        cmocka_unit_test(thread_mode_can_be_forced),
+        cmocka_unit_test(reset_forgets_the_cpu_areas),
+        cmocka_unit_test(impossible_machines_die),
+        cmocka_unit_test(calls_are_counted),
+        cmocka_unit_test(the_nth_call_fails_once),
+        cmocka_unit_test(failures_can_stay),
+        cmocka_unit_test(failures_can_be_of_one_kind),
+        cmocka_unit_test(every_failable_call_fails_and_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,36 @@
+#!/bin/bash
+# The names that libstrata.so exports are the public ones, all of them; libstrata.a defines no other either:
+# tools/check_exports.sh BUILD_DIR
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=$1
+public='^(malloc|calloc|realloc|reallocarray|free|free_sized|free_aligned_sized|cfree|aligned_alloc|memalign|posix_memalign|valloc|pvalloc'
+public+='|malloc_usable_size|malloc_trim|mallinfo|mallinfo2|malloc_info|malloc_stats|mallopt|_Z(nw|na|dl|da)[A-Za-z0-9_]*|strata_[a-z0-9_]+)$'
+# The whole family: a C function that is missing here would mix two heaps in one program.
+required="malloc calloc realloc reallocarray free free_sized free_aligned_sized aligned_alloc memalign posix_memalign valloc pvalloc
+    malloc_usable_size malloc_trim mallinfo mallinfo2 malloc_info malloc_stats mallopt
+    _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t
+    _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t
+    _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
+    _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
+failures=0
+fail() { echo "exports: $*" >&2; failures=$((failures + 1)); }
+
+shared=$(nm -DP --defined-only "$build/libstrata.so" | cut -d' ' -f1 | sed 's/@.*//')
+static=$(nm -gP --defined-only "$build/libstrata.a" | grep -v '^$' | grep -v ':$' | cut -d' ' -f1)
+for name in $shared; do
+    [[ $name =~ $public ]] || fail "libstrata.so exports $name"
+done
+for name in $static; do
+    [[ $name =~ $public ]] || fail "libstrata.a defines $name globally"
+done
+# Each function of the public headers is exported by both.
+declared=$(cat include/strata/*.h | grep -oE '^STRATA_API [^(]*\bstrata_[a-z0-9_]+\(' | grep -oE 'strata_[a-z0-9_]+\($' | tr -d '(')
+[ "$(wc -w <<<"$declared")" -ge 10 ] || fail "hardly any STRATA_API function found in include/strata"
+for name in $required $declared; do
+    grep -qx "$name" <<<"$shared" || fail "libstrata.so does not export $name"
+    grep -qx "$name" <<<"$static" || fail "libstrata.a does not define $name"
+done
+echo "exports: $(wc -w <<<"$shared") symbols, $failures failures"
+[ $failures = 0 ]

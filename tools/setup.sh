@@ -1,0 +1,104 @@
+#!/bin/bash
+# Installs what a purpose needs, quietly, and only what is missing: tools/setup.sh build|run|test|bench...
+# As root or through sudo; nothing is asked for where nothing is missing. Every purpose but `build` also makes
+# build/venv with the Python packages and the `strata` command.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# One line a need: purpose, Debian package, and a shell test for what it brings (none: the package itself). The test
+# comes first so that a tool that is on PATH from elsewhere counts.
+needs() {
+    cat <<'NEEDS'
+build gcc                     command -v gcc
+build libc6-dev               dpkg_has libc6-dev
+build cmake                   cmake_is_recent
+build ninja-build             command -v ninja
+build binutils                command -v objcopy
+run   python3                 command -v python3
+run   python3-venv            python3 -c 'import venv, ensurepip'
+run   g++                     command -v g++
+run   redis-server            command -v redis-server
+run   redis-tools             command -v redis-benchmark
+run   sqlite3                 command -v sqlite3
+run   libmimalloc2.0
+run   libjemalloc2
+run   libtcmalloc-minimal4
+run   libgoogle-perftools4
+test  clang-19                command -v clang-19
+test  clang-format-19         command -v clang-format-19
+test  clang-tidy-19           command -v clang-tidy-19
+test  libclang-rt-19-dev
+test  libcmocka-dev           have_header cmocka.h
+test  pkg-config              command -v pkg-config
+test  musl-tools              command -v musl-gcc
+test  valgrind                command -v valgrind
+test  gdb                     command -v gdb
+test  git                     command -v git
+test  perl                    command -v perl
+test  nodejs                  command -v node
+test  default-jdk-headless    command -v javac
+test  xz-utils                command -v xz
+test  stress-ng               command -v stress-ng
+test  groff-base              command -v groff
+test  libpython3-testsuite    python3 -c 'import test.test_json'
+bench libbenchmark-dev        have_header benchmark/benchmark.h
+bench linux-perf              command -v perf
+NEEDS
+}
+
+dpkg_has() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+have_header() { echo "#include <$1>" | gcc -x c++ -fsyntax-only - 2>/dev/null || [ -e "/usr/include/$1" ]; }
+cmake_is_recent() { cmake --version 2>/dev/null | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'; }
+
+missing_for() { # purpose
+    local purpose package probe
+    while read -r purpose package probe; do
+        [ "$purpose" = "$1" ] || continue
+        eval "${probe:-dpkg_has $package}" >/dev/null 2>&1 || echo "$package"
+    done < <(needs)
+}
+
+install_packages() { # package...
+    local sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo -n"
+    command -v apt-get >/dev/null || { echo "setup: missing: $*; install them by hand, apt-get is not here" >&2; exit 1; }
+    echo "setup: installing $*"
+    local apt="$sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300"
+    local log
+    log=$(mktemp)
+    # Package lists may be absent or out of date: fetch them only when the installation fails without.
+    $apt install --no-install-recommends "$@" >"$log" 2>&1 || { $apt update >>"$log" 2>&1 && $apt install --no-install-recommends "$@" >>"$log" 2>&1; } ||
+        { cat "$log" >&2; rm -f "$log"; echo "setup: apt-get could not install: $*" >&2; exit 1; }
+    rm -f "$log"
+}
+
+make_venv() {
+    local venv=build/venv stamp wanted
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: Python 3.11 or newer is needed" >&2; exit 1; }
+    stamp=$venv/strata.stamp
+    wanted=$(python3 -c 'import sys; print(sys.version, sys.prefix)'; cat python/pyproject.toml; cat "$0")
+    [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return
+    echo "setup: making $venv"
+    rm -rf "$venv"
+    mkdir -p build
+    python3 -m venv "$venv"
+    "$venv/bin/pip" -q --disable-pip-version-check install pytest hypothesis typer rich
+    # Editable: the command runs the sources of this tree, and finds the library of build/release.
+    "$venv/bin/pip" -q --disable-pip-version-check install -e python
+    echo "$wanted" >"$stamp"
+}
+
+[ $# -gt 0 ] || { echo "usage: $0 build|run|test|bench..." >&2; exit 2; }
+missing=()
+venv=no
+for purpose in "$@"; do
+    grep -q "^$purpose " <(needs) || { echo "setup: unknown purpose $purpose" >&2; exit 2; }
+    mapfile -t -O "${#missing[@]}" missing < <(missing_for "$purpose")
+    [ "$purpose" = build ] || venv=yes
+done
+[ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+for purpose in "$@"; do
+    still=$(missing_for "$purpose" | tr '\n' ' ')
+    [ -z "$still" ] || { echo "setup: still missing after installation: $still" >&2; exit 1; }
+done
+[ $venv = no ] || make_venv
