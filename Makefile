@@ -3,7 +3,7 @@
 #   make           libstrata.so and libstrata.a in build/release
 #   make run       the same, then real programs under strata and under the other allocators, compared
 #   make test      every check: two compilers, sanitizers, layers, format, installation, model, fault, stress and real programs
-#   make bench     the benchmarks of docs/benchmarks.md
+#   make bench     the benchmarks of docs/benchmarks.md; BENCH_ARGS goes to bench/bench.py
 #   make install   to PREFIX (default /usr/local); DESTDIR is honoured
 #   make format    rewrites the sources with clang-format
 #   make clean     removes build/
@@ -29,7 +29,7 @@ test:
 bench:
 	@tools/setup.sh build run bench
 	@tools/build.sh bench
-	@bench/run_bench.sh
+	@build/venv/bin/python bench/bench.py $(BENCH_ARGS)
 
 install: all
 	@cmake --install build/release --prefix "$(PREFIX)"

@@ -221,6 +221,19 @@ def plain(tmp_path):
     return Strata("glibc", None, {}, tmp_path, "glibc")
 
 
+@pytest.fixture(scope="session")
+def once():
+    """once(name, function): what the function gives, called once in a session for all the tests that compare with it."""
+    results = {}
+
+    def get(name, function):
+        if name not in results:
+            results[name] = function()
+        return results[name]
+
+    return get
+
+
 @pytest.fixture
 def compile_c(tmp_path):
     """Compiles a few lines of C: compile_c("name.so", source, "-shared", "-fPIC")."""

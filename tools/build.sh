@@ -7,7 +7,7 @@ mkdir -p build/logs
 for preset in "$@"; do
     log=build/logs/build-$preset.log
     start_s=$SECONDS
-    if ! { cmake --preset "$preset" && cmake --build --preset "$preset"; } >"$log" 2>&1; then
+    if ! { cmake --no-warn-unused-cli --preset "$preset" && cmake --build --preset "$preset"; } >"$log" 2>&1; then
         cat "$log" >&2
         echo "build: $preset failed" >&2
         exit 1

@@ -223,7 +223,7 @@ class Scheduler:
             run(step)
             if step.failure:
                 log = (LOGS / (step.name.replace(":", "-") + ".txt")).read_text(errors="replace")
-                say("\n".join([f"  FAILED  {step.name} after {step.seconds:.0f} s: {step.failure}", *log.splitlines()[-60:], ""]))
+                say("\n".join([f"  FAILED  {step.name} after {step.seconds:.0f} s: {step.failure}", *(line[:240] for line in log.splitlines()[-60:]), ""]))
             else:
                 say(f"  passed  {step.name} ({step.seconds:.0f} s)")
             with self.changed:

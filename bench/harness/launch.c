@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LAUNCH_FAILED  125
+#define LAUNCH_FAILED 125
 
 struct options {
     const char *preload;
@@ -34,53 +34,40 @@ struct options {
 static pid_t child;
 static volatile sig_atomic_t timed_out;
 
-static _Noreturn void fail(const char *what)
-{
+static _Noreturn void fail(const char *what) {
     fprintf(stderr, "launch: %s: %s\n", what, strerror(errno));
     _exit(LAUNCH_FAILED);
 }
 
 /* The program leads its own process group, so that its children end with it. */
-static void on_signal(int number)
-{
-    if (number == SIGALRM)
-        timed_out = 1;
-    if (child > 0)
-        kill(-child, SIGKILL);
+static void on_signal(int number) {
+    if (number == SIGALRM) timed_out = 1;
+    if (child > 0) kill(-child, SIGKILL);
 }
 
-static _Noreturn void run_child(const struct options *options, char **argv, int error_fd)
-{
+static _Noreturn void run_child(const struct options *options, char **argv, int error_fd) {
     setpgid(0, 0);
     if (options->cpu >= 0) {
         cpu_set_t set;
         CPU_ZERO(&set);
         CPU_SET((size_t)options->cpu, &set);
-        if (sched_setaffinity(0, sizeof set, &set))
-            fail("sched_setaffinity");
+        if (sched_setaffinity(0, sizeof set, &set)) fail("sched_setaffinity");
     }
-    if (options->preload && setenv("LD_PRELOAD", options->preload, 1))
-        fail("setenv");
+    if (options->preload && setenv("LD_PRELOAD", options->preload, 1)) fail("setenv");
     close((int)options->report_fd);
     execvp(argv[0], argv);
     int error = errno;
-    if (write(error_fd, &error, sizeof error) < 0)
-        _exit(LAUNCH_FAILED);
+    if (write(error_fd, &error, sizeof error) < 0) _exit(LAUNCH_FAILED);
     _exit(LAUNCH_FAILED);
 }
 
-static double seconds_between(const struct timespec *start, const struct timespec *end)
-{
+static double seconds_between(const struct timespec *start, const struct timespec *end) {
     return (double)(end->tv_sec - start->tv_sec) + (double)(end->tv_nsec - start->tv_nsec) / 1e9;
 }
 
-static double seconds_of(const struct timeval *time)
-{
-    return (double)time->tv_sec + (double)time->tv_usec / 1e6;
-}
+static double seconds_of(const struct timeval *time) { return (double)time->tv_sec + (double)time->tv_usec / 1e6; }
 
-static void report(int fd, int status, double wall_s, const struct rusage *usage)
-{
+static void report(int fd, int status, double wall_s, const struct rusage *usage) {
     dprintf(fd,
             "{\"exit\": %d, \"signal\": %d, \"timed_out\": %s, \"wall_s\": %.6f, \"user_s\": %.6f, \"system_s\": %.6f, \"peak_rss_kib\": %ld, "
             "\"minor_faults\": %ld, \"major_faults\": %ld, \"voluntary_switches\": %ld, \"involuntary_switches\": %ld}\n",
@@ -89,18 +76,15 @@ static void report(int fd, int status, double wall_s, const struct rusage *usage
             usage->ru_nivcsw);
 }
 
-static _Noreturn void usage(void)
-{
+static _Noreturn void usage(void) {
     fputs("usage: launch --report FD [--preload FILE] [--cpu N] [--timeout SECONDS] -- PROGRAM [ARGS]\n", stderr);
     exit(LAUNCH_FAILED);
 }
 
-static char **parse(char **argv, struct options *options)
-{
+static char **parse(char **argv, struct options *options) {
     argv++;
     for (; *argv && strcmp(*argv, "--"); argv += 2) {
-        if (!argv[1])
-            usage();
+        if (!argv[1]) usage();
         if (!strcmp(*argv, "--preload"))
             options->preload = argv[1];
         else if (!strcmp(*argv, "--report"))
@@ -112,13 +96,11 @@ static char **parse(char **argv, struct options *options)
         else
             usage();
     }
-    if (!*argv || !argv[1] || options->cpu >= CPU_SETSIZE)
-        usage();
+    if (!*argv || !argv[1] || options->cpu >= CPU_SETSIZE) usage();
     return argv + 1;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct options options = {.report_fd = -1, .cpu = -1};
     struct sigaction action = {.sa_handler = on_signal};
     struct timespec start, end;
@@ -127,28 +109,21 @@ int main(int argc, char **argv)
 
     (void)argc;
     char **program = parse(argv, &options);
-    if (fcntl((int)options.report_fd, F_GETFD) < 0)
-        fail("--report: not an open descriptor");
-    if (pipe2(error_pipe, O_CLOEXEC))
-        fail("pipe2");
+    if (fcntl((int)options.report_fd, F_GETFD) < 0) fail("--report: not an open descriptor");
+    if (pipe2(error_pipe, O_CLOEXEC)) fail("pipe2");
     sigaction(SIGALRM, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     /* A harness that was killed leaves nothing running. */
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM))
-        fail("prctl");
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM)) fail("prctl");
     clock_gettime(CLOCK_MONOTONIC, &start);
     child = fork();
-    if (child < 0)
-        fail("fork");
-    if (child == 0)
-        run_child(&options, program, error_pipe[1]);
+    if (child < 0) fail("fork");
+    if (child == 0) run_child(&options, program, error_pipe[1]);
     setpgid(child, child);
-    if (options.timeout_s > 0)
-        alarm((unsigned)options.timeout_s);
+    if (options.timeout_s > 0) alarm((unsigned)options.timeout_s);
     while (wait4(child, &status, 0, &usage_of_child) < 0)
-        if (errno != EINTR)
-            fail("wait4");
+        if (errno != EINTR) fail("wait4");
     clock_gettime(CLOCK_MONOTONIC, &end);
     alarm(0);
     close(error_pipe[1]);

@@ -20,7 +20,7 @@ a process inherits the peak of the one that it was started from; the kernel itse
 REPEATING = """\
 ## How to repeat
 
-    make bench                                    # everything, {repetitions} repetitions
+    make bench                                    # everything, 5 repetitions
     QUICK=1 make bench                            # 3 shorter repetitions
     build/venv/bin/python bench/bench.py --only 'ring|server' --runs 9 --no-programs --no-micro
     build/venv/bin/python bench/bench.py --peer NAME=/path/to/lib.so --variant no-rseq=rseq:off
@@ -50,15 +50,27 @@ def document(summary: dict) -> str:
     lines += ["## The loads", "", *(f"- `{load.name}`: {load.about}" for load in LOADS), ""]
     lines += ["## Where these figures come from", ""]
     lines += [f"- {key}: {value}" for key, value in summary["machine"].items()]
-    lines += [f"- {a['name']}: {a['version'] or 'this commit'}" for a in summary["allocators"]]
+    lines += [f"- {allocator['name']}: {_version(allocator)}" for allocator in summary["allocators"]]
     settings = summary["settings"]
-    lines += [f"- commit: {summary['commit']}", f"- date: {summary['date']}", f"- repetitions: {settings['repetitions']}", ""]
+    lines += [f"- commit: {summary['commit']}", f"- date: {summary['date']}", f"- repetitions: {settings['repetitions']}"]
+    if settings["work_percent"] != 100:
+        lines.append(f"- work: only {settings['work_percent']} % of what a load does by default")
+    if settings["only"]:
+        lines.append(f"- loads: only those that match `{settings['only']}`")
+    if not settings["pinned"]:
+        lines.append("- loads of one thread were not pinned")
+    lines.append("")
     if summary["problems"]:
         lines += ["## Failed runs", "", *(f"- {problem.splitlines()[0]}" for problem in summary["problems"]), ""]
     if summary["skipped"]:
         lines += ["## Left out", "", *(f"- {what}" for what in summary["skipped"]), ""]
-    lines.append(REPEATING.format(repetitions=settings["repetitions"]))
+    lines.append(REPEATING)
     return "\n".join(lines)
+
+
+def _version(allocator: dict) -> str:
+    options = ", ".join(f"{key}={value}" for key, value in allocator["options"].items())
+    return (allocator["version"] or "this commit") + (f" with {options}" if options else "")
 
 
 def write(summary: dict, path: Path) -> None:

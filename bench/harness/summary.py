@@ -95,4 +95,8 @@ def _bar(collected: Collected, counted: dict, names: Sequence[str], rivals: Sequ
     scaling = _scaling(collected, names)["work"].get(STRATA)
     if scaling is not None:
         verdicts["scaling"] = {"value": scaling, "wanted": figures.SCALING_BAR, "met": scaling >= figures.SCALING_BAR}
+    # A load that strata failed in is in no mean, and must not make the bar easier.
+    if any(STRATA not in row for row in collected.samples.values()):
+        for verdict in verdicts.values():
+            verdict["met"] = False
     return verdicts

@@ -12,16 +12,14 @@
 /* A multiplier that is odd visits every index of a power-of-two burst exactly once. */
 #define SCATTER 2654435761u
 
-static void free_burst(struct block *blocks, size_t length, unsigned order, struct tally *tally)
-{
+static void free_burst(struct block *blocks, size_t length, unsigned order, struct tally *tally) {
     for (size_t i = 0; i < length; i++) {
         size_t index = order == 0 ? length - 1 - i : order == 1 ? i : (i * SCATTER) & (length - 1);
         block_drop(&blocks[index], tally);
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static struct block blocks[(size_t)1 << BURST_MAX_SHIFT];
     struct load_args args = load_arguments(argc, argv);
     struct tally tally = {0};

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#define CHAINS      2
-#define SLOTS       4000
+#define CHAINS 2
+#define SLOTS 4000
 #define GENERATIONS 1500
 #define REPLACEMENTS 4000
 
@@ -28,8 +28,7 @@ static struct chain chains[CHAINS];
 
 static void *generation(void *argument);
 
-static void start_generation(struct chain *chain)
-{
+static void start_generation(struct chain *chain) {
     pthread_attr_t attributes;
     pthread_t thread;
     if (pthread_attr_init(&attributes) || pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) ||
@@ -37,8 +36,7 @@ static void start_generation(struct chain *chain)
         load_fail("cannot start a thread");
 }
 
-static void *generation(void *argument)
-{
+static void *generation(void *argument) {
     struct chain *chain = argument;
     for (unsigned i = 0; i < REPLACEMENTS; i++) {
         struct block *slot = &chain->slots[rng_below(&chain->rng, SLOTS)];
@@ -53,8 +51,7 @@ static void *generation(void *argument)
     return NULL;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct load_args args = load_arguments(argc, argv);
     struct tally total = {0};
     uint64_t start_ns = load_clock_ns();
@@ -64,19 +61,14 @@ int main(int argc, char **argv)
         struct chain *chain = &chains[c];
         chain->rng = rng_seed(500 + c);
         chain->generations_left = load_scaled(&args, GENERATIONS);
-        if (sem_init(&chain->ended, 0, 0))
-            load_fail("sem_init failed");
-        for (unsigned i = 0; i < SLOTS; i++)
-            chain->slots[i] = block_take(rng_between(&chain->rng, 16, 528), i);
+        if (sem_init(&chain->ended, 0, 0)) load_fail("sem_init failed");
+        for (unsigned i = 0; i < SLOTS; i++) chain->slots[i] = block_take(rng_between(&chain->rng, 16, 528), i);
     }
-    for (unsigned c = 0; c < CHAINS; c++)
-        start_generation(&chains[c]);
+    for (unsigned c = 0; c < CHAINS; c++) start_generation(&chains[c]);
     for (unsigned c = 0; c < CHAINS; c++) {
         struct chain *chain = &chains[c];
-        while (sem_wait(&chain->ended))
-            continue;
-        for (unsigned i = 0; i < SLOTS; i++)
-            block_drop(&chain->slots[i], &chain->tally);
+        while (sem_wait(&chain->ended)) continue;
+        for (unsigned i = 0; i < SLOTS; i++) block_drop(&chain->slots[i], &chain->tally);
         total.operations += chain->tally.operations;
         total.checksum += chain->tally.checksum;
     }

@@ -20,21 +20,17 @@ namespace {
 constexpr uint64_t ROUNDS = 14;
 constexpr uint64_t KEYS = 40000;
 
-std::string key_text(uint64_t number)
-{
+std::string key_text(uint64_t number) {
     std::string text = "object/" + std::to_string(number * 7919) + "/attribute";
     text.append(number % 37, 'x');
     return text;
 }
 
-void expect(bool held)
-{
-    if (!held)
-        load_fail("a container does not hold what was put into it");
+void expect(bool held) {
+    if (!held) load_fail("a container does not hold what was put into it");
 }
 
-uint64_t tables(struct rng *rng, struct tally *tally)
-{
+uint64_t tables(struct rng *rng, struct tally *tally) {
     std::unordered_map<std::string, uint64_t> table;
     std::map<uint64_t, std::string> ordered;
     for (uint64_t i = 0; i < KEYS; i++) {
@@ -56,14 +52,12 @@ uint64_t tables(struct rng *rng, struct tally *tally)
     return sum;
 }
 
-uint64_t sequences(struct rng *rng, struct tally *tally)
-{
+uint64_t sequences(struct rng *rng, struct tally *tally) {
     std::vector<std::vector<std::string>> rows;
     std::list<std::shared_ptr<std::string>> queue;
     uint64_t sum = 0;
     for (uint64_t i = 0; i < KEYS; i++) {
-        if (i % 16 == 0)
-            rows.emplace_back();
+        if (i % 16 == 0) rows.emplace_back();
         rows.back().push_back(key_text(i));
         queue.push_back(std::make_shared<std::string>(key_text(rng_below(rng, KEYS))));
         if (queue.size() > 1000) {
@@ -72,16 +66,14 @@ uint64_t sequences(struct rng *rng, struct tally *tally)
         }
     }
     for (const auto &row : rows)
-        for (const auto &text : row)
-            sum += text.size() + static_cast<unsigned char>(text.back());
+        for (const auto &text : row) sum += text.size() + static_cast<unsigned char>(text.back());
     tally->operations += 5 * KEYS;
     return sum;
 }
 
 } // namespace
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct load_args args = load_arguments(argc, argv);
     struct tally tally = {};
     struct rng rng = rng_seed(41);
@@ -89,8 +81,7 @@ int main(int argc, char **argv)
     uint64_t start_ns = load_clock_ns();
 
     args.threads = 1;
-    for (uint64_t round = 0; round < rounds; round++)
-        tally.checksum += tables(&rng, &tally) + sequences(&rng, &tally);
+    for (uint64_t round = 0; round < rounds; round++) tally.checksum += tables(&rng, &tally) + sequences(&rng, &tally);
     load_report("containers", &args, &tally, load_clock_ns() - start_ns);
     return 0;
 }

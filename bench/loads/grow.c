@@ -9,46 +9,39 @@
 
 #define VECTOR_MIN_BYTES ((size_t)16)
 #define VECTOR_MAX_BYTES (64 * MIB)
-#define VECTOR_ROUNDS    16
-#define STRINGS          4096
-#define STRING_ROUNDS    4000000
+#define VECTOR_ROUNDS 16
+#define STRINGS 4096
+#define STRING_ROUNDS 4000000
 
 struct vector {
     uint64_t *elements;
     size_t length;
 };
 
-static void *resized(void *memory, size_t size_bytes, struct tally *tally)
-{
+static void *resized(void *memory, size_t size_bytes, struct tally *tally) {
     void *moved = realloc(memory, size_bytes);
-    if (!moved)
-        load_fail("realloc returned NULL");
+    if (!moved) load_fail("realloc returned NULL");
     tally->operations++;
     return moved;
 }
 
-static void vector_grow(struct vector *vector, size_t length, uint64_t tag, struct tally *tally)
-{
+static void vector_grow(struct vector *vector, size_t length, uint64_t tag, struct tally *tally) {
     vector->elements = resized(vector->elements, length * sizeof(uint64_t), tally);
-    for (size_t i = vector->length; i < length; i++)
-        vector->elements[i] = tag + i;
+    for (size_t i = vector->length; i < length; i++) vector->elements[i] = tag + i;
     vector->length = length;
 }
 
 /* Steps of a prime number of elements meet every position within a page sooner or later, and cost little beside the writing. */
-static void vector_end(struct vector *vector, uint64_t tag, struct tally *tally)
-{
+static void vector_end(struct vector *vector, uint64_t tag, struct tally *tally) {
     for (size_t i = 0; i < vector->length; i += 509) {
-        if (vector->elements[i] != tag + i)
-            load_fail("realloc lost the contents of a vector");
+        if (vector->elements[i] != tag + i) load_fail("realloc lost the contents of a vector");
         tally->checksum += vector->elements[i];
     }
     free(vector->elements);
     *vector = (struct vector){0};
 }
 
-static void grow_vectors(uint64_t rounds, struct tally *tally)
-{
+static void grow_vectors(uint64_t rounds, struct tally *tally) {
     for (uint64_t round = 0; round < rounds; round++) {
         struct vector big = {0}, small = {0};
         size_t bytes = VECTOR_MIN_BYTES;
@@ -62,8 +55,7 @@ static void grow_vectors(uint64_t rounds, struct tally *tally)
     }
 }
 
-static void grow_strings(uint64_t rounds, struct tally *tally)
-{
+static void grow_strings(uint64_t rounds, struct tally *tally) {
     static struct block strings[STRINGS];
     struct rng rng = rng_seed(3);
     for (uint64_t round = 0; round < rounds; round++) {
@@ -73,32 +65,26 @@ static void grow_strings(uint64_t rounds, struct tally *tally)
             block_drop(string, tally);
             *string = (struct block){0};
         }
-        if (string->memory)
-            tally->checksum += block_read(string->memory, string->size_bytes, string->tag);
+        if (string->memory) tally->checksum += block_read(string->memory, string->size_bytes, string->tag);
         string->memory = resized(string->memory, string->size_bytes + added_bytes, tally);
         string->size_bytes += added_bytes;
         string->tag = round;
         block_write(string->memory, string->size_bytes, round);
     }
     for (size_t i = 0; i < STRINGS; i++)
-        if (strings[i].memory)
-            block_drop(&strings[i], tally);
+        if (strings[i].memory) block_drop(&strings[i], tally);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct load_args args = load_arguments(argc, argv);
     struct tally tally = {0};
     uint64_t start_ns = load_clock_ns();
     int all = !*args.mode;
 
-    if (!all && strcmp(args.mode, "vectors") && strcmp(args.mode, "strings"))
-        load_fail("--mode is vectors or strings");
+    if (!all && strcmp(args.mode, "vectors") && strcmp(args.mode, "strings")) load_fail("--mode is vectors or strings");
     args.threads = 1;
-    if (all || !strcmp(args.mode, "vectors"))
-        grow_vectors(load_scaled(&args, VECTOR_ROUNDS), &tally);
-    if (all || !strcmp(args.mode, "strings"))
-        grow_strings(load_scaled(&args, STRING_ROUNDS), &tally);
+    if (all || !strcmp(args.mode, "vectors")) grow_vectors(load_scaled(&args, VECTOR_ROUNDS), &tally);
+    if (all || !strcmp(args.mode, "strings")) grow_strings(load_scaled(&args, STRING_ROUNDS), &tally);
     load_report("grow", &args, &tally, load_clock_ns() - start_ns);
     return 0;
 }

@@ -13,8 +13,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#define BATCH_BLOCKS   128
-#define QUEUE_BATCHES  32
+#define BATCH_BLOCKS 128
+#define QUEUE_BATCHES 32
 #define SPINS_TO_YIELD 256
 
 struct batch {
@@ -31,18 +31,13 @@ static struct queue queues[2];
 static uint64_t batches_per_sender;
 static int both_send;
 
-static int queue_has_room(struct queue *queue, uint64_t sent)
-{
+static int queue_has_room(struct queue *queue, uint64_t sent) {
     return sent - atomic_load_explicit(&queue->taken, memory_order_acquire) < QUEUE_BATCHES;
 }
 
-static int queue_has_batch(struct queue *queue, uint64_t taken)
-{
-    return atomic_load_explicit(&queue->sent, memory_order_acquire) != taken;
-}
+static int queue_has_batch(struct queue *queue, uint64_t taken) { return atomic_load_explicit(&queue->sent, memory_order_acquire) != taken; }
 
-static void send_batch(struct queue *queue, uint64_t sent, struct rng *rng)
-{
+static void send_batch(struct queue *queue, uint64_t sent, struct rng *rng) {
     struct batch *batch = &queue->batches[sent % QUEUE_BATCHES];
     for (unsigned i = 0; i < BATCH_BLOCKS; i++) {
         uint64_t tag = rng_next(rng);
@@ -52,17 +47,14 @@ static void send_batch(struct queue *queue, uint64_t sent, struct rng *rng)
     atomic_store_explicit(&queue->sent, sent + 1, memory_order_release);
 }
 
-static void take_batch(struct queue *queue, uint64_t taken, struct tally *tally)
-{
+static void take_batch(struct queue *queue, uint64_t taken, struct tally *tally) {
     struct batch *batch = &queue->batches[taken % QUEUE_BATCHES];
-    for (unsigned i = 0; i < BATCH_BLOCKS; i++)
-        block_drop(&batch->blocks[i], tally);
+    for (unsigned i = 0; i < BATCH_BLOCKS; i++) block_drop(&batch->blocks[i], tally);
     atomic_store_explicit(&queue->taken, taken + 1, memory_order_release);
 }
 
 /* Does whatever it can, sending or taking, and yields the CPU where it could do neither for a while. */
-static void worker(unsigned index, void *context, struct tally *tally)
-{
+static void worker(unsigned index, void *context, struct tally *tally) {
     struct queue *outgoing = &queues[index], *incoming = &queues[1 - index];
     struct rng rng = rng_seed(100 + index);
     uint64_t to_send = both_send || index == 0 ? batches_per_sender : 0;
@@ -82,21 +74,17 @@ static void worker(unsigned index, void *context, struct tally *tally)
             idle = 0;
         }
         spins = idle ? spins + 1 : 0;
-        if (spins > SPINS_TO_YIELD)
-            sched_yield();
+        if (spins > SPINS_TO_YIELD) sched_yield();
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct load_args args = load_arguments(argc, argv);
     uint64_t start_ns = load_clock_ns();
 
-    if (!*args.mode)
-        args.mode = "exchange";
+    if (!*args.mode) args.mode = "exchange";
     both_send = !strcmp(args.mode, "exchange");
-    if (!both_send && strcmp(args.mode, "pipeline"))
-        load_fail("--mode is exchange or pipeline");
+    if (!both_send && strcmp(args.mode, "pipeline")) load_fail("--mode is exchange or pipeline");
     batches_per_sender = load_scaled(&args, both_send ? 110000 : 80000);
     args.threads = 2;
     struct tally total = load_threads(2, worker, NULL);

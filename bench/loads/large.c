@@ -7,43 +7,37 @@
  */
 #include "load.h"
 
-#define SLOTS     48
-#define STEPS     UINT64_C(1000)
+#define SLOTS 48
+#define STEPS UINT64_C(1000)
 #define LOW_SHIFT 15
 #define HIGH_SHIFT 25
 
-static void fill_and_sum(struct block *block, struct tally *tally)
-{
+static void fill_and_sum(struct block *block, struct tally *tally) {
     unsigned char value = (unsigned char)block->tag;
     memset(block->memory, value, block->size_bytes);
     uint64_t sum = 0;
     const unsigned char *bytes = block->memory;
-    for (size_t offset = 0; offset < block->size_bytes; offset += CACHE_LINE_BYTES)
-        sum += bytes[offset];
+    for (size_t offset = 0; offset < block->size_bytes; offset += CACHE_LINE_BYTES) sum += bytes[offset];
     if (sum != (uint64_t)value * ((block->size_bytes + CACHE_LINE_BYTES - 1) / CACHE_LINE_BYTES))
         load_fail("a large block does not hold what was written to it");
     tally->checksum += sum;
     block_write(block->memory, block->size_bytes, block->tag);
 }
 
-static void resize(struct block *block, size_t size_bytes, struct tally *tally)
-{
+static void resize(struct block *block, size_t size_bytes, struct tally *tally) {
     size_t kept_bytes = block->size_bytes < size_bytes ? block->size_bytes : size_bytes;
     void *moved = realloc(block->memory, size_bytes);
-    if (!moved)
-        load_fail("realloc returned NULL");
+    if (!moved) load_fail("realloc returned NULL");
     const unsigned char *bytes = moved;
     for (size_t offset = TOUCH_STEP_BYTES; offset + 1 < kept_bytes; offset += TOUCH_STEP_BYTES)
-        if (bytes[offset] != touch_byte(block->tag, offset))
-            load_fail("realloc lost the contents of a large block");
+        if (bytes[offset] != touch_byte(block->tag, offset)) load_fail("realloc lost the contents of a large block");
     block->memory = moved;
     block->size_bytes = size_bytes;
     block_write(moved, size_bytes, block->tag);
     tally->operations++;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static struct block slots[SLOTS];
     struct load_args args = load_arguments(argc, argv);
     struct tally tally = {0};
@@ -59,15 +53,12 @@ int main(int argc, char **argv)
             resize(slot, size_bytes, &tally);
             continue;
         }
-        if (slot->memory)
-            block_drop(slot, &tally);
+        if (slot->memory) block_drop(slot, &tally);
         *slot = block_take(size_bytes, rng_next(&rng));
-        if (step % 4 == 0)
-            fill_and_sum(slot, &tally);
+        if (step % 4 == 0) fill_and_sum(slot, &tally);
     }
     for (unsigned i = 0; i < SLOTS; i++)
-        if (slots[i].memory)
-            block_drop(&slots[i], &tally);
+        if (slots[i].memory) block_drop(&slots[i], &tally);
     load_report("large", &args, &tally, load_clock_ns() - start_ns);
     return 0;
 }

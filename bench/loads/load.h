@@ -26,10 +26,10 @@ extern "C" {
 #define LOAD_NORETURN _Noreturn
 #endif
 
-#define BLOCK_MIN_BYTES  sizeof(uint64_t)
+#define BLOCK_MIN_BYTES sizeof(uint64_t)
 #define TOUCH_STEP_BYTES ((size_t)4096)
-#define KIB              ((size_t)1024)
-#define MIB              (KIB * KIB)
+#define KIB ((size_t)1024)
+#define MIB (KIB * KIB)
 #define CACHE_LINE_BYTES 64
 
 struct load_args {
@@ -63,21 +63,18 @@ void load_report(const char *name, const struct load_args *args, const struct ta
 struct tally load_threads(unsigned threads, void (*body)(unsigned index, void *context, struct tally *tally), void *context);
 
 /* `amount` scaled by --scale, at least 1. */
-static inline uint64_t load_scaled(const struct load_args *args, uint64_t amount)
-{
+static inline uint64_t load_scaled(const struct load_args *args, uint64_t amount) {
     uint64_t scaled = amount * args->scale_percent / 100;
     return scaled ? scaled : 1;
 }
 
-static inline struct rng rng_seed(uint64_t seed)
-{
+static inline struct rng rng_seed(uint64_t seed) {
     struct rng rng = {(seed + 1) * UINT64_C(0x9e3779b97f4a7c15)};
     return rng;
 }
 
 /* xorshift with a final multiplication: a few cycles, so that the generator does not hide the allocator. */
-static inline uint64_t rng_next(struct rng *rng)
-{
+static inline uint64_t rng_next(struct rng *rng) {
     uint64_t state = rng->state;
     state ^= state >> 12;
     state ^= state << 25;
@@ -86,65 +83,45 @@ static inline uint64_t rng_next(struct rng *rng)
     return state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-static inline uint64_t rng_below(struct rng *rng, uint64_t bound)
-{
-    return ((rng_next(rng) >> 32) * bound) >> 32;
-}
+static inline uint64_t rng_below(struct rng *rng, uint64_t bound) { return ((rng_next(rng) >> 32) * bound) >> 32; }
 
-static inline size_t rng_between(struct rng *rng, size_t low, size_t high)
-{
-    return low + (size_t)rng_below(rng, high - low + 1);
-}
+static inline size_t rng_between(struct rng *rng, size_t low, size_t high) { return low + (size_t)rng_below(rng, high - low + 1); }
 
 /* Log-uniform between two powers of two: every doubling is as likely as the next, as sizes of buffers in programs are. */
-static inline size_t rng_doubling(struct rng *rng, unsigned low_shift, unsigned high_shift)
-{
+static inline size_t rng_doubling(struct rng *rng, unsigned low_shift, unsigned high_shift) {
     size_t base = (size_t)1 << (low_shift + (unsigned)rng_below(rng, high_shift - low_shift));
     return base + (size_t)rng_below(rng, base);
 }
 
-static inline unsigned char touch_byte(uint64_t tag, size_t offset)
-{
-    return (unsigned char)(tag ^ (offset / TOUCH_STEP_BYTES));
-}
+static inline unsigned char touch_byte(uint64_t tag, size_t offset) { return (unsigned char)(tag ^ (offset / TOUCH_STEP_BYTES)); }
 
-static inline void block_write(void *memory, size_t size_bytes, uint64_t tag)
-{
+static inline void block_write(void *memory, size_t size_bytes, uint64_t tag) {
     unsigned char *bytes = (unsigned char *)memory;
     memcpy(bytes, &tag, sizeof tag);
-    for (size_t offset = TOUCH_STEP_BYTES; offset < size_bytes; offset += TOUCH_STEP_BYTES)
-        bytes[offset] = touch_byte(tag, offset);
-    if (size_bytes > sizeof tag)
-        bytes[size_bytes - 1] = touch_byte(tag, size_bytes - 1);
+    for (size_t offset = TOUCH_STEP_BYTES; offset < size_bytes; offset += TOUCH_STEP_BYTES) bytes[offset] = touch_byte(tag, offset);
+    if (size_bytes > sizeof tag) bytes[size_bytes - 1] = touch_byte(tag, size_bytes - 1);
 }
 
 /* Checks what block_write wrote, and returns the tag as it was read from memory. */
-static inline uint64_t block_read(const void *memory, size_t size_bytes, uint64_t tag)
-{
+static inline uint64_t block_read(const void *memory, size_t size_bytes, uint64_t tag) {
     const unsigned char *bytes = (const unsigned char *)memory;
     uint64_t found;
     memcpy(&found, bytes, sizeof found);
     unsigned bad = found != tag;
-    for (size_t offset = TOUCH_STEP_BYTES; offset + 1 < size_bytes; offset += TOUCH_STEP_BYTES)
-        bad |= bytes[offset] != touch_byte(tag, offset);
-    if (size_bytes > sizeof tag)
-        bad |= bytes[size_bytes - 1] != touch_byte(tag, size_bytes - 1);
-    if (bad)
-        load_fail("a block does not hold what was written to it");
+    for (size_t offset = TOUCH_STEP_BYTES; offset + 1 < size_bytes; offset += TOUCH_STEP_BYTES) bad |= bytes[offset] != touch_byte(tag, offset);
+    if (size_bytes > sizeof tag) bad |= bytes[size_bytes - 1] != touch_byte(tag, size_bytes - 1);
+    if (bad) load_fail("a block does not hold what was written to it");
     return found;
 }
 
-static inline struct block block_take(size_t size_bytes, uint64_t tag)
-{
+static inline struct block block_take(size_t size_bytes, uint64_t tag) {
     struct block block = {malloc(size_bytes), size_bytes, tag};
-    if (!block.memory)
-        load_fail("malloc returned NULL");
+    if (!block.memory) load_fail("malloc returned NULL");
     block_write(block.memory, size_bytes, tag);
     return block;
 }
 
-static inline void block_drop(struct block *block, struct tally *tally)
-{
+static inline void block_drop(struct block *block, struct tally *tally) {
     tally->operations++;
     tally->checksum += block_read(block->memory, block->size_bytes, block->tag) ^ block->size_bytes;
     free(block->memory);

@@ -8,8 +8,7 @@
 
 #define PAIRS_PER_SIZE 1024
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static const size_t sizes_bytes[] = {16, 24, 40, 64, 100, 160, 256, 480, 1000, 2000};
     struct load_args args = load_arguments(argc, argv);
     struct tally tally = {0};

@@ -7,10 +7,10 @@
  */
 #include "load.h"
 
-#define LIVE_BYTES      (48 * MIB)
-#define SLOTS_MAX       ((size_t)1 << 21)
+#define LIVE_BYTES (48 * MIB)
+#define SLOTS_MAX ((size_t)1 << 21)
 #define SURVIVOR_STRIDE 32
-#define CYCLES          2
+#define CYCLES 2
 
 static const struct {
     unsigned low_shift, high_shift; /* sizes from 2^low to 2^high bytes */
@@ -19,14 +19,12 @@ static const struct {
 static struct block slots[SLOTS_MAX];
 static struct block survivors[SLOTS_MAX / SURVIVOR_STRIDE + 1];
 
-static struct block take_random(struct rng *rng, unsigned low_shift, unsigned high_shift)
-{
+static struct block take_random(struct rng *rng, unsigned low_shift, unsigned high_shift) {
     size_t size_bytes = rng_doubling(rng, low_shift, high_shift);
     return block_take(size_bytes, rng_next(rng));
 }
 
-static size_t run_phase(struct rng *rng, unsigned low_shift, unsigned high_shift, uint64_t live_bytes, struct tally *tally)
-{
+static size_t run_phase(struct rng *rng, unsigned low_shift, unsigned high_shift, uint64_t live_bytes, struct tally *tally) {
     size_t count = 0, bytes = 0;
     while (bytes < live_bytes && count < SLOTS_MAX) {
         slots[count] = take_random(rng, low_shift, high_shift);
@@ -40,15 +38,12 @@ static size_t run_phase(struct rng *rng, unsigned low_shift, unsigned high_shift
     return count;
 }
 
-static void drop_survivors(size_t *count, struct tally *tally)
-{
-    for (size_t i = 0; i < *count; i++)
-        block_drop(&survivors[i], tally);
+static void drop_survivors(size_t *count, struct tally *tally) {
+    for (size_t i = 0; i < *count; i++) block_drop(&survivors[i], tally);
     *count = 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct load_args args = load_arguments(argc, argv);
     struct tally tally = {0};
     struct rng rng = rng_seed(21);

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void version(char *text, size_t size_bytes)
-{
+static void version(char *text, size_t size_bytes) {
     int (*mi_version)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "mi_version");
     const char *(*tc_version)(int *, int *, const char **) = (const char *(*)(int *, int *, const char **))dlsym(RTLD_DEFAULT, "tc_version");
     int (*mallctl)(const char *, void *, size_t *, void *, size_t) =
@@ -29,14 +28,12 @@ static void version(char *text, size_t size_bytes)
         snprintf(text, size_bytes, "%s", "");
 }
 
-int main(void)
-{
+int main(void) {
     Dl_info malloc_info, free_info;
     char text[128];
     void *malloc_address = dlsym(RTLD_DEFAULT, "malloc"), *free_address = dlsym(RTLD_DEFAULT, "free");
 
-    if (!malloc_address || !free_address || !dladdr(malloc_address, &malloc_info) || !dladdr(free_address, &free_info))
-        return 2;
+    if (!malloc_address || !free_address || !dladdr(malloc_address, &malloc_info) || !dladdr(free_address, &free_info)) return 2;
     version(text, sizeof text);
     printf("{\"malloc\": \"%s\", \"free\": \"%s\", \"version\": \"%s\", \"libc\": \"%s\"}\n", malloc_info.dli_fname, free_info.dli_fname, text,
            gnu_get_libc_version());

@@ -8,8 +8,7 @@
 
 #define RING_MAX ((size_t)16384)
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static const struct {
         size_t length;
         uint64_t steps;
@@ -24,16 +23,14 @@ int main(int argc, char **argv)
         struct rng rng = rng_seed(r);
         size_t length = rings[r].length;
         uint64_t steps = load_scaled(&args, rings[r].steps);
-        for (size_t i = 0; i < length; i++)
-            ring[i] = block_take(rng_between(&rng, 8, 512), rng_next(&rng));
+        for (size_t i = 0; i < length; i++) ring[i] = block_take(rng_between(&rng, 8, 512), rng_next(&rng));
         for (uint64_t step = 0; step < steps; step++) {
             struct block *oldest = &ring[step & (length - 1)];
             uint64_t tag = rng_next(&rng);
             block_drop(oldest, &tally);
             *oldest = block_take(8 + (tag >> 55), tag);
         }
-        for (size_t i = 0; i < length; i++)
-            block_drop(&ring[i], &tally);
+        for (size_t i = 0; i < length; i++) block_drop(&ring[i], &tally);
     }
     load_report("ring", &args, &tally, load_clock_ns() - start_ns);
     return 0;

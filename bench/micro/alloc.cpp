@@ -16,17 +16,14 @@
 
 namespace {
 
-void *written(void *memory)
-{
-    if (!memory)
-        std::abort();
+void *written(void *memory) {
+    if (!memory) std::abort();
     *static_cast<volatile uint64_t *>(memory) = 1;
     return memory;
 }
 
 /* Sizes of small objects that repeat without a pattern that a branch predictor learns at once. */
-std::vector<size_t> mixed_sizes(size_t count)
-{
+std::vector<size_t> mixed_sizes(size_t count) {
     std::vector<size_t> sizes(count);
     uint64_t state = 88172645463325252u;
     for (size_t &size : sizes) {
@@ -38,8 +35,7 @@ std::vector<size_t> mixed_sizes(size_t count)
     return sizes;
 }
 
-void pair(benchmark::State &state)
-{
+void pair(benchmark::State &state) {
     const size_t size = static_cast<size_t>(state.range(0));
     for (auto _ : state) {
         void *memory = written(std::malloc(size));
@@ -48,8 +44,7 @@ void pair(benchmark::State &state)
     }
 }
 
-void calloc_pair(benchmark::State &state)
-{
+void calloc_pair(benchmark::State &state) {
     const size_t size = static_cast<size_t>(state.range(0));
     for (auto _ : state) {
         void *memory = written(std::calloc(1, size));
@@ -58,8 +53,7 @@ void calloc_pair(benchmark::State &state)
     }
 }
 
-void aligned_pair(benchmark::State &state)
-{
+void aligned_pair(benchmark::State &state) {
     const size_t alignment = static_cast<size_t>(state.range(0));
     for (auto _ : state) {
         void *memory = written(std::aligned_alloc(alignment, 2 * alignment));
@@ -69,8 +63,7 @@ void aligned_pair(benchmark::State &state)
 }
 
 /* Operators called as functions: a new-expression may be elided, a call of the operator may not. */
-void new_delete(benchmark::State &state)
-{
+void new_delete(benchmark::State &state) {
     const size_t size = static_cast<size_t>(state.range(0));
     for (auto _ : state) {
         void *memory = written(::operator new(size));
@@ -80,42 +73,34 @@ void new_delete(benchmark::State &state)
 }
 
 /* A ring: the oldest of state.range(0) blocks is freed, one of another size is allocated. */
-void ring(benchmark::State &state)
-{
+void ring(benchmark::State &state) {
     const size_t length = static_cast<size_t>(state.range(0));
     const std::vector<size_t> sizes = mixed_sizes(4096);
     std::vector<void *> blocks(length);
     size_t step = 0;
-    for (void *&block : blocks)
-        block = written(std::malloc(sizes[step++ % sizes.size()]));
+    for (void *&block : blocks) block = written(std::malloc(sizes[step++ % sizes.size()]));
     for (auto _ : state) {
         void *&oldest = blocks[step & (length - 1)];
         std::free(oldest);
         oldest = written(std::malloc(sizes[step++ & (sizes.size() - 1)]));
     }
-    for (void *block : blocks)
-        std::free(block);
+    for (void *block : blocks) std::free(block);
 }
 
 /* A burst: state.range(0) blocks of one size allocated, then freed oldest first. */
-void burst(benchmark::State &state)
-{
+void burst(benchmark::State &state) {
     std::vector<void *> blocks(static_cast<size_t>(state.range(0)));
     while (state.KeepRunningBatch(state.range(0))) {
-        for (void *&block : blocks)
-            block = written(std::malloc(64));
-        for (void *block : blocks)
-            std::free(block);
+        for (void *&block : blocks) block = written(std::malloc(64));
+        for (void *block : blocks) std::free(block);
     }
 }
 
 /* A buffer that grows from 16 bytes by doubling; time is for one realloc. */
-void grow(benchmark::State &state)
-{
+void grow(benchmark::State &state) {
     const size_t limit = static_cast<size_t>(state.range(0));
     int64_t steps = 1;
-    for (size_t size = 16; size < limit; size *= 2)
-        steps++;
+    for (size_t size = 16; size < limit; size *= 2) steps++;
     while (state.KeepRunningBatch(steps)) {
         void *memory = nullptr;
         for (size_t size = 16; size <= limit; size *= 2) {

@@ -1,6 +1,7 @@
 -- The workload "sqlite": loads orders.csv into a database on file, makes indices and a full-text index, asks, and deletes half.
 -- Durability is off: what the disk takes is not the question here.
 .bail on
+.open --new orders.db
 .output /dev/null
 PRAGMA journal_mode = MEMORY;
 .output

@@ -9,7 +9,7 @@ import random
 from collections import defaultdict
 from pathlib import Path
 
-ROWS = 150_000
+ROWS = 250_000
 CUSTOMERS = 8_000
 WORDS = [f"{first}{second}" for first in ("red", "blue", "old", "new", "raw") for second in ("ink", "oak", "tin", "wax", "tea")]
 

@@ -29,11 +29,12 @@ static bool build_layers(void) {
     struct zone_config config = {
         .reserve_bytes = options->reserve_bytes,
         .thp = options->thp == OPTION_THP_ALWAYS ? ZONE_THP_ALWAYS : options->thp == OPTION_THP_NEVER ? ZONE_THP_NEVER : ZONE_THP_AUTO,
+        .populate_granules = (unsigned)(options->populate_pages * platform_info()->page_bytes >> GRANULE_SHIFT),
         .hard_limit_bytes = options->hard_limit_bytes != 0 ? options->hard_limit_bytes : UINT64_MAX,
         .soft_limit_bytes = options->soft_limit_bytes != 0 ? options->soft_limit_bytes : UINT64_MAX,
     };
     if (!zone_init(&heap.zone, &config)) return false;
-    slab_init(&heap.slabs, &heap.zone, (unsigned)options->populate_pages * heap.zone.page_granules, cache_magazine_bytes);
+    slab_init(&heap.slabs, &heap.zone, cache_magazine_bytes);
     return cache_init(&heap.caches, &heap.slabs, (unsigned)options->magazine_max_rounds);
 }
 

@@ -25,6 +25,7 @@ struct heap {
     uint64_t started_ns;
     uint64_t next_tick_ns;  /* atomic */
     uint32_t slow_calls;    /* atomic, approximate */
+    uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
     uint64_t pressure_events;
 
     struct platform_event maintenance_event;

@@ -12,6 +12,9 @@
 #include "base/check.h"
 
 #define MAINTENANCE_HEAP_BYTES (64 * MIB)
+/* The steps of growth at which caches are reaped. */
+#define GROWTH_GRANULES_MIN (2 * MIB / GRANULE_BYTES)
+#define GROWTH_SHARE 16
 /* Slow calls between two looks at the clock. */
 #define SLOW_CALLS 64
 
@@ -87,7 +90,26 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
     }
 }
 
+static void set_growth_step(void) {
+    uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
+    __atomic_store_n(&heap.reap_at_granules, populated + max_u64(GROWTH_GRANULES_MIN, populated / GROWTH_SHARE), __ATOMIC_RELAXED);
+}
+
+/*
+ * The heap is about to be larger than it was: before it grows by another sixteenth, what caches hold and nobody uses goes back
+ * to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each step, which
+ * costs a hundred times more in first touches.
+ */
+static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
+    uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
+    if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+    cache_reap(&heap.caches);
+    set_growth_step();
+}
+
 void maintenance_slow_call(bool may_start_thread) {
+    uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
+    if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated);
     if (STRATA_LIKELY((__atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_RELAXED) & (SLOW_CALLS - 1)) != 0)) return;
     look_at_clock(may_start_thread);
 }

@@ -23,7 +23,7 @@ bool arena_fit_place(const struct arena_tag *tag, const struct arena_request *re
         if (!align_with_phase(request, last & ~(request->nocross - 1), &x) || __builtin_add_overflow(x, request->size - 1, &last)) return false;
     }
     *at = x;
-    return x >= low && last <= high;
+    return last <= high;
 }
 
 /* The lists from n upwards that are not empty, as a bit map. */
@@ -35,10 +35,8 @@ static unsigned sure_list(uint64_t size) { return is_power_of_two(size) ? bit_hi
 static struct arena_tag *search_list(struct arena *arena, unsigned n, const struct arena_request *request, uint64_t *limit, uint64_t *at) {
     LIST_FOR_EACH(&arena->lists[n], node) {
         struct arena_tag *tag = tag_of_free(node);
-        if ((*limit)-- == 0) {
-            *limit = 0;
-            return NULL;
-        }
+        if (*limit == 0) return NULL;
+        --*limit;
         if (tag->size >= request->size && arena_fit_place(tag, request, 0, at)) return tag;
     }
     return NULL;
@@ -62,7 +60,7 @@ static struct arena_tag *instant_fit(struct arena *arena, const struct arena_req
     }
     for (uint64_t map = lists_from(arena, own); map != 0; map &= map - 1) {
         struct arena_tag *tag = search_list(arena, bit_lowest(map), request, &limit, at);
-        if (tag != NULL || limit == 0) return tag;
+        if (tag != NULL) return tag;
     }
     return NULL;
 }

@@ -119,6 +119,7 @@ struct arena_tag *arena_span_floor(const struct arena *arena, uint64_t x);
 enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment);
 /* If the free segment fills an imported span that can go back: takes the span out and says what to release. */
 void arena_span_retire(struct arena *arena, struct arena_tag *segment, struct arena_release *release);
+const char *arena_span_check(const struct arena *arena, const struct arena_tag *span);
 
 /* ------------------------------------------------------------------ arena.c */
 

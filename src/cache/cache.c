@@ -93,13 +93,17 @@ void cache_tick(struct cache_layer *caches) {
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) depot_tick(caches, cache, false);
 }
 
-void cache_drain(struct cache_layer *caches) {
+void cache_reap(struct cache_layer *caches) {
     if (!caches->closed) {
         cpu_layer_drain_own(caches);
-        cpu_layer_drain(caches, false);
         for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) depot_tick(caches, cache, true);
     }
     slab_reap(caches->slabs);
+}
+
+void cache_drain(struct cache_layer *caches) {
+    if (!caches->closed) cpu_layer_drain(caches, false);
+    cache_reap(caches);
 }
 
 void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_stats *stats) {

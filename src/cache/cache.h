@@ -87,6 +87,8 @@ STRATA_INLINE void cache_free(struct cache_layer *caches, unsigned cache, void *
 
 /* Periodic: adapts m, gives what depots did not need back to slabs, and drains CPUs that did nothing since the last tick. */
 void cache_tick(struct cache_layer *caches);
+/* Before the heap grows: all depots and the caller's own CPU arrays back to the slabs. Takes no fence. */
+void cache_reap(struct cache_layer *caches);
 /* Everything back to the slabs: all CPU arrays (in thread mode: the caller's), all depots. */
 void cache_drain(struct cache_layer *caches);
 

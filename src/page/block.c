@@ -51,16 +51,19 @@ static void adopt(struct zone *zone, struct superpage *first, size_t from, size_
     for (size_t i = from; i < to; i++) {
         struct superpage *superpage = &first[i];
         list_init(&superpage->bucket);
-        if (!superpage->linked) list_init(&superpage->idle_link);
         superpage->state = SUPERPAGE_BLOCK;
         superpage->mobility = MOBILITY_MOVABLE;
         superpage_recount(superpage);
+        zone_superpage_relink(zone, superpage, superpage->idle);
         if (i < dense) zone_advise_huge(zone, superpage, false);
     }
 }
 
 static void give_up(struct zone *zone, struct superpage *first, size_t from, size_t to) {
-    for (size_t i = from; i < to; i++) first[i].state = SUPERPAGE_FREE;
+    for (size_t i = from; i < to; i++) {
+        first[i].state = SUPERPAGE_FREE;
+        zone_superpage_relink(zone, &first[i], first[i].idle);
+    }
     if (from != to) zone_superpages_give(zone, first + from, to - from);
 }
 
@@ -75,6 +78,8 @@ static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacit
     }
     char *address = superpage_address(zone, first);
     adopt(zone, first, 0, capacity, dense_superpages(granules));
+    for (size_t at = 0; at < granules; at += SUPERPAGE_GRANULES)
+        zone_fill_from_idle(zone, &first[at / SUPERPAGE_GRANULES], 0, (unsigned)min_u64(SUPERPAGE_GRANULES, granules - at));
     uint64_t fresh = mark_block_allocated(zone, first, 0, granules, zeroed);
     *block_of(zone, address) = (struct block_desc){.granules = granules, .superpages = capacity};
     zone->counters.blocks++;
@@ -122,14 +127,16 @@ static void free_block(struct zone *zone, void *address) {
     } else {
         mark_block_free(zone, first, 0, block.granules);
         give_up(zone, first, 0, block.superpages);
-        zone_trim_to_limit(zone);
     }
 }
 
 bool zone_block_free(struct zone *zone, void *address) {
     platform_lock_acquire(&zone->lock);
     bool ok = is_block(zone, address);
-    if (ok) free_block(zone, address);
+    if (ok) {
+        free_block(zone, address);
+        zone_trim_to_limit(zone);
+    }
     platform_lock_release(&zone->lock);
     return ok;
 }
@@ -180,7 +187,10 @@ static bool resize_superpages(struct zone *zone, char *address, struct block_des
         uint64_t fresh = mark_block_allocated(zone, first, block->granules, granules, &zeroed);
         if (fresh != 0) zone_make_room(zone, fresh);
     }
-    for (size_t i = needed; i < block->superpages; i++) first[i].state = SUPERPAGE_FREE;
+    for (size_t i = needed; i < block->superpages; i++) {
+        first[i].state = SUPERPAGE_FREE;
+        zone_superpage_relink(zone, &first[i], first[i].idle);
+    }
     block->superpages = needed;
     return true;
 }
@@ -193,40 +203,20 @@ static void *move_block(struct zone *zone, char *address, struct block_desc *blo
     struct superpage *first = zone_superpages_take(zone, capacity, 1);
     if (first == NULL) return NULL;
     char *target = superpage_address(zone, first);
-    size_t old = block->granules;
-    /* What is present at the target makes way for the pages that come. */
     adopt(zone, first, 0, capacity, 0);
+    size_t old = block->granules;
     if (!platform_move(address, target, old << GRANULE_SHIFT)) {
         give_up(zone, first, 0, capacity);
         return NULL;
     }
-    for (size_t i = 0; i < superpages_of(old); i++) {
-        unsigned count = (unsigned)min_u64(SUPERPAGE_GRANULES, old - i * SUPERPAGE_GRANULES);
-        zone_mark_released(zone, &first[i], 0, count);
-        first[i].moved = true;
-    }
+    free_block(zone, address);
+    zone_moved_pages(zone, address, target, old);
     bool zeroed;
-    uint64_t fresh = mark_block_allocated(zone, first, 0, granules, &zeroed) - old;
-    zone->counters.populated_total -= old;
+    uint64_t fresh = mark_block_allocated(zone, first, 0, granules, &zeroed);
     *block_of(zone, target) = (struct block_desc){.granules = granules, .superpages = capacity};
     zone_tag_run(zone, target, 1, TAG_BLOCK);
     zone->counters.blocks++;
     zone->counters.block_granules += granules;
-    zone->counters.moves++;
-    zone->counters.mappings += 2;
-
-    /* The source has lost its pages: it reads as zeros now. */
-    struct superpage *source = superpage_of(zone, address);
-    size_t start = zone_granule_of(zone, address) % SUPERPAGE_GRANULES;
-    size_t count = superpages_of(start + old);
-    free_block(zone, address);
-    for (size_t i = 0; i < count; i++) {
-        size_t low = i == 0 ? start : 0;
-        size_t high = min_u64(SUPERPAGE_GRANULES, start + old - i * SUPERPAGE_GRANULES);
-        zone_mark_released(zone, &source[i], (unsigned)low, (unsigned)(high - low));
-        source[i].moved = true;
-    }
-    zone->counters.released_total -= old;
     if (fresh != 0) zone_make_room(zone, fresh);
     return target;
 }

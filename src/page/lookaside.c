@@ -105,18 +105,21 @@ static unsigned release_holes(struct zone *zone, struct superpage *superpage, ui
     return ok ? count : 0;
 }
 
+/* The next superpage to give back from: wholly free ones first, as they go in one call. NULL: none that may be touched. */
+static struct superpage *next_victim(struct zone *zone, bool split_huge) {
+    if (!list_empty(&zone->idle_free)) return CONTAINER_OF(zone->idle_free.next, struct superpage, idle_link);
+    LIST_FOR_EACH(&zone->idle_holes, node) {
+        struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
+        if (split_huge || superpage_kept_idle(superpage, superpage->idle) == 0) return superpage;
+    }
+    return NULL;
+}
+
 uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool split_huge) {
     uint64_t released = 0;
-    while (released < want && !list_empty(&zone->idle)) {
+    while (released < want) {
         uint64_t idle = zone->counters.idle - (split_huge ? 0 : zone->counters.idle_huge);
-        if (idle <= keep) break;
-        struct superpage *superpage = NULL;
-        LIST_FOR_EACH(&zone->idle, node) {
-            struct superpage *candidate = CONTAINER_OF(node, struct superpage, idle_link);
-            if (!split_huge && superpage_kept_idle(candidate, candidate->idle) != 0) continue;
-            superpage = candidate;
-            break;
-        }
+        struct superpage *superpage = idle > keep ? next_victim(zone, split_huge) : NULL;
         if (superpage == NULL) break;
         uint64_t some = min_u64(want - released, idle - keep);
         unsigned count = superpage->state == SUPERPAGE_FREE ? release_free_superpage(zone, superpage) : release_holes(zone, superpage, some);

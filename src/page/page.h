@@ -57,12 +57,14 @@ enum superpage_state {
     SUPERPAGE_BLOCK, /* part of a block of whole superpages: allocated is all ones */
 };
 
+enum idle_list { IDLE_NONE, IDLE_FREE, IDLE_HOLES };
+
 struct superpage {
     uint64_t allocated[SUPERPAGE_WORDS];
     uint64_t populated[SUPERPAGE_WORDS]; /* taken to be present: since it was allocated or populated, until released */
     uint64_t dirty[SUPERPAGE_WORDS];     /* may hold something else than zeros */
     struct list bucket;                  /* RUNS with free granules: zone->buckets[mobility][..] */
-    struct list idle_link;               /* idle != 0: zone->idle, least recently freed into first */
+    struct list idle_link;               /* idle != 0: zone->idle_free or zone->idle_holes, the longest there first */
     uint16_t free;
     uint16_t largest_free;
     uint16_t idle;
@@ -70,7 +72,7 @@ struct superpage {
     uint8_t mobility;
     bool huge;  /* transparent huge pages were asked for */
     bool moved; /* pages have moved in or out: the mapping is split here */
-    bool linked; /* on zone->idle */
+    uint8_t linked; /* enum idle_list: where idle_link is */
     uint8_t spare[21];
 };
 
@@ -79,6 +81,7 @@ struct superpage {
 struct zone_config {
     uint64_t reserve_bytes; /* of address space; 0: as much as suits the process */
     enum zone_thp thp;
+    unsigned populate_granules; /* at most so many are made present at once; 1: none ahead of need */
     uint64_t hard_limit_bytes; /* of allocated pages; UINT64_MAX: none */
     uint64_t soft_limit_bytes; /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
 };
@@ -118,7 +121,8 @@ struct zone {
     struct zone_config config;
     struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
     struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];
-    struct list idle;
+    struct list idle_free;  /* superpages that are wholly free, with present pages */
+    struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
     struct metadata metadata;
 };

@@ -12,6 +12,9 @@
 
 /* How many superpages of one bucket are looked at for the fullest. */
 #define BUCKET_LOOKS 8
+/* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
+#define POPULATE_SHARE 32
+#define POPULATE_GRANULES_MIN 4
 
 void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before) {
     struct zone_counters *counters = &zone->counters;
@@ -20,12 +23,11 @@ void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsig
     counters->idle_huge += superpage_kept_idle(superpage, superpage->idle);
     counters->idle_huge -= superpage_kept_idle(superpage, idle_before);
     if (counters->idle < counters->idle_low) counters->idle_low = counters->idle;
-    if (superpage->idle != 0 && !superpage->linked) {
-        list_push_back(&zone->idle, &superpage->idle_link);
-        superpage->linked = true;
-    } else if (superpage->idle == 0 && superpage->linked) {
-        list_remove(&superpage->idle_link);
-        superpage->linked = false;
+    uint8_t wanted = superpage->idle == 0 ? IDLE_NONE : superpage->state == SUPERPAGE_FREE ? IDLE_FREE : IDLE_HOLES;
+    if (wanted != superpage->linked) {
+        if (superpage->linked != IDLE_NONE) list_remove(&superpage->idle_link);
+        if (wanted != IDLE_NONE) list_push_back(wanted == IDLE_FREE ? &zone->idle_free : &zone->idle_holes, &superpage->idle_link);
+        superpage->linked = wanted;
     }
     if (superpage->state != SUPERPAGE_RUNS) return;
     list_remove(&superpage->bucket);
@@ -98,12 +100,12 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility) {
     struct superpage *superpage = zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
     list_init(&superpage->bucket);
-    if (!superpage->linked) list_init(&superpage->idle_link);
     superpage->state = SUPERPAGE_RUNS;
     superpage->mobility = (uint8_t)mobility;
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     zone_advise_huge(zone, superpage, false);
     superpage_recount(superpage);
+    zone_superpage_relink(zone, superpage, superpage->idle);
     return superpage;
 }
 
@@ -126,6 +128,32 @@ static struct superpage *steal(struct zone *zone, enum mobility mobility, unsign
     return best;
 }
 
+/*
+ * Fresh pages come one fault at a time at 2 to 3 us each, or in one call at 1 us each. So a slab's pages are made present with
+ * those that follow them up to the end of an aligned window, which wait in the lookaside for the next slab. The window grows
+ * with the heap, so that a small program has no page that it doesn't need. Returns how many granules from `start` to populate.
+ */
+static unsigned populate_ahead(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
+    if (superpage->huge) return 0; /* one fault brings all of it */
+    unsigned window = (unsigned)min_u64(zone->config.populate_granules, zone->counters.populated / POPULATE_SHARE);
+    if (window < POPULATE_GRANULES_MIN) return 0;
+    window = 1u << bit_highest(window);
+    unsigned end = (unsigned)min_u64(align_up(start + granules, window), SUPERPAGE_GRANULES), at = start + granules;
+    while (at < end && (superpage->allocated[at / 64] >> (at % 64) & 1) == 0 && (superpage->populated[at / 64] >> (at % 64) & 1) == 0) at++;
+    at = (unsigned)align_down(at, zone->page_granules);
+    if (at - start < POPULATE_GRANULES_MIN) return 0;
+    unsigned ahead = at - (start + granules);
+    if (ahead != 0) {
+        unsigned idle_before = superpage->idle;
+        bits_set(superpage->populated, start + granules, ahead);
+        superpage_recount(superpage);
+        zone->counters.populated += ahead;
+        zone->counters.populated_total += ahead;
+        zone_superpage_relink(zone, superpage, idle_before);
+    }
+    return at - start;
+}
+
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
@@ -144,10 +172,12 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
+    if (mobility == MOBILITY_MOVABLE) zone_fill_from_idle(zone, superpage, start, granules);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
-    run->huge = superpage->huge;
+    unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
     if (run->fresh != 0) zone_make_room(zone, run->fresh);
     platform_lock_release(&zone->lock);
+    if (populate != 0) platform_populate(run->address, (size_t)populate << GRANULE_SHIFT);
     return true;
 }
 
@@ -157,6 +187,7 @@ void zone_run_free(struct zone *zone, void *address, unsigned granules) {
     struct superpage *superpage = superpage_of(zone, address);
     zone_mark_free(zone, superpage, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), granules);
     zone_superpage_settle(zone, superpage);
+    zone_trim_to_limit(zone);
     platform_lock_release(&zone->lock);
 }
 
@@ -165,6 +196,6 @@ void zone_superpage_settle(struct zone *zone, struct superpage *superpage) {
     zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
     superpage->state = SUPERPAGE_FREE;
     list_remove(&superpage->bucket);
+    zone_superpage_relink(zone, superpage, superpage->idle);
     zone_superpages_give(zone, superpage, 1);
-    zone_trim_to_limit(zone);
 }

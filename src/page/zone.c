@@ -72,7 +72,8 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
     zone->page_granules = info->page_bytes > GRANULE_BYTES ? (unsigned)(info->page_bytes >> GRANULE_SHIFT) : 1;
     for (unsigned m = 0; m < MOBILITY_GROUPS; m++)
         for (unsigned b = 0; b < ZONE_BUCKETS; b++) list_init(&zone->buckets[m][b]);
-    list_init(&zone->idle);
+    list_init(&zone->idle_free);
+    list_init(&zone->idle_holes);
 
     uint64_t limit = info->address_limit_bytes;
     if (limit < RESERVE_BYTES_MAX * 2) {

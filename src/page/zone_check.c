@@ -35,15 +35,17 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
     struct superpage fresh = *superpage;
     superpage_recount(&fresh);
     if (superpage->state == SUPERPAGE_FREE && bits_count(superpage->allocated) != 0) return "a free superpage has allocated granules";
-    if (superpage->state != SUPERPAGE_FREE || superpage->linked) {
+    if (superpage->state != SUPERPAGE_FREE || superpage->linked != IDLE_NONE) {
         if (fresh.idle != superpage->idle) return "superpage: idle differs from its bitfields";
         if (fresh.free != superpage->free) return "superpage: free differs from its bitfield";
         if (fresh.largest_free != superpage->largest_free) return "superpage: largest_free differs from its bitfield";
     }
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++)
         if ((superpage->allocated[w] & ~superpage->populated[w]) != 0) return "superpage: allocated but not counted as populated";
-    if ((fresh.idle != 0) != superpage->linked) return "superpage: on the idle list without idle granules, or not on it with some";
-    if (superpage->linked && !is_linked(&zone->idle, &superpage->idle_link)) return "superpage: says it is on the idle list, and is not";
+    unsigned wanted = fresh.idle == 0 ? IDLE_NONE : superpage->state == SUPERPAGE_FREE ? IDLE_FREE : IDLE_HOLES;
+    if (superpage->linked != wanted) return "superpage: on an idle list where it does not belong, or not where it does";
+    if (wanted != IDLE_NONE && !is_linked(wanted == IDLE_FREE ? &zone->idle_free : &zone->idle_holes, &superpage->idle_link))
+        return "superpage: says it is on an idle list, and is not";
     if (superpage->state == SUPERPAGE_RUNS) {
         if (superpage->free == SUPERPAGE_GRANULES) return "superpage: wholly free but not given back";
         if (superpage->largest_free != 0 &&
@@ -62,7 +64,7 @@ const char *zone_check(struct zone *zone) {
         broken = check_superpage(zone, superpage);
         allocated += bits_count(superpage->allocated);
         populated += bits_count(superpage->populated);
-        if (superpage->linked) {
+        if (superpage->linked != IDLE_NONE) {
             idle += superpage->idle;
             idle_huge += superpage_kept_idle(superpage, superpage->idle);
         }

@@ -40,10 +40,18 @@ void zone_mark_free(struct zone *zone, struct superpage *superpage, unsigned sta
 /* Forgets pages that the system has back: no longer populated, zeros. */
 void zone_mark_released(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules);
 
-/* After a free: a superpage of runs that is wholly free goes back to the arena. */
+/* After a free: a superpage of runs that is wholly free goes back to the arena. Keeps the lock. */
 void zone_superpage_settle(struct zone *zone, struct superpage *superpage);
-/* Hands back idle pages while more is populated than the soft limit allows. */
+/* Hands back idle pages while more is populated than the soft limit allows. May drop and retake the lock. */
 void zone_trim_to_limit(struct zone *zone);
+
+/*
+ * Remapping (remap.c). Gets present pages for the absent ones among granules [start, start + granules) of a superpage, none of which is
+ * allocated, out of superpages that are wholly free, by changing page tables; as far as it goes.
+ */
+void zone_fill_from_idle(struct zone *zone, struct superpage *target, unsigned start, unsigned granules);
+/* After platform_move of `granules` from `from` to `to`: the marks follow the pages. Neither side is allocated at this moment. */
+void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules);
 
 /* Whether `granules` more may be allocated under the hard limit. */
 bool zone_within_limit(const struct zone *zone, uint64_t granules);

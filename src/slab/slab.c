@@ -1,19 +1,19 @@
 /*
  * slab.c - slabs: made from runs, objects taken and given back in batches. See slab.h for the structure and its invariants.
  *
- * Slab size: the smallest run that wastes at most an eighth; once a cache is large, up to 64 KiB at a time, but never more
- * than an eighth of what the cache has, so that a program with few objects of a size pays one page for it.
+ * Slab size: the smallest run that wastes at most an eighth; once a cache is large, up to SLAB_BYTES_MAX or SLAB_OBJECTS_MAX,
+ * but never more than an eighth of what the cache has. Small slabs empty sooner: of 64 objects one that stays pins 64, of 4 it
+ * pins 4; and a program with few objects of a size pays one page for it.
  */
 #include "slab/slab.h"
 
 #include "base/check.h"
 
 #define SLAB_NONE UINT32_MAX
-#define SLAB_BYTES_MAX (64 * KIB)
+#define SLAB_BYTES_MAX (16 * KIB)
+#define SLAB_OBJECTS_MAX 64
 #define SLAB_GROWTH_SHARE 8
 #define RECIPROCAL_SHIFT 40
-/* Fewer absent granules than this are left to be touched: one call costs about as much as two faults. */
-#define POPULATE_GRANULES_MIN 4
 
 /* The head of a slab's descriptor; the bits follow. 64 bytes a granule hold it for the smallest objects: 24 + 256 / 8 <= 64. */
 struct slab {
@@ -43,14 +43,13 @@ static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind,
     unsigned unit = slabs->zone->page_granules, granules = unit;
     while ((granules << GRANULE_SHIFT) < bytes || (granules << GRANULE_SHIFT) % bytes * 8 > granules << GRANULE_SHIFT) granules += unit;
     cache->granules_min = (uint16_t)granules;
-    while (granules * 2 << GRANULE_SHIFT <= SLAB_BYTES_MAX) granules *= 2;
+    while (granules * 2 << GRANULE_SHIFT <= SLAB_BYTES_MAX && (granules << GRANULE_SHIFT) / bytes < SLAB_OBJECTS_MAX) granules *= 2;
     cache->granules_max = (uint16_t)granules;
     for (unsigned b = 0; b < SLAB_BUCKETS; b++) cache->buckets[b] = SLAB_NONE;
 }
 
-void slab_init(struct slab_layer *slabs, struct zone *zone, unsigned populate_granules, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]) {
+void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]) {
     slabs->zone = zone;
-    slabs->populate_granules = populate_granules;
     size_t entry = 0;
     for (unsigned n = 0; n < SIZE_CLASS_COUNT; n++) {
         size_t bytes = size_class_bytes(n);
@@ -106,8 +105,6 @@ static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cac
     if (!zone_run_alloc(slabs->zone, granules, 1, cache->mobility, &run) &&
         (granules == cache->granules_min || !zone_run_alloc(slabs->zone, granules = cache->granules_min, 1, cache->mobility, &run)))
         return NULL;
-    if (run.fresh >= POPULATE_GRANULES_MIN && !run.huge && slabs->populate_granules >= POPULATE_GRANULES_MIN)
-        platform_populate(run.address, min_u64(run.granules, align_up(slabs->populate_granules, slabs->zone->page_granules)) << GRANULE_SHIFT);
     unsigned capacity = (unsigned)(((size_t)run.granules << GRANULE_SHIFT) / cache->object_bytes);
     *granule = (uint32_t)zone_granule_of(slabs->zone, run.address);
     struct slab *slab = slab_at(slabs, *granule);

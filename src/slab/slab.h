@@ -43,13 +43,12 @@ struct slab_cache {
 
 struct slab_layer {
     struct zone *zone;
-    unsigned populate_granules; /* make at most so many present at once */
     struct slab_cache caches[SLAB_CACHE_END]; /* by tag; the first SLAB_CACHE_FIRST are unused */
     uint8_t class_of[SIZE_CLASS_TABLE_ENTRIES]; /* size_class_index -> tag */
 };
 
 /* `magazine_bytes` are the sizes of the caches from SLAB_CACHE_MAGAZINES on. */
-void slab_init(struct slab_layer *slabs, struct zone *zone, unsigned populate_granules, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]);
+void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]);
 
 STRATA_INLINE unsigned slab_class_of_size(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[size_class_index(bytes)]; }
 STRATA_INLINE bool slab_is_cache(unsigned tag) { return tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_END; }

@@ -63,14 +63,14 @@ def assert_one_line(result, function, wording):
 
 
 @pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
-@pytest.mark.parametrize(("case", "function", "wording", "conf"), CASES, ids=lambda value: value if " " in str(value) and "{" not in value else "")
+@pytest.mark.parametrize(("case", "function", "wording", "conf"), [pytest.param(*case, id=f"{case[0]} {case[3]}".strip()) for case in CASES])
 def test_case(strata, helper, case, function, wording, conf):
     result = strata.run([helper("fault/misuse"), case], conf=conf, expect=None, prove=False, quiet=False)
     assert_one_line(result, function, wording)
     assert len(result.text.splitlines()) == 1, result.describe()
 
 
-@pytest.mark.parametrize(("case", "wording"), [("free foreign, reported", FOREIGN), ("twice small, reported", TWICE)])
+@pytest.mark.parametrize(("case", "wording"), [("free foreign, reported", FOREIGN), ("twice small, reported", TWICE)], ids=["foreign", "twice"])
 def test_a_handler_of_the_abort_may_allocate(strata, helper, case, wording):
     """Crash reporters do; the line is out by then, and no lock is held that they need."""
     result = strata.run([helper("fault/misuse"), case], expect=None, prove=False, quiet=False)

@@ -28,7 +28,8 @@ done
 ! grep -rIl -e "$PWD" -e "$work/first" "$prefix" || fail "installed text names a folder of the build"
 passed
 for page in man1/strata.1 man3/libstrata.3 man3/strata_malloc.3; do
-    (cd "$prefix/share/man" && groff -mdoc -s -Tascii "$page") 2>/dev/null | grep -q NAME || fail "$page does not format where it is installed"
+    text=$(cd "$prefix/share/man" && groff -mdoc -s -P-cbou -Tascii "$page" 2>&1)
+    grep -q "^SYNOPSIS" <<<"$text" || fail "$page does not format where it is installed"
     passed
 done
 dynamic=$(readelf -dW "$library_dir/libstrata.so")

@@ -1,7 +1,7 @@
 /*
  * comeback.c - 1 GiB in 100,000 blocks of mixed sizes, all freed: does the memory go back to the system?
  *
- * comeback HOW [child]. HOW timer: nothing is called after the frees; prints how resident memory falls for 4 s. HOW trim: malloc_trim(0)
+ * comeback HOW [child]. HOW timer: nothing is called after the frees; prints how resident memory falls for 2.4 s. HOW trim: malloc_trim(0)
  * once. HOW none: looks at once, without a call (for limits that act on free). With `child`, the work is done in the child of a process
  * that has had it done before, so that whatever serves the parent has to come back after fork.
  * Half of the blocks are freed by a second thread, which stays alive and idle: its CPU's caches have to be emptied from outside.
@@ -14,7 +14,7 @@
 #include <semaphore.h>
 #include <sys/wait.h>
 
-enum { BLOCKS = 100000, LOOKS = 40, LOOK_MS = 100 };
+enum { BLOCKS = 100000, LOOKS = 24, LOOK_MS = 100 };
 
 static void *blocks[BLOCKS];
 static sem_t start_helper, helper_done;

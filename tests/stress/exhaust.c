@@ -10,7 +10,7 @@
 #include <malloc.h>
 #include <stdbool.h>
 
-enum { CYCLES = 3, SMALL_RESERVE = 64 };
+enum { CYCLES = 2, SMALL_RESERVE = 64 };
 
 struct link {
     struct link *next;
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     size_t least = argument_number(argc, argv, 1, 24) * MIB, most = argument_number(argc, argv, 2, 64) * MIB;
     void *reserve[SMALL_RESERVE];
     for (int i = 0; i < SMALL_RESERVE; i++) reserve[i] = block_new(100, 3, "reserve");
-    static const size_t sizes[] = {48, 1000, 5000, 40000, 100000, 3 * MIB, 48};
+    static const size_t sizes[] = {48, 1000, 5000, 40000, 100000, 3 * MIB, 1000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) exhaust_with(sizes[i], least, most);
     for (int i = 0; i < SMALL_RESERVE; i++) block_delete(reserve[i], 100, 3, "reserve");
     puts("works on");

@@ -43,7 +43,7 @@ static size_t sizes_make(size_t *sizes) {
     }
     static const size_t large[] = {32 * KIB - 1, 32 * KIB,  32 * KIB + 1, 40000,         64 * KIB,     64 * KIB + 1, 100000,      128 * KIB,    200000,
                                    256 * KIB,    300000,    512 * KIB,    MIB - 1,       MIB,          MIB + 4097,   2 * MIB - 1, 2 * MIB,      2 * MIB + 1,
-                                   3 * MIB,      4 * MIB,   5 * MIB + 77, 8 * MIB,       20 * MIB,     33 * MIB};
+                                   3 * MIB,      4 * MIB,   5 * MIB + 77, 12 * MIB};
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) sizes[count++] = large[i];
     REQUIRE(count <= MAX_SIZES);
     return count;
@@ -76,7 +76,7 @@ static void run_growth(void) {
     for (int step = 0; step < 2 * STEPS; step++)
         for (size_t i = 0; i < BLOCKS; i++) {
             size_t next = step < STEPS ? bytes[i] + bytes[i] / (i + 3) + 1000 * i + 1 : bytes[i] - bytes[i] / (i + 3);
-            if (next > 40 * MIB) next = bytes[i] + 4096;
+            if (next > 20 * MIB) next = bytes[i] + 4096;
             blocks[i] = realloc(blocks[i], next);
             REQUIRE(blocks[i] != NULL);
             contents_check(blocks[i], bytes[i], bytes[i] < next ? bytes[i] : next, i, "growth");

@@ -4,7 +4,9 @@ Modules that only `compare` needs are imported by it, so that `strata run` start
 """
 
 import os
+import shlex
 import sys
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +30,8 @@ app = typer.Typer(
 )
 
 LibOption = Annotated[
-    str | None, typer.Option("--lib", metavar="PATH", help="The libstrata.so to use (see `strata where`).", show_default=False)
+    str | None,
+    typer.Option("--lib", metavar="PATH", help="The libstrata.so to use (see `strata where`).", show_default=False),
 ]
 
 
@@ -59,13 +62,21 @@ def run_command(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the statistics to FILE, %p in it is the pid.", show_default=False
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the statistics to FILE, %p in it is the pid.",
+            show_default=False,
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", "-O", metavar="KEY:VALUE", help="Set an option of the library; may be repeated.", show_default=False
+            "--option",
+            "-O",
+            metavar="KEY:VALUE",
+            help="Set an option of the library; may be repeated.",
+            show_default=False,
         ),
     ] = None,
     lib: LibOption = None,
@@ -104,12 +115,16 @@ def compare_command(
     peers: Annotated[
         str,
         typer.Option(
-            "--peers", metavar="LIST", help="auto: all that Debian packages and are installed; none; or names and paths, with commas."
+            "--peers",
+            metavar="LIST",
+            help="auto: all that Debian packages and are installed; none; or names and paths, with commas.",
         ),
     ] = "auto",
     suite: Annotated[
         Path | None,
-        typer.Option("--suite", metavar="PATH", help="Run the workloads of a suite: a TOML file or a folder.", show_default=False),
+        typer.Option(
+            "--suite", metavar="PATH", help="Run the workloads of a suite: a TOML file or a folder.", show_default=False
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -129,11 +144,24 @@ def compare_command(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0.001, help="A run that takes longer fails. [default: 600]", show_default=False),
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.001,
+            help="A run that takes longer fails. [default: 600]",
+            show_default=False,
+        ),
     ] = None,
     expect_status: Annotated[
         int | None,
-        typer.Option("--expect-status", metavar="N", min=0, max=255, help="A right run's exit status. [default: 0]", show_default=False),
+        typer.Option(
+            "--expect-status",
+            metavar="N",
+            min=0,
+            max=255,
+            help="A right run's exit status. [default: 0]",
+            show_default=False,
+        ),
     ] = None,
     same_output: Annotated[
         bool, typer.Option("--same-output", help="Fail unless all runs write the same to standard output.")
@@ -144,7 +172,13 @@ def compare_command(
     ] = False,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-O", metavar="KEY:VALUE", help="Set an option of the library; may be repeated.", show_default=False),
+        typer.Option(
+            "--option",
+            "-O",
+            metavar="KEY:VALUE",
+            help="Set an option of the library; may be repeated.",
+            show_default=False,
+        ),
     ] = None,
     lib: LibOption = None,
 ) -> None:
@@ -158,11 +192,11 @@ def compare_command(
     from rich.console import Console
 
     from strata.candidates import choose_peers, strata_candidate, system_candidate
-    from strata.compare import Plan, compare, has_failed
+    from strata.compare import Plan, Result, compare, has_failed
     from strata.library import find_library, target_of
     from strata.measure import measuring
     from strata.progress import RunProgress
-    from strata.report import as_json, print_report
+    from strata.report import as_json, make_console, print_end, workload_table
     from strata.run import check_option
     from strata.workload import Workload, load_suite, select
 
@@ -182,7 +216,7 @@ def compare_command(
             raise StrataError("nothing to run; allowed: -- PROGRAM ARGS, or --suite PATH", EXIT_USAGE)
         if only:
             raise StrataError("--only: only together with --suite", EXIT_USAGE)
-        workload = Workload(os.path.basename(command[0]), command, title=_shortened(command))
+        workload = Workload(os.path.basename(command[0]), command, title=_shortened(shlex.join(command)))
         workload.stdin = str(stdin) if stdin else workload.stdin
         workload.expect_status = expect_status or 0
         workload.same_output = same_output
@@ -203,13 +237,19 @@ def compare_command(
         raise StrataError(f"--json: {json_file}: the folder does not exist", EXIT_USAGE)
 
     started = datetime.now(UTC).isoformat(timespec="seconds")
+    console = make_console()
+    results: list[Result] = []
     with measuring(), RunProgress(workloads, plan, Console(stderr=True)) as progress:
-        results = [compare(workload, plan, progress.step) for workload in workloads]
+        for workload in workloads:
+            results.append(compare(workload, plan, progress.step))
+            if json_file != "-":
+                with progress.hidden():
+                    console.print(workload_table(results[-1], plan, console.width))
     document = as_json(results, plan, started)
     if json_file == "-":
         sys.stdout.write(document)
     else:
-        print_report(Console(), results, plan)
+        print_end(console, results, plan)
         if json_file:
             _write(json_file, document)
     if has_failed(results):
@@ -232,8 +272,7 @@ def parse_cpus(text: str | None) -> frozenset[int] | None:
     return frozenset(cpus)
 
 
-def _shortened(command: list[str], width: int = 70) -> str:
-    line = " ".join(command)
+def _shortened(line: str, width: int = 70) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
@@ -258,6 +297,10 @@ def main() -> None:
     except SystemExit as end:
         # typer ends with 2 for a wrong command line, which could be the program's own status.
         sys.exit(EXIT_OWN_FAILURE if command == "run" and end.code == EXIT_USAGE else end.code)
+    except Exception:
+        # A fault of this tool: told in full, and not with 1, which is an answer of `compare`.
+        traceback.print_exc()
+        sys.exit(EXIT_OWN_FAILURE)
 
 
 if __name__ == "__main__":

@@ -129,9 +129,7 @@ def _prepared_command(workload: Workload, plan: Plan, work: Path, result: Result
     return [os.path.abspath(path), *command[1:]]
 
 
-def _run_once(
-    workload: Workload, plan: Plan, candidate: Candidate, command: list[str], work: Path, number: int
-) -> Run:
+def _run_once(workload: Workload, plan: Plan, candidate: Candidate, command: list[str], work: Path, number: int) -> Run:
     env = {**os.environ, **candidate.env}
     env |= {key: workload.expand(value, work) for key, value in workload.env.items()}
     stdout = work / ".stdout"
@@ -264,9 +262,7 @@ def means(results: list[Result], plan: Plan) -> tuple[dict[str, dict[str, Mean]]
         peers = {
             candidate.name: mean
             for candidate in plan.candidates
-            if candidate.is_peer
-            and candidate.name in table
-            and (mean := table[candidate.name][metric].to_system) is not None
+            if candidate.is_peer and candidate.name in table and (mean := table[candidate.name][metric].to_system) is not None
         }
         if not peers:
             continue

@@ -73,9 +73,7 @@ def find_library(named: str | None = None) -> Place:
         if place.path.is_file():
             return Place(place.reason, check_preloadable(place.path.absolute()))
         looked.append(f"  {place.path} ({place.reason})")
-    raise StrataError(
-        f"{LIBRARY_NAME} not found; name it with --lib PATH or STRATA_LIB=PATH. Looked for:\n" + "\n".join(looked)
-    )
+    raise StrataError(f"{LIBRARY_NAME} not found; name it with --lib PATH or STRATA_LIB=PATH. Looked for:\n" + "\n".join(looked))
 
 
 def _named_file(source: str, value: str) -> Path:

@@ -73,8 +73,7 @@ def resolve(program: str, env: Mapping[str, str] | None = None) -> Path:
         except OSError:
             continue
         if stat.S_ISDIR(mode):
-            # execvp goes on after a folder in PATH, but a path that names one is there and can't be run.
-            refused = refused or (f"{candidate}: is a folder" if "/" in program else None)
+            refused = refused or f"{candidate}: is a folder"
         elif not stat.S_ISREG(mode) or not os.access(candidate, os.X_OK):
             refused = refused or f"{candidate}: permission denied (not an executable file)"
         else:
@@ -200,7 +199,7 @@ def _interpreters(path: Path, env: Mapping[str, str], inspection: Inspection) ->
 
 def _program_of_env(argument: str) -> str | None:
     """NAME in `#!/usr/bin/env NAME` or `#!/usr/bin/env -S [VARIABLE=VALUE] NAME ARGS`."""
-    if argument.startswith("-S") or argument.startswith("--split-string"):
+    if argument.startswith(("-S", "--split-string")):
         rest = argument.removeprefix("--split-string").removeprefix("-S").lstrip("= ")
         words = shlex.split(rest)
     else:

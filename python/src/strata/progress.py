@@ -1,5 +1,8 @@
 """The progress bar of `strata compare`, on stderr, and only where that is a terminal."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -44,3 +47,12 @@ class RunProgress:
         place = self._order[workload.name] * self._rounds + self._plan.warmup + number
         done = place * len(self._plan.candidates) + self._plan.candidates.index(candidate)
         self._bar.update(self._task, completed=done, description=f"{workload.name}: {phase}, {candidate.name}")
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """While open, the bar is off the screen, so that something else can be printed."""
+        self._bar.stop()
+        try:
+            yield
+        finally:
+            self._bar.start()

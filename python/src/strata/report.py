@@ -23,9 +23,12 @@ from strata.metrics import METRIC_NAMES, METRICS, Metric
 JSON_SCHEMA = 1
 NOTHING = "–"
 STAR = "*"
+# The width of a table that goes to no terminal, and the least that has room for all measures.
+WIDTH = 100
+WIDTH_FOR_ALL = 97
+LEFT_OUT_WHEN_NARROW = ("user_s", "system_s", "major_faults")
 # The measures of the summary over workloads: those of the bar that strata is held to.
 SUMMARY_METRICS = ("wall_s", "peak_rss_bytes")
-# Columns that fit into 100 characters beside the workloads' names.
 SUMMARY_NAME_WIDTH = 12
 
 
@@ -36,7 +39,7 @@ def format_value(metric: Metric, value: float) -> str:
     if metric.kind == "bytes":
         mib = value / (1 << 20)
         return f"{mib:.1f}" if mib < 1000 else f"{mib:,.0f}"
-    return f"{value:,.0f}" if value < 10_000_000 else f"{value / 1e6:,.1f}M"
+    return f"{value:,.0f}" if value < 1_000_000 else f"{value / 1e6:,.2f}M"
 
 
 def format_ratio(value: float | None) -> str:
@@ -50,49 +53,62 @@ def heading(metric: Metric) -> str:
     return metric.heading + unit
 
 
-def workload_table(result: Result, plan: Plan) -> Table:
+def make_console() -> Console:
+    """Standard output; a file gets tables of the width that they are made for."""
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(highlight=False, width=WIDTH)
+    return console
+
+
+def _new_table(title: str) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        title=Text(title, style="bold", overflow="ellipsis", no_wrap=True),
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
+
+
+def workload_table(result: Result, plan: Plan, width: int = WIDTH) -> Table:
     """Medians of one workload with their ratios to the system's malloc, a row for each allocator."""
     workload = result.workload
-    title = f"{workload.name}" + (f" – {workload.title}" if workload.title else "")
-    table = Table(box=box.SIMPLE_HEAD, title=Text(title, style="bold"), title_justify="left", pad_edge=False, padding=(0, 1))
+    table = _new_table(workload.name + (f" – {workload.title}" if workload.title else ""))
     table.add_column("allocator", no_wrap=True)
-    # Faults from disk are hardly ever there; a column of zeros is left out.
-    shown = [m for m in METRICS if m.name != "major_faults" or _any_nonzero(result, m.name)]
+    shown = [m for m in METRICS if width >= WIDTH_FOR_ALL or m.name not in LEFT_OUT_WHEN_NARROW]
     for metric in shown:
         table.add_column(heading(metric), justify="right", no_wrap=True)
     table.add_column("±", justify="right", no_wrap=True)
-    best = {
-        metric.name: min((s[metric.name].median for s in result.summary.values()), default=None) for metric in shown
-    }
+    least = {m.name: min((s[m.name].median for s in result.summary.values()), default=None) for m in shown}
     for candidate in plan.candidates:
         style = "cyan" if candidate.name == STRATA else ""
+        name = Text(candidate.name, style=style)
         if candidate.name not in result.summary:
-            reason = result.failed.get(candidate.name, "not run").splitlines()[0]
-            table.add_row(Text(candidate.name, style=style), Text(f"failed: {reason}", style="red", overflow="fold"))
+            table.add_row(name, Text("failed" if candidate.name in result.failed else "not run", style="red"))
             continue
         row = result.summary[candidate.name]
         cells = []
         for metric in shown:
             summary = row[metric.name]
             # No star where all are equal, as with faults that nobody has.
-            is_best = summary.median == best[metric.name] and len(result.summary) > 1 and summary.median > 0
-            cells.append(_value_cell(metric, summary.median, summary.to_system, is_best, style))
+            is_least = summary.median == least[metric.name] and len(result.summary) > 1 and summary.median > 0
+            cells.append(_value_cell(metric, summary.median, summary.to_system, is_least, style))
         wall = row["wall_s"]
         spread = (wall.maximum - wall.minimum) / 2 / wall.median if wall.median else 0.0
-        table.add_row(Text(candidate.name, style=style), *cells, Text(f"{spread:.0%}", style="dim"))
+        table.add_row(name, *cells, Text(f"{spread:.0%}", style="dim"))
     _add_verdict(table, result, shown)
     return table
 
 
-def _any_nonzero(result: Result, metric: str) -> bool:
-    return any(summaries[metric].maximum > 0 for summaries in result.summary.values())
-
-
-def _value_cell(metric: Metric, value: float, to_system: float | None, is_best: bool, style: str) -> Text:
-    cell = Text(style="bold green" if is_best else style)
+def _value_cell(metric: Metric, value: float, to_system: float | None, is_least: bool, style: str) -> Text:
+    cell = Text(style="bold green" if is_least else style)
     cell.append(format_value(metric, value))
-    cell.append(f" {format_ratio(to_system):>4}", style="" if is_best else "dim")
-    cell.append(STAR if is_best else " ")
+    # Faults from disk depend on what the machine did before; a ratio of them says nothing.
+    if metric.name != "major_faults":
+        cell.append(f" {format_ratio(to_system):>4}", style="" if is_least else "dim")
+        cell.append(STAR if is_least else " ")
     return cell
 
 
@@ -101,15 +117,16 @@ def _add_verdict(table: Table, result: Result, shown: Sequence[Metric]) -> None:
     if STRATA not in result.summary:
         return
     row = result.summary[STRATA]
+    compared = [metric for metric in shown if metric.name != "major_faults"]
     table.add_section()
-    verdicts = [("strata : system", [row[metric.name].to_system for metric in shown])]
+    verdicts = [("vs system", [row[metric.name].to_system for metric in compared])]
     if result.best_peer:
-        verdicts.append(("strata : best peer", [row[metric.name].to_best_peer for metric in shown]))
+        verdicts.append(("vs best peer", [row[metric.name].to_best_peer for metric in compared]))
     for label, ratios in verdicts:
-        table.add_row(Text(label, style="bold"), *(Text(format_ratio(r) + " ", style=_ratio_style(r)) for r in ratios), "")
+        table.add_row(Text(label, style="bold"), *(Text(format_ratio(r) + " ", style=_ratio_style(r)) for r in ratios))
     if result.best_peer:
-        names = [Text(result.best_peer[metric.name] + " ", style="dim") for metric in shown]
-        table.add_row(Text("  best peer", style="dim"), *names, "")
+        names = [Text(result.best_peer[metric.name], style="dim") for metric in compared]
+        table.add_row(Text("  which is", style="dim"), *names)
 
 
 def _ratio_style(value: float | None) -> str:
@@ -120,11 +137,8 @@ def _ratio_style(value: float | None) -> str:
 
 def summary_table(results: list[Result], plan: Plan) -> Table:
     """One table over all workloads: ratios to the system's malloc, wall time over peak RSS, with geometric means."""
-    mean_table, best = means(results, plan)
-    title = "all workloads: wall time | peak RSS, as ratios to the system's malloc"
-    table = Table(
-        box=box.SIMPLE_HEAD, title=Text(title, style="bold"), title_justify="left", pad_edge=False, padding=(0, 1)
-    )
+    mean_table, _ = means(results, plan)
+    table = _new_table("all workloads – wall time | peak RSS, as ratios to the system's malloc")
     table.add_column("workload", no_wrap=True, max_width=SUMMARY_NAME_WIDTH, overflow="ellipsis")
     shown = [candidate for candidate in plan.candidates if candidate.name != SYSTEM]
     for candidate in shown:
@@ -144,9 +158,10 @@ def summary_table(results: list[Result], plan: Plan) -> Table:
     table.add_section()
     cells = []
     for candidate in shown:
-        row = mean_table.get(candidate.name)
-        cells.append(_pair([(row[m].to_system, _is_least(mean_table, candidate.name, m)) for m in SUMMARY_METRICS]) if row
-                     else Text(NOTHING, style="dim"))  # fmt: skip
+        if row := mean_table.get(candidate.name):
+            cells.append(_pair([(row[m].to_system, _is_least(mean_table, candidate.name, m)) for m in SUMMARY_METRICS]))
+        else:
+            cells.append(Text(NOTHING, style="dim"))
     table.add_row(Text("geomean", style="bold"), *cells)
     return table
 
@@ -181,18 +196,16 @@ def summary_lines(results: list[Result], plan: Plan) -> list[str]:
     return lines
 
 
-def print_report(console: Console, results: list[Result], plan: Plan) -> None:
-    """All tables, the summary over several workloads, and what went wrong."""
-    for result in results:
-        console.print(workload_table(result, plan))
+def print_end(console: Console, results: list[Result], plan: Plan) -> None:
+    """What follows the tables of the workloads: the summary over several, how to read it all, and what went wrong."""
     if len(results) > 1:
         console.print(summary_table(results, plan))
         for line in summary_lines(results, plan):
-            console.print(line, highlight=False)
+            console.print(line)
     warmups = f" after {plan.warmup} warm-up{'s' if plan.warmup != 1 else ''}" if plan.warmup else ""
     legend = f"Medians of {plan.runs} interleaved run{'s' if plan.runs != 1 else ''}{warmups}; beside each its ratio to the "
     legend += f"system's malloc; {STAR} least; ± half the range of wall time. Peak RSS is of the largest process."
-    console.print(Text(legend, style="dim"), highlight=False)
+    console.print(Text(legend, style="dim"))
     for problem in (problem for result in results for problem in result.problems):
         console.print(Text(f"failed: {problem}", style="bold red"))
 

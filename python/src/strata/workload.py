@@ -63,7 +63,10 @@ KEYS = {
     "expect_status": ("a whole number from 0 to 255", lambda v: type(v) is int and 0 <= v <= 255),
     "expect_output": ("a path", lambda v: isinstance(v, str)),
     "same_output": ("true or false", lambda v: isinstance(v, bool)),
-    "required_metrics": (f"a list of {', '.join(METRIC_NAMES)}", lambda v: _is_words(v) and set(v) <= set(METRIC_NAMES)),
+    "required_metrics": (
+        f"a list of {', '.join(METRIC_NAMES)}",
+        lambda v: _is_words(v) and set(v) <= set(METRIC_NAMES),
+    ),
     "timeout_s": ("a positive number", lambda v: type(v) in (int, float) and v > 0),
 }
 

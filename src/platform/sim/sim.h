@@ -9,7 +9,8 @@
  *   - calls that fail on demand, and a strict eye on the contract of platform.h: a misaligned range, a lock out of rank order,
  *     a commit of space that is not reserved ends the process by `fatal`, with the reason in sim_output().
  *
- * Everything that a test links with this must be built with STRATA_LOCK_DEBUG, for the lock checks.
+ * Everything that a test links with this must be built with STRATA_LOCK_DEBUG, for the lock checks. ThreadSanitizer is not supported: it
+ * would find nothing in one thread, and loses its way between the stacks of simulated threads.
  * Not thread-safe: one operating-system thread uses the simulation. No lock rank: nothing here locks.
  */
 #ifndef STRATA_PLATFORM_SIM_SIM_H

@@ -1,8 +1,8 @@
 /*
  * sim_context.c - stacks to run simulated threads on, within one thread of the operating system.
  *
- * Number 0 is the stack that the test itself runs on. All switches go from it or to it. Sanitizers are told about each switch, as they
- * keep books about stacks.
+ * Number 0 is the stack that the test itself runs on. All switches go from it or to it. AddressSanitizer is told about each switch, as it
+ * keeps books about stacks.
  */
 #define _GNU_SOURCE 1
 #include <string.h>
@@ -16,22 +16,12 @@
 #if __has_feature(address_sanitizer)
 #define CONTEXT_ASAN 1
 #endif
-#if __has_feature(thread_sanitizer)
-#define CONTEXT_TSAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
+#elif defined(__SANITIZE_ADDRESS__)
 #define CONTEXT_ASAN 1
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define CONTEXT_TSAN 1
 #endif
 #if defined(CONTEXT_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(CONTEXT_TSAN)
-#include <sanitizer/tsan_interface.h>
 #endif
 
 #define STACK_BYTES (1 * MIB) /* untouched parts cost nothing */
@@ -41,7 +31,6 @@ static struct context {
     char *stack; /* NULL for number 0 until a sanitizer has told us, and for a context never used */
     size_t stack_bytes;
     void *fake_stack; /* of AddressSanitizer */
-    void *fiber;      /* of ThreadSanitizer */
 } contexts[SIM_BODIES_MAX + 1];
 
 static unsigned entering; /* the context that was switched to last */
@@ -50,10 +39,6 @@ static void before_switch(struct context *from, struct context *to, bool for_goo
     (void)from, (void)to, (void)for_good;
 #if defined(CONTEXT_ASAN)
     __sanitizer_start_switch_fiber(for_good ? NULL : &from->fake_stack, to->stack, to->stack_bytes);
-#endif
-#if defined(CONTEXT_TSAN)
-    if (from == &contexts[0]) from->fiber = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(to->fiber, 0);
 #endif
 }
 
@@ -81,10 +66,6 @@ void sim_context_create(unsigned number, void (*entry)(void)) {
 #if defined(CONTEXT_ASAN)
     /* The stack may be that of a thread which never came to its end. */
     __asan_unpoison_memory_region(context->stack, context->stack_bytes);
-#endif
-#if defined(CONTEXT_TSAN)
-    if (context->fiber != NULL) __tsan_destroy_fiber(context->fiber);
-    context->fiber = __tsan_create_fiber(0);
 #endif
     context->fake_stack = NULL;
     if (getcontext(&context->registers) != 0) fatal("sim: no context for a thread");

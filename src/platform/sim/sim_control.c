@@ -52,6 +52,7 @@ static void fill_defaults(void) {
 void sim_reset(const struct sim_config *config) {
     static const struct check_sink sink = {platform_write_error, platform_die};
     check_set_sink(&sink);
+    if (sim_thread_body() == SIM_BODIES_MAX) sim_catches_drop(__builtin_frame_address(0));
     if (config != NULL)
         sim_config = *config;
     else

@@ -15,12 +15,14 @@ struct walk {
     struct sim_deviation deviations[SIM_DEVIATIONS_MAX];
     uint8_t *logs[SIM_DEVIATIONS_MAX]; /* of the inner node at each depth */
     uint64_t log_bytes[SIM_DEVIATIONS_MAX];
+    unsigned count;    /* deviations of the run under way */
     const char *wrong; /* what the scenario returned */
     bool cut;          /* runs_limit was reached */
 };
 
 static void call_scenario(void *argument) {
     struct walk *walk = argument;
+    sim_cpu_explore(walk->deviations, walk->count);
     walk->wrong = walk->exploration->scenario(walk->exploration->context);
 }
 
@@ -39,7 +41,7 @@ static bool run(struct walk *walk, unsigned count) {
     struct sim_exploration *exploration = walk->exploration;
     uint64_t points;
     walk->wrong = NULL;
-    sim_cpu_explore(walk->deviations, count);
+    walk->count = count;
     bool dead = sim_dies(call_scenario, walk);
     sim_cpu_explore_end();
     sim_cpu_explored(&points);

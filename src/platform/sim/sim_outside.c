@@ -42,10 +42,7 @@ static struct {
     char value[VARIABLE_BYTES];
 } variables[VARIABLES_MAX];
 
-/*
- * Where platform_die goes: the calls of sim_dies under way, innermost last. A test's framework may jump out of one of them, so sim_reset
- * drops those whose frame is gone, which it sees by the stack growing downwards.
- */
+/* Where platform_die goes: the calls of sim_dies under way, innermost last. */
 static struct catch {
     jmp_buf place;
     uintptr_t frame;
@@ -66,9 +63,6 @@ void sim_outside_reset(void) {
         files[i].open = false;
     }
     for (unsigned i = 0; i < VARIABLES_MAX; i++) variables[i].name[0] = 0;
-    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    while (catch_count != 0 && catches[catch_count - 1].body == SIM_BODIES_MAX && catches[catch_count - 1].frame < frame) catch_count--;
-    if (catch_count == 0) sim_cpu_explore_end();
 }
 
 /* ------------------------------------------------------------------ clock */
@@ -94,7 +88,17 @@ void sim_output_clear(void) {
     outside.output_bytes = 0;
 }
 
+/*
+ * A test framework may have jumped out of a sim_dies, whose catch is left behind then. It is gone for certain when a function now runs at
+ * its place on the stack or above (stacks grow downwards).
+ */
+void sim_catches_drop(const void *frame) {
+    while (catch_count != 0 && catches[catch_count - 1].body == SIM_BODIES_MAX && catches[catch_count - 1].frame <= (uintptr_t)frame) catch_count--;
+    if (catch_count == 0) sim_cpu_explore_end();
+}
+
 bool sim_dies(void (*body)(void *), void *argument) {
+    if (sim_thread_body() == SIM_BODIES_MAX) sim_catches_drop(__builtin_frame_address(0));
     if (catch_count == CATCHES_MAX) fatal("sim: sim_dies: at most %u within each other", CATCHES_MAX);
     struct catch *catch = &catches[catch_count++];
     catch->frame = (uintptr_t)__builtin_frame_address(0);

@@ -18,7 +18,7 @@
 
 /* The ctx of the operations below. */
 struct memory {
-    uint64_t gets, puts, held_bytes;
+    uint64_t gets, puts, refusals, held_bytes;
     uint64_t fail_after; /* so many more gets succeed; UINT64_MAX: all */
     struct list blocks;  /* of all that is held, in a header of ARENA_BATCH_BYTES before each */
 };
@@ -42,7 +42,10 @@ static void *__attribute__((unused)) memory_get(void *ctx, size_t bytes) {
     void *block = NULL;
     assert_int_equal(sim_locks_held(), 0);
     assert_true(is_power_of_two(bytes) && bytes >= ARENA_BATCH_BYTES);
-    if (memory->fail_after == 0) return NULL;
+    if (memory->fail_after == 0) {
+        memory->refusals++;
+        return NULL;
+    }
     if (memory->fail_after != UINT64_MAX) memory->fail_after--;
     assert_int_equal(posix_memalign(&block, ARENA_BATCH_BYTES, ARENA_BATCH_BYTES + bytes), 0);
     unsigned char *result = (unsigned char *)block + ARENA_BATCH_BYTES;

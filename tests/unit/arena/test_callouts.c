@@ -275,6 +275,35 @@ static void spans_and_shrinks_wake_too(void **state) {
     assert_int_equal(script.wakes, 2);
 }
 
+static enum arena_status refuse_then_give(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
+    (void)source;
+    (void)flags;
+    *start = 1000;
+    *got = 10 * size;
+    return script.waits == 0 ? ARENA_NO_SPACE : ARENA_OK;
+}
+
+static bool wait_while_others_import(void *ctx, const uint32_t *word, uint32_t seen) {
+    (void)ctx;
+    script.waits++;
+    (void)must_alloc(&arena, 5, 0);
+    return *word != seen;
+}
+
+static void what_an_import_brings_on_top_wakes_too(void **state) {
+    (void)state;
+    static const struct arena_ops ops = {.wait = wait_while_others_import, .wake = script_wake};
+    static const struct arena_source source = {refuse_then_give, NULL};
+    uint64_t start;
+    script = (struct script){0};
+    ASSERT_OK(arena_init(&arena, "scripted", 1, &ops, NULL, 0));
+    arena_set_source(&arena, &source, NULL);
+    ASSERT_OK(arena_alloc(&arena, 7, ARENA_SLEEP, &start));
+    assert_int_equal(start, 1005);
+    assert_int_equal(script.waits, 1);
+    assert_int_equal(script.wakes, 1);
+}
+
 /* ------------------------------------------------------------------ walk */
 
 struct seen {
@@ -293,13 +322,15 @@ static bool remember(const struct arena_segment *segment, void *argument) {
 }
 
 /* 100 spans of 4 with one allocated integer in each, at 10 i + i mod 4. */
-static void make_pattern(void) {
-    for (uint64_t i = 0; i < 100; i++) {
+static void make_pattern_from(uint64_t first, uint64_t n) {
+    for (uint64_t i = first; i < first + n; i++) {
         uint64_t start;
         ASSERT_OK(arena_add(&arena, 10 * i, 4));
         ASSERT_OK(arena_xalloc(&arena, 1, 0, 0, 0, 10 * i + i % 4, 10 * i + i % 4 + 1, 0, &start));
     }
 }
+
+static void make_pattern(void) { make_pattern_from(0, 100); }
 
 static void walk_shows_the_kinds_asked_for_in_order(void **state) {
     (void)state;
@@ -358,6 +389,39 @@ static void walk_shows_once_what_stays(void **state) {
     ASSERT_SOUND(&arena);
 }
 
+static unsigned disturb_at;
+
+/* What the walk has passed goes and comes back, so that every place where it may stop is searched for again. */
+static void disturb_behind(unsigned n) {
+    if (n != disturb_at) return;
+    uint64_t start;
+    ASSERT_OK(arena_remove(&arena, 0, 4));
+    ASSERT_OK(arena_add(&arena, 0, 4));
+    ASSERT_OK(arena_xalloc(&arena, 1, 0, 0, 0, 4, 5, 0, &start));
+    ASSERT_OK(arena_xfree(&arena, 4, 1));
+}
+
+static void walk_goes_on_wherever_it_stopped(void **state) {
+    (void)state;
+    static struct seen calm, seen;
+    for (unsigned i = 0; i < 3; i++) {
+        /* A span more or less shifts what the end of a batch falls on. */
+        ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
+        ASSERT_OK(arena_add(&arena, 0, 4));
+        ASSERT_OK(arena_add(&arena, 4, 2));
+        for (uint64_t n = 0; n < i; n++) ASSERT_OK(arena_add(&arena, 6 + n, 1));
+        make_pattern_from(20, 25);
+        calm = seen = (struct seen){.limit = 0};
+        arena_walk(&arena, ARENA_SPAN | ARENA_FREE | ARENA_ALLOCATED, remember, &calm);
+        assert_true(calm.n > 70);
+        disturb_at = 32;
+        seen.disturb = disturb_behind;
+        arena_walk(&arena, ARENA_SPAN | ARENA_FREE | ARENA_ALLOCATED, remember, &seen);
+        assert_int_equal(seen.n, calm.n);
+        assert_memory_equal(seen.segments, calm.segments, sizeof seen.segments);
+    }
+}
+
 /* ------------------------------------------------------------------ statistics and fork */
 
 static void statistics_count_what_happened(void **state) {
@@ -399,6 +463,7 @@ static void fork_holds_the_lock_and_the_child_starts_afresh(void **state) {
     arena_fork_child(&arena);
     assert_int_equal(sim_locks_held(), 0);
     assert_int_equal(stats_of(&arena).waiters, 0);
+    assert_int_equal(arena.refills, 0);
     for (unsigned i = 1; i < 50; i++) (void)must_alloc(&arena, 1, 0);
     assert_true(memory.gets >= 2); /* tags, and the table: nobody waits for those who are gone */
     assert_true(stats_of(&arena).hash_buckets > ARENA_BOOT_BUCKETS);
@@ -415,8 +480,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_sleeper_may_give_up, setup, teardown),
         cmocka_unit_test_setup_teardown(a_free_before_the_sleep_is_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(spans_and_shrinks_wake_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_an_import_brings_on_top_wakes_too, setup, teardown),
         cmocka_unit_test_setup_teardown(walk_shows_the_kinds_asked_for_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(walk_shows_once_what_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(walk_goes_on_wherever_it_stopped, setup, teardown),
         cmocka_unit_test_setup_teardown(statistics_count_what_happened, setup, teardown),
         cmocka_unit_test_setup_teardown(fork_holds_the_lock_and_the_child_starts_afresh, setup, teardown),
     };

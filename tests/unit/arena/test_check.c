@@ -40,13 +40,13 @@ static struct arena_tag *span_tag(uint64_t start) { return arena_span_floor(&are
 #define EXPECT(text) assert_string_equal(arena_check(&arena), text)
 
 /* Sets a field, expects the text, and sets the field back. */
-#define BREAK(field, value, text)                                                                                                                    \
-    do {                                                                                                                                             \
-        __typeof__(field) saved_ = (field);                                                                                                          \
-        (field) = (__typeof__(field))(value);                                                                                                        \
-        EXPECT(text);                                                                                                                                \
-        (field) = saved_;                                                                                                                            \
-        ASSERT_SOUND(&arena);                                                                                                                        \
+#define BREAK(field, value, text)             \
+    do {                                      \
+        __typeof__(field) saved_ = (field);   \
+        (field) = (__typeof__(field))(value); \
+        EXPECT(text);                         \
+        (field) = saved_;                     \
+        ASSERT_SOUND(&arena);                 \
     } while (0)
 
 static void counters_are_sums(void **state) {
@@ -186,8 +186,24 @@ static void spans_are_in_the_tree(void **state) {
     struct arena_tag *rest = span->u.tree.left != NULL ? span->u.tree.left : span->u.tree.right;
     if (span->u.tree.left == NULL || span->u.tree.right == NULL) BREAK(*link, rest, "spans: one is not in the tree");
     BREAK(arena.span_root, NULL, "spans: one is not in the tree");
+    /* The same order, but the heap upside down: the root below its child. */
+    struct arena_tag *child = root->u.tree.left != NULL ? root->u.tree.left : root->u.tree.right, saved_root = *root, saved_child = *child;
+    if (child == root->u.tree.left) {
+        root->u.tree.left = child->u.tree.right;
+        child->u.tree.right = root;
+    } else {
+        root->u.tree.right = child->u.tree.left;
+        child->u.tree.left = root;
+    }
+    arena.span_root = child;
+    EXPECT("spans: the tree is no heap");
+    arena.span_root = root;
+    root->u.tree = saved_root.u.tree;
+    child->u.tree = saved_child.u.tree;
+    ASSERT_SOUND(&arena);
     struct arena_tag extra = {.start = 5000, .size = 2, .kind = TAG_SPAN};
     while (root->u.tree.right != NULL) root = root->u.tree.right;
+    while (mix_start(&arena, extra.start) > mix_start(&arena, root->start)) extra.start += 2;
     BREAK(root->u.tree.right, &extra, "counters: spans != spans found");
 }
 
@@ -203,7 +219,8 @@ static void tags_are_in_use_or_spare(void **state) {
     EXPECT("tags: spare + in use != tags_total");
     arena_tag_put(&arena, spare);
     ASSERT_SOUND(&arena);
-    BREAK(spare->kind, TAG_FREE, arena.boot_spare == spare ? "boot tags: a spare one is not spare, or listed twice" : "tags: used + spare of a batch != its tags");
+    BREAK(spare->kind, TAG_FREE,
+          arena.boot_spare == spare ? "boot tags: a spare one is not spare, or listed twice" : "tags: used + spare of a batch != its tags");
     while (arena.boot_spare != NULL) (void)arena_tag_take(&arena);
     struct arena_tag *of_batch = arena_tag_take(&arena);
     arena_tag_put(&arena, of_batch);

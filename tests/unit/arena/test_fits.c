@@ -55,10 +55,10 @@ static void instant_fit_takes_from_the_first_list_where_any_will_do(void **state
     const uint64_t sizes[] = {200, 9, 20, 70};
     uint64_t starts[4];
     make_holes(sizes, 4, starts);
-    assert_int_equal(must_alloc(&arena, 14, 0), starts[2]); /* 9 is too small, 16..31 is sure */
-    assert_int_equal(must_alloc(&arena, 16, 0), starts[3]); /* a power of two is sure of its own list */
+    assert_int_equal(must_alloc(&arena, 14, 0), starts[2]);  /* 9 is too small, 16..31 is sure */
+    assert_int_equal(must_alloc(&arena, 16, 0), starts[3]);  /* a power of two is sure of its own list */
     assert_int_equal(must_alloc(&arena, 130, 0), starts[0]); /* no sure list, but one of its own will do */
-    assert_int_equal(must_alloc(&arena, 9, 0), starts[1]);  /* the top of its own list fits */
+    assert_int_equal(must_alloc(&arena, 9, 0), starts[1]);   /* the top of its own list fits */
     ASSERT_SOUND(&arena);
 }
 

@@ -172,11 +172,65 @@ static void a_table_that_can_not_grow_still_works(void **state) {
         starts[i] = must_alloc(&arena, 1, 0);
     }
     assert_true(stats_of(&arena).hash_buckets <= 512);
+    assert_in_range(memory.refusals, 1, 30); /* it is not asked for again every time */
     ASSERT_SOUND(&arena);
     memory.fail_after = UINT64_MAX;
     for (unsigned i = 0; i < 4; i++) ASSERT_OK(arena_free(&arena, must_alloc(&arena, 1, 0), 1)); /* not too soon after a failure */
     for (unsigned i = 0; i < N; i++) ASSERT_OK(arena_free(&arena, starts[i], 1));
     ASSERT_SOUND(&arena);
+}
+
+static void a_shrink_asks_for_the_tag_that_it_needs(void **state) {
+    (void)state;
+    uint64_t start = 0;
+    memory.fail_after = 0;
+    ASSERT_OK(arena_add(&arena, 0, 1000));
+    while (arena_alloc(&arena, 10, 0, &start) == ARENA_OK) {}
+    assert_int_equal(stats_of(&arena).tags_spare, 0);
+    ASSERT_STATUS(arena_resize(&arena, 0, 10, 5), ARENA_NO_TAGS);
+    memory.fail_after = 1;
+    ASSERT_OK(arena_resize(&arena, 0, 10, 5));
+    ASSERT_SOUND(&arena);
+}
+
+/* ------------------------------------------------------------------ while a new table is on its way */
+
+static struct memory late_memory;
+static uint64_t late_starts[4096], late_count;
+static bool late_done;
+
+/* The others free all there is (0 up to late_count), and allocate so much that they want a larger table too. */
+static void *late_get(void *ctx, size_t bytes) {
+    void *result = memory_get(ctx, bytes);
+    if (late_done || bytes < 2048 * sizeof(void *)) return result;
+    late_done = true;
+    for (uint64_t i = 0; i <= late_count; i++) ASSERT_OK(arena_free(&arena, i, 1)); /* also the one that is being allocated */
+    for (late_count = 0; late_count < 3000; late_count++) late_starts[late_count] = must_alloc(&arena, 1, 0);
+    ASSERT_SOUND(&arena);
+    return result;
+}
+
+static void a_table_that_comes_late_is_no_harm(void **state) {
+    (void)state;
+    static const struct arena_ops ops = {.memory_get = late_get, .memory_put = memory_put};
+    memory_init(&late_memory);
+    late_count = 0;
+    late_done = false;
+    ASSERT_OK(arena_init(&arena, "late", 1, &ops, &late_memory, 0));
+    ASSERT_OK(arena_add(&arena, 0, 8192));
+    while (!late_done) {
+        uint64_t start = must_alloc(&arena, 1, 0);
+        if (late_done) break;
+        assert_int_equal(start, late_count);
+        late_starts[late_count++] = start;
+    }
+    ASSERT_SOUND(&arena);
+    for (uint64_t i = 0; i < 200; i++) late_starts[late_count++] = must_alloc(&arena, 1, 0);
+    ASSERT_SOUND(&arena);
+    assert_true(arena_size(&arena, ARENA_ALLOCATED) >= 3200);
+    for (uint64_t i = 0; i < late_count; i++) ASSERT_OK(arena_free(&arena, late_starts[i], 1));
+    ASSERT_SOUND(&arena);
+    memory_drop(&late_memory);
 }
 
 /* A few allocations up and down must not get and put memory every time. */
@@ -264,6 +318,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(tags_and_tables_grow_and_go_back, setup, teardown),
         cmocka_unit_test_setup_teardown(tables_shrink_while_some_remain, setup, teardown),
         cmocka_unit_test_setup_teardown(a_table_that_can_not_grow_still_works, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_shrink_asks_for_the_tag_that_it_needs, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_table_that_comes_late_is_no_harm, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_does_not_bounce, setup, teardown),
         cmocka_unit_test_setup_teardown(an_arena_may_hold_its_own_tags, setup, teardown),
         cmocka_unit_test_setup_teardown(recursion_in_memory_get_ends, setup, teardown),

@@ -205,6 +205,30 @@ static void constrained_imports_always_suffice(void **state) {
     ASSERT_SOUND(&arena);
 }
 
+static bool no_wait(void *ctx, const uint32_t *word, uint32_t seen) {
+    (void)ctx;
+    (void)word;
+    (void)seen;
+    return false;
+}
+
+static void no_wake(void *ctx, const uint32_t *word) {
+    (void)ctx;
+    (void)word;
+}
+
+static void a_source_hears_whether_it_may_sleep(void **state) {
+    (void)state;
+    static const struct arena_ops ops = {.wait = no_wait, .wake = no_wake};
+    ASSERT_OK(arena_init(&arena, "sleepy", 1, &ops, NULL, 0));
+    arena_set_source(&arena, &script_source, &script);
+    (void)must_alloc(&arena, 1, ARENA_BEST_FIT | ARENA_SLEEP);
+    assert_int_equal(script.flags, ARENA_SLEEP);
+    script.start = 50;
+    (void)must_alloc(&arena, 1, ARENA_BEST_FIT);
+    assert_int_equal(script.flags, 0);
+}
+
 static void a_source_that_has_none_is_no_space(void **state) {
     (void)state;
     uint64_t start;
@@ -223,11 +247,11 @@ static void what_a_bad_source_gives_goes_back(void **state) {
     ASSERT_OK(arena_add(&pages, 0, 4096));
     arena_set_source(&pages, &script_source, &script);
     const struct script wrong[] = {
-        {.start = 8192, .extra = 4096, .less = true},   /* less than asked */
-        {.start = 8192 + 512},                          /* misaligned */
-        {.start = 8192, .extra = 100},                  /* not in quanta */
-        {.start = 0},                                   /* here already */
-        {.start = UINT64_MAX - 4095, .extra = 4096},    /* past 2^64 */
+        {.start = 8192, .extra = 4096, .less = true}, /* less than asked */
+        {.start = 8192 + 512},                        /* misaligned */
+        {.start = 8192, .extra = 100},                /* not in quanta */
+        {.start = 0},                                 /* here already */
+        {.start = UINT64_MAX - 4095, .extra = 4096},  /* past 2^64 */
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(wrong); i++) {
         script = wrong[i];
@@ -303,6 +327,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_lacks_is_imported_and_goes_back_when_free, setup, teardown),
         cmocka_unit_test_setup_teardown(added_spans_stay_and_imported_ones_stay_without_release, setup, teardown),
         cmocka_unit_test_setup_teardown(constrained_imports_always_suffice, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_source_hears_whether_it_may_sleep, setup, teardown),
         cmocka_unit_test_setup_teardown(a_source_that_has_none_is_no_space, setup, teardown),
         cmocka_unit_test_setup_teardown(what_a_bad_source_gives_goes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_source_comes_before_a_long_search, setup, teardown),

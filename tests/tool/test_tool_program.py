@@ -1,0 +1,175 @@
+"""`strata run --verify`: programs that strata would not serve are refused with the reason, and others are not."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from strata.candidates import installed_peers
+from strata.errors import StrataError
+from strata.library import target_of
+from strata.program import inspect, resolve
+
+MAIN = "int main(void) { return 0; }\n"
+OWN_MALLOC = """
+#include <stddef.h>
+static char pool[1 << 20];
+static size_t used;
+void *malloc(size_t size) { void *p = pool + used; used += (size + 15) & ~(size_t)15; return p; }
+void *calloc(size_t n, size_t size) { return malloc(n * size); }
+void *realloc(void *p, size_t size) { (void)p; return malloc(size); }
+void free(void *p) { (void)p; }
+int main(void) { return malloc(10) == NULL; }
+"""
+E_MACHINE_AT = 18
+EM_AARCH64, EM_X86_64 = 183, 62
+
+
+def refused(tool, *command):
+    done = tool("run", "--verify", "--", *command)
+    assert done.returncode == 125, done
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_a_dynamic_program_passes_silently(tool):
+    done = tool("run", "--verify", "--", "sh", "-c", "echo ran; exit 3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "ran\n", "")
+
+
+def test_static_program(tool, compile_c):
+    path = compile_c("static", MAIN, "-static")
+    assert f"{path}: a static program" in refused(tool, path)
+    # Without --verify it runs, and one line warns; -q takes that line away.
+    done = tool("run", path)
+    assert done.returncode == 0 and done.stderr.startswith("strata run: warning: malloc will not be strata's:")
+    assert tool("run", "-q", path).stderr == ""
+
+
+def test_static_pie_program(tool, compile_c):
+    assert "a static program" in refused(tool, compile_c("static-pie", MAIN, "-static-pie"))
+
+
+@pytest.mark.parametrize("flags", [[], ["-s"], ["-no-pie", "-s"]], ids=["full", "stripped", "stripped-no-pie"])
+def test_own_malloc(tool, compile_c, flags):
+    path = compile_c("own", OWN_MALLOC, *flags)
+    assert f"{path}: brings its own malloc (defines malloc, calloc, realloc, free)" in refused(tool, path)
+
+
+def test_built_in_allocator_under_another_name(tool, compile_c):
+    path = compile_c("private", "void *_rjem_malloc(unsigned long n) { (void)n; return 0; }\n" + MAIN)
+    assert "brings its own allocator, jemalloc (Rust's tikv-jemallocator)" in refused(tool, path)
+
+
+def test_sanitized_program(tool, compile_c):
+    assert "built with AddressSanitizer" in refused(tool, compile_c("asan", MAIN, "-fsanitize=address"))
+
+
+@pytest.fixture
+def jemalloc(strata_lib):
+    peers = installed_peers(target_of(strata_lib))
+    assert "jemalloc" in peers, "libjemalloc2 is not installed"
+    return peers["jemalloc"]
+
+
+def test_linked_allocator_is_no_obstacle(tool, compile_c, jemalloc):
+    path = compile_c("linked", MAIN, "-Wl,--no-as-needed", jemalloc)
+    done = tool("run", "--verify", "--", path)
+    assert done.returncode == 0
+    assert "note:" in done.stderr and "linked with libjemalloc.so.2" in done.stderr
+    assert tool("run", "--verify", "-q", "--", path).stderr == ""
+
+
+def test_calls_past_malloc_are(tool, compile_c, jemalloc):
+    source = "void *mallocx(unsigned long, int);\nint main(void) { return mallocx(8, 0) == 0; }\n"
+    path = compile_c("past", source, jemalloc)
+    assert "calls mallocx of another allocator" in refused(tool, path)
+
+
+def test_another_machine(tool, compile_c, tmp_path):
+    image = bytearray(compile_c("native", MAIN).read_bytes())
+    other = EM_AARCH64 if image[E_MACHINE_AT] != EM_AARCH64 else EM_X86_64
+    image[E_MACHINE_AT : E_MACHINE_AT + 2] = other.to_bytes(2, "little")
+    path = tmp_path / "foreign"
+    path.write_bytes(image)
+    path.chmod(0o755)
+    assert f"{path}: built for " in refused(tool, path)
+
+
+def test_another_libc(tool, compile_c, strata_lib):
+    path = compile_c("musl", MAIN, "-Wl,--dynamic-linker=/lib/ld-musl-any.so.1")
+    assert "runs on musl (loader /lib/ld-musl-any.so.1), the library on glibc" in refused(tool, path)
+
+
+def test_a_file_that_is_no_program(tool, tmp_path):
+    path = tmp_path / "broken"
+    path.write_bytes(b"\x7fELF" + b"\0" * 10)
+    path.chmod(0o755)
+    assert "not an ELF file that can be read" in refused(tool, path)
+
+
+def test_script_is_judged_by_its_interpreter(tool, compile_c, script):
+    static = compile_c("static-interpreter", MAIN, "-static")
+    assert f"{static}: a static program" in refused(tool, script("direct", f"#!{static}\n"))
+    nested = script("nested", f"#!{script('inner', f'#!{static} -x')}\n")
+    assert f"{static}: a static program" in refused(tool, nested)
+    done = tool("run", "--verify", "--", script("good", "#!/bin/sh\necho ran\n"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
+@pytest.mark.parametrize("line", ["#!/usr/bin/env inner-program", "#!/usr/bin/env -S A=1 inner-program -x"])
+def test_script_through_env_is_judged_by_the_program_that_env_finds(tool, compile_c, script, tmp_path, line):
+    compile_c("inner-program", MAIN, "-static")
+    path = script("through-env", line + "\n")
+    done = tool("run", "--verify", "--", path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.returncode == 125 and "inner-program: a static program" in done.stderr
+
+
+def test_script_with_a_missing_interpreter(tool, script):
+    assert "its interpreter /no/such does not exist" in refused(tool, script("orphan", "#!/no/such\n"))
+    assert "nowhere-to-be-found: not found in PATH" in refused(tool, script("lost", "#!/usr/bin/env nowhere-to-be-found\n"))
+
+
+def test_a_library_that_is_not_strata_proves_nothing(tool, jemalloc):
+    done = tool("run", "--verify", "--lib", jemalloc, "--", "true")
+    assert done.returncode == 125 and "not strata's library" in done.stderr
+
+
+def test_setuid_program(strata_lib, tmp_path, monkeypatch):
+    path = Path(shutil.copy("/bin/true", tmp_path / "gains-rights"))
+    path.chmod(0o4755)
+    # The same user gains nothing by it.
+    assert inspect(path, strata_lib).problems == []
+    monkeypatch.setattr(os, "getuid", lambda: path.stat().st_uid + 1)
+    mount = os.statvfs(path)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*mount[:8], mount[8] & ~os.ST_NOSUID, mount[9])))
+    assert any("setuid" in problem for problem in inspect(path, strata_lib).problems)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*mount[:8], mount[8] | os.ST_NOSUID, mount[9])))
+    assert inspect(path, strata_lib).problems == []
+
+
+def test_file_capabilities(strata_lib, tmp_path, monkeypatch):
+    path = Path(shutil.copy("/bin/true", tmp_path / "capable"))
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    monkeypatch.setattr(os, "getxattr", lambda *_: b"\1")
+    assert any("file capabilities" in problem for problem in inspect(path, strata_lib).problems)
+
+
+def test_resolve_follows_execvp(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "prog"
+    program.write_text("")
+    program.chmod(0o755)
+    assert resolve("prog", {"PATH": f"/nowhere:{tmp_path}"}) == program
+    assert resolve("./prog") == Path("./prog")
+    # An empty part of PATH is the current folder.
+    assert resolve("prog", {"PATH": ":/nowhere"}).resolve() == program
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StrataError) as caught:
+        resolve("folder", {"PATH": str(tmp_path)})
+    assert caught.value.exit_status == 126
+    program.chmod(stat.S_IRUSR)
+    with pytest.raises(StrataError) as caught:
+        resolve("prog", {"PATH": str(tmp_path)})
+    assert caught.value.exit_status == 126

@@ -1,0 +1,170 @@
+"""`strata run`: the program is the one that was asked for, with the library in it, and nothing else about it changes."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def test_library_is_mapped_in_the_program(tool):
+    done = tool("run", "--", "cat", "/proc/self/maps")
+    assert done.returncode == 0 and done.stderr == ""
+    assert str(tool.library) in done.stdout
+
+
+def test_options_of_the_program_are_not_ours(tool):
+    done = tool("run", "echo", "--stats", "-q", "--", "-n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "--stats -q -- -n\n", "")
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 77, 125, 127, 255])
+def test_exit_status_is_the_programs(tool, status):
+    assert tool("run", "--", "sh", "-c", f"exit {status}").returncode == status
+
+
+@pytest.mark.parametrize(
+    "args, status, message",
+    [
+        (["no-such-program"], 127, "no-such-program: not found in PATH"),
+        (["/no/such/program"], 127, "/no/such/program: no such file"),
+        (["/etc/passwd"], 126, "not an executable file"),
+        (["/etc"], 126, "/etc: is a folder"),
+        ([""], 127, "empty"),
+        (["--no-such-option", "true"], 125, "--no-such-option"),
+        (["--lib", "/no/such/lib.so", "true"], 125, "--lib: /no/such/lib.so: no such file"),
+        (["--lib", "/etc/passwd", "true"], 125, "not a shared library"),
+        (["--option", "thp", "true"], 125, "'thp': allowed: KEY:VALUE"),
+        (["--option", "thp:a,b", "true"], 125, "'thp:a,b': allowed: KEY:VALUE"),
+        (["--output", "file", "true"], 125, "only together with --stats or --json"),
+        (["--stats", "--output", "/no/such/folder/file", "true"], 125, "the folder does not exist"),
+        (["--stats", "--output", "a,b", "true"], 125, "without commas"),
+        ([], 125, "Missing argument"),
+    ],
+)
+def test_failures_have_the_statuses_of_coreutils(tool, args, status, message):
+    done = tool("run", *args)
+    assert done.returncode == status, done.stderr
+    assert message in re.sub(r"\s+", " ", done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def test_not_found_through_the_interpreter(tool, script):
+    path = script("orphan", "#!/no/such/interpreter\n")
+    done = tool("run", "-q", path)
+    assert done.returncode == 127 and str(path) in done.stderr
+
+
+def test_found_in_path_but_not_executable(tool, script, tmp_path):
+    script("plain-file", "text", mode=0o644)
+    done = tool("run", "plain-file", env={"PATH": str(tmp_path)})
+    assert done.returncode == 126
+
+
+def test_a_later_executable_in_path_wins_over_an_earlier_file(tool, tmp_path):
+    for folder, mode in (("first", 0o644), ("second", 0o755)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "prog").write_text("#!/bin/sh\necho found\n")
+        (tmp_path / folder / "prog").chmod(mode)
+    done = tool("run", "prog", env={"PATH": f"{tmp_path}/first:{tmp_path}/second"})
+    assert (done.returncode, done.stdout) == (0, "found\n")
+
+
+def test_script_without_interpreter_runs_in_the_shell(tool, script):
+    done = tool("run", script("bare", "echo from the shell: $1\n"), "word")
+    assert (done.returncode, done.stdout) == (0, "from the shell: word\n")
+
+
+def test_stdin_passes(tool):
+    done = tool("run", "--", "sort", input="b\na\n")
+    assert done.stdout == "a\nb\n"
+
+
+def test_pid_and_signals_are_the_programs(tool, eventually):
+    process = tool.start("run", "--", "sleep", "60")
+    try:
+        comm = Path(f"/proc/{process.pid}/comm")
+        eventually(lambda: comm.read_text() == "sleep\n", "the program replaces the command")
+        process.terminate()
+        assert process.wait(30) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_signal_dispositions_are_the_default(tool):
+    done = tool("run", "--", "grep", "SigIgn", "/proc/self/status")
+    ignored = int(done.stdout.split()[1], 16)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        assert not ignored & 1 << (number - 1), f"{number!r} is ignored in the program"
+
+
+def test_ignored_interrupt_stays_ignored(tool):
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *tool.start.__globals__["COMMAND"]]
+    done = subprocess.run(
+        [*command, "run", "--", "grep", "SigIgn", "/proc/self/status"], env=tool.environment(), capture_output=True, text=True
+    )
+    assert int(done.stdout.split()[1], 16) & 1 << (signal.SIGINT - 1)
+
+
+def test_environment_is_kept_and_extended(tool):
+    env = {"LD_PRELOAD": "libm.so.6", "STRATA_CONF": "thp:never", "KEPT": "a b=c"}
+    done = tool("run", "-q", "-O", "decay_ms:100", "-O", "thp:auto", "--", "env", env=env)
+    shown = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert shown["LD_PRELOAD"] == f"{tool.library}:libm.so.6"
+    assert shown["STRATA_CONF"] == "thp:never,decay_ms:100,thp:auto"
+    assert shown["KEPT"] == "a b=c"
+
+
+def test_locale_that_python_sets_does_not_leak(tool):
+    locale = [key for key in os.environ if key.startswith("LC_") or key == "LANG"]
+    without = tool("run", "--", "env", drop=locale)
+    assert "LC_CTYPE" not in without.stdout
+    asked = tool("run", "--", "env", drop=locale, env={"LC_CTYPE": "C.UTF-8"})
+    assert "LC_CTYPE=C.UTF-8\n" in asked.stdout
+
+
+def test_nothing_extra_in_the_environment(tool):
+    done = tool("run", "--", "env")
+    assert "STRATA_CONF" not in done.stdout
+    # A shell's own variables come from no one.
+    shown = {line.split("=", 1)[0] for line in done.stdout.splitlines() if "=" in line}
+    assert shown - set(tool.environment()) <= {"LD_PRELOAD"}
+
+
+def test_file_descriptors_pass_and_none_are_added(tool):
+    read_end, write_end = os.pipe()
+    try:
+        done = subprocess.run(
+            [*tool.start.__globals__["COMMAND"], "run", "--", "sh", "-c", f"ls /proc/self/fd | wc -l; echo hello >&{write_end}"],
+            env=tool.environment(),
+            pass_fds=[write_end],
+            capture_output=True,
+            text=True,
+        )
+        assert os.read(read_end, 100) == b"hello\n"
+        # 0, 1, 2, the pipe, and the folder that ls reads.
+        assert done.stdout.strip() == "5"
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_statistics_options(tool, tmp_path):
+    def conf(*options):
+        done = tool("run", *options, "--", "sh", "-c", 'echo "$STRATA_CONF"', cwd=tmp_path)
+        return done.stdout.splitlines()[0]
+
+    assert conf("--stats") == "stats:table"
+    assert conf("--json") == conf("--stats", "--json") == "stats:json"
+    assert conf("--json", "-o", "a-%p.json") == f"stats:json,stats_file:{tmp_path}/a-%p.json"
+    assert conf("--verify", "--stats") == "verify:on,stats:table"
+
+
+def test_version_and_help(tool):
+    assert re.fullmatch(r"strata \d\S*\n", tool("--version").stdout)
+    for args in (["--help"], ["run", "--help"], ["compare", "-h"], ["where", "-h"]):
+        done = tool(*args)
+        assert done.returncode == 0 and "Usage:" in done.stdout
