@@ -164,8 +164,7 @@ class Strata:
         assert result.stats is not None, f"no statistics of the program itself: strata was not loaded\n{result.describe()}"
         mode = result.stats["mode"]
         assert mode.startswith("rseq-") if self.per_cpu else mode == "thread", f"mode {mode} in a test of {self.mode}"
-        heap = result.stats["heap"]
-        assert heap["populated_bytes_total"] > 0 and any(cache["slab_allocs"] for cache in result.stats["caches"]), result.stats
+        assert result.stats["heap"]["populated_bytes_total"] > 0, result.stats
 
     def prove_running(self, pid):
         """The running process has strata mapped (for servers, while they serve)."""

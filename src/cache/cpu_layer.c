@@ -29,7 +29,7 @@ bool cpu_layer_init(struct cache_layer *caches) {
     struct zone *zone = caches->slabs->zone;
     caches->thread_mode = platform_cpu_mode() == PLATFORM_CPU_THREAD;
     caches->areas = info->cpus;
-    if (caches->thread_mode) caches->areas = info->address_limit_bytes < GIB * 4 ? 256 : CACHE_THREADS_MAX;
+    if (caches->thread_mode) caches->areas = info->address_limit_bytes < GIB * 4 ? 64 : CACHE_THREADS_MAX;
     size_t bytes = (size_t)caches->areas << CPU_AREA_SHIFT;
     /* In thread mode area 0 is every new thread's: it stays zeros, and is all that is committed at first. */
     size_t committed = caches->thread_mode ? CPU_AREA_BYTES : bytes;

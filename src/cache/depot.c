@@ -12,9 +12,9 @@ const uint32_t cache_magazine_bytes[SLAB_MAGAZINE_CACHES] = {16 + 2 * 8, 16 + 4 
 _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it");
 
 /* An array holds at most about so many bytes of objects, between 2 and CACHE_ROUNDS_MAX rounds. */
-#define ARRAY_BYTES_MAX (16 * KIB)
+#define ARRAY_BYTES_MAX (64 * KIB)
 /* Full magazines wait up to this many bytes, or this share of the cache's objects. */
-#define DEPOT_BYTES_MIN (16 * KIB)
+#define DEPOT_BYTES_MIN (64 * KIB)
 #define DEPOT_SHARE 16
 /* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
 #define CONTENDED_MAX 8
@@ -25,7 +25,6 @@ static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_hi
 void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, uint16_t bottom) {
     unsigned rounds = 2;
     while (rounds < CACHE_ROUNDS_MAX && rounds * 2 * object_bytes <= ARRAY_BYTES_MAX) rounds *= 2;
-    if (rounds < 4) rounds = object_bytes <= ARRAY_BYTES_MAX / 2 ? 4 : 2;
     if (rounds > magazine_max) rounds = magazine_max;
     unsigned start = rounds > 32 ? rounds / 2 : rounds;
     depot->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT);

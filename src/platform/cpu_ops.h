@@ -23,7 +23,7 @@
 
 #include "platform/platform.h"
 
-#define CPU_AREA_SHIFT 15
+#define CPU_AREA_SHIFT 16
 #define CPU_AREA_BYTES ((size_t)1 << CPU_AREA_SHIFT)
 #define CPU_AREA_SLOTS (CPU_AREA_BYTES / 8)
 

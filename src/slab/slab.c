@@ -14,6 +14,8 @@
 #define SLAB_OBJECTS_MAX 64
 #define SLAB_GROWTH_SHARE 8
 #define RECIPROCAL_SHIFT 40
+#define EMPTY_GRANULES_MIN 4
+#define EMPTY_SHARE 8
 
 /* The head of a slab's descriptor; the bits follow. 64 bytes a granule hold it for the smallest objects: 24 + 256 / 8 <= 64. */
 struct slab {
@@ -220,6 +222,11 @@ static STRATA_COLD void bad_free(struct slab_cache *cache, const void *object, c
     fatal("free(): %p: %s (cache %s)", object, what, cache->name);
 }
 
+/* Wholly free slabs wait for the next burst up to a share of the cache; slab_reap takes them before the heap grows. */
+static uint32_t empty_slabs_max(const struct slab_cache *cache) {
+    return (uint32_t)((EMPTY_GRANULES_MIN + cache->granules / EMPTY_SHARE) / cache->granules_max) + 1;
+}
+
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
     platform_lock_acquire(&cache->lock);
@@ -241,7 +248,7 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
             bucket_remove(slabs, cache, slab);
             bucket_insert(slabs, cache, slab, granule, bucket);
         }
-        if (slab->free == slab->capacity && cache->empty_slabs++ != 0) {
+        if (slab->free == slab->capacity && ++cache->empty_slabs > empty_slabs_max(cache)) {
             unsigned granules = slab->granules;
             unlink_empty(slabs, cache, slab);
             cache->empty_slabs--;

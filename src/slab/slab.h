@@ -4,7 +4,8 @@
  * A slab is a run of granules; its descriptor (64 bytes a granule, beside the heap, never in it) holds a header and one
  * bit an object, set while the object is free here. Slabs with free objects stand in lists by the share that is free;
  * objects are taken from the fullest, lowest address first, so that the emptier ones get time to empty (kmem paper,
- * section 3.5). A slab that is wholly free goes back to the zone, but for one a cache.
+ * section 3.5). A slab that is wholly free goes back to the zone, but for a small share
+ * of the cache.
  *
  * Invariants (slab_check): free = popcount(bits); total = sum of capacities; in_use = total - sum of free; a slab is in the
  * list of its share. Lock: one a cache, LOCK_RANK_SLAB, above LOCK_RANK_ZONE in the order of taking.
@@ -36,7 +37,7 @@ struct slab_cache {
 
     uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's granule; SLAB_NONE */
     uint32_t bucket_map;            /* bit b: bucket b is not empty */
-    uint32_t empty_slabs;           /* wholly free ones, at most one between calls */
+    uint32_t empty_slabs;           /* wholly free ones */
     uint64_t slabs, granules, total, in_use;
     uint64_t allocs, frees;         /* objects */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);

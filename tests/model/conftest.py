@@ -1,8 +1,9 @@
 """What the model tests share: the C runners behind pipes, records from Hypothesis, shrinking by records, and a budget of time.
 
 Hypothesis makes the records up. A failure is shrunk here, by whole records first, which takes a model from hundreds of operations
-to a few in a second; what fails in the end is shown as operations, and in hexadecimal for `replay`:
-    cd tests/model && STRATA_MODEL_LIB=... python conftest.py arena 0102...
+to a few in a second; what fails in the end is shown as operations, and in hexadecimal for a replay, which shows each operation
+as it comes, so that a crash can be told from the last one:
+    STRATA_MODEL_LIB=... python tests/model/conftest.py arena 0102030405060708 ...
 
 Environment: STRATA_MODEL_LIB, the shared object with the runners (tests/model/model.h says what they are); STRATA_MODEL_SECONDS, how
 long each test goes on (default 10); STRATA_MODEL_SEED, where it begins (default: from the clock; a failure tells it);
@@ -237,5 +238,6 @@ def random_runs():
 
 
 if __name__ == "__main__":
+    os.environ["STRATA_MODEL_TRACE"] = "1"
     Model(Path(os.environ["STRATA_MODEL_LIB"]).resolve(), sys.argv[1]).run(bytes.fromhex("".join(sys.argv[2:])))
     print("agrees")

@@ -16,6 +16,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -31,6 +32,7 @@ struct model {
     uint64_t operation; /* which is under way; 0: the stage */
     bool failed;        /* the first failure counts; layers stop where they see it */
     bool long_run;      /* no trace, and checks that cost time now and then only */
+    bool show;          /* STRATA_MODEL_TRACE is set: operations go to standard error as they come, for runs that crash */
     char what[1024];    /* what went wrong */
     char trace[16384];  /* the last operations, a line each */
     size_t trace_bytes;
@@ -71,6 +73,7 @@ static void __attribute__((unused)) STRATA_PRINTF(2, 3) model_trace(struct model
     va_end(args);
     size_t bytes = n < (int)sizeof line - 1 ? (size_t)n : sizeof line - 2;
     line[bytes++] = '\n';
+    if (model->show) fwrite(line, 1, bytes, stderr);
     if (model->trace_bytes + bytes > sizeof model->trace) {
         size_t kept = sizeof model->trace / 2;
         memmove(model->trace, model->trace + model->trace_bytes - kept, kept);
@@ -130,7 +133,7 @@ static inline void model_run_body(void *argument) {
 
 static inline int model_run_all(struct model_run *run, char *text, size_t text_bytes) {
     sim_reset(NULL);
-    run->model = (struct model){.long_run = run->records == NULL};
+    run->model = (struct model){.long_run = run->records == NULL, .show = getenv("STRATA_MODEL_TRACE") != NULL};
     /* A check of the layer itself that does not hold ends the run, not the process. */
     if (sim_dies(model_run_body, run)) model_fail(&run->model, "the layer gave up: %s", sim_output());
     if (!run->model.failed) return 0;

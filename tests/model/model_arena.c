@@ -4,8 +4,6 @@
  * Every operation compares the status and what came with it; where the contract leaves a choice (instant fit), the choice is
  * checked for being one. Now and then all segments are compared, and arena_check is called.
  */
-#include <stdlib.h>
-
 #include "arena/arena.h"
 #include "model.h"
 #include "model_arena_reference.h"

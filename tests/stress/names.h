@@ -45,10 +45,12 @@ static void names_run(void) {
         REQUIRE(p != NULL && strata_malloc_usable_size(p) >= ((bytes + 4095) & ~(size_t)4095));
         free(p);
     }
+    void *live = plain(malloc(1000));
     struct mallinfo2 theirs = mallinfo2();
     struct strata_mallinfo2 ours = strata_mallinfo2();
     REQUIRE(sizeof theirs == sizeof ours && ours.uordblks > 0 && ours.uordblks == theirs.uordblks);
     REQUIRE(strata_mallinfo().uordblks > 0);
+    free(live);
     REQUIRE(strata_mallopt(M_TRIM_THRESHOLD, 100) == 1);
     FILE *out = fopen("/dev/null", "w");
     REQUIRE(out != NULL && strata_malloc_info(0, out) == 0 && fclose(out) == 0);

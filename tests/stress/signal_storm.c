@@ -1,7 +1,7 @@
 /*
  * signal_storm.c - signal handlers that allocate and free, in the middle of threads that allocate and free.
  *
- * signal_storm SECONDS THREADS INTERVAL_US KIND. Each thread has its own timer, whose signal comes to it alone.
+ * signal_storm INSIDE THREADS INTERVAL_US KIND. Goes on until INSIDE signals have interrupted code of the malloc library, or 20 s. Each thread has its own timer, whose signal comes to it alone.
  * KIND warm: threads are pinned to a CPU each and use few blocks of few sizes, so that malloc and free stay on the fast path, which a
  * handler may interrupt at any instruction. KIND wander: threads move between CPUs, so that the handlers also come upon full and empty
  * magazines.
@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
-enum { RING = 6, HANDLER_BLOCKS = 3, MAX_THREADS = 16 };
+enum { RING = 6, HANDLER_BLOCKS = 3, MAX_THREADS = 16, SECONDS_MAX = 20 };
 static const size_t sizes[] = {24, 64, 200, 640};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
@@ -102,7 +102,7 @@ static void *worker(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    size_t seconds = argument_number(argc, argv, 1, 2), threads = argument_number(argc, argv, 2, 2);
+    size_t wanted = argument_number(argc, argv, 1, 500), threads = argument_number(argc, argv, 2, 2);
     interval_us = argument_number(argc, argv, 3, 50);
     pinned = argc > 4 && strcmp(argv[4], "warm") == 0;
     REQUIRE(threads <= MAX_THREADS);
@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
     REQUIRE(sigaction(SIGRTMIN + 1, &action, NULL) == 0);
     pthread_t ids[MAX_THREADS];
     for (size_t i = 0; i < threads; i++) REQUIRE(pthread_create(&ids[i], NULL, worker, (void *)(uintptr_t)i) == 0);
-    sleep_ms((unsigned)seconds * 1000);
+    for (int i = 0; i < SECONDS_MAX * 10 && (i < 5 || atomic_load(&inside) < wanted); i++) sleep_ms(100);
     atomic_store(&stop, true);
     for (size_t i = 0; i < threads; i++) REQUIRE(pthread_join(ids[i], NULL) == 0);
     heap_check("after the signals");

@@ -91,12 +91,13 @@ def test_work_at_the_end_of_threads(strata, helper, threads):
 
 @pytest.mark.strata_only
 @pytest.mark.parametrize("kind", ["warm", "wander"])
-@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
 def test_signal_handlers_that_allocate(strata, helper, kind):
-    """Handlers interrupt malloc and free at any instruction of the fast path, and call both themselves."""
-    result = figures(strata.run([helper("stress/signal_storm"), 1, 2, 40, kind]))
-    assert result["handled"] > 1000, "too few signals to say anything"
-    assert result["inside"] > 100, "too few signals that interrupted the allocator"
+    """Handlers interrupt malloc and free at any instruction of the restartable sequences, and call both themselves.
+
+    Only with rseq: no malloc promises this, and the caches of threads do not have it to give.
+    """
+    result = figures(strata.run([helper("stress/signal_storm"), 500, 2, 40, kind]))
+    assert result["inside"] >= 500, f"too few of {result['handled']} signals interrupted the allocator: nothing is tested"
 
 
 @BOTH

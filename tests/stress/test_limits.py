@@ -128,8 +128,8 @@ def test_hoard_gives_way_to_a_neighbour(strata, helper, memory_cgroup):
     process = strata.popen([helper("stress/pressure"), "hoard", 128], conf="background:on,decay_ms:3600000", preexec_fn=cgroup.join,
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        strata.prove_running(process.pid)
         idle_kib = int(process.stdout.readline().split()[1])
+        strata.prove_running(process.pid)
         assert idle_kib > 100 * 1024, "the memory went back before there was pressure: nothing is tested"
         neighbour = subprocess.run([helper("stress/pressure"), "need", "120", "25"], preexec_fn=cgroup.join, capture_output=True, text=True, timeout=60)
         assert neighbour.stdout == "had it\n", f"the neighbour ended with {neighbour.returncode}"

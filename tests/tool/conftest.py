@@ -5,14 +5,11 @@ The library under test is $STRATA_LIB (tests/conftest.py says how it is required
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-
-TIMEOUT_S = 120
-COMMAND = [sys.executable, "-m", "strata"]
+from tool_command import COMMAND, TIMEOUT_S
 
 
 class Tool:

@@ -74,7 +74,7 @@ def jemalloc(strata_lib):
 
 
 def test_linked_allocator_is_no_obstacle(tool, compile_c, jemalloc):
-    path = compile_c("linked", MAIN, "-Wl,--no-as-needed", jemalloc)
+    path = compile_c("linked", MAIN, f"-Wl,--no-as-needed,{jemalloc}")
     done = tool("run", "--verify", "--", path)
     assert done.returncode == 0
     assert "note:" in done.stderr and "linked with libjemalloc.so.2" in done.stderr
@@ -83,7 +83,7 @@ def test_linked_allocator_is_no_obstacle(tool, compile_c, jemalloc):
 
 def test_calls_past_malloc_are(tool, compile_c, jemalloc):
     source = "void *mallocx(unsigned long, int);\nint main(void) { return mallocx(8, 0) == 0; }\n"
-    path = compile_c("past", source, jemalloc)
+    path = compile_c("past", source, f"-Wl,{jemalloc}")
     assert "calls mallocx of another allocator" in refused(tool, path)
 
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tool_command import COMMAND
 
 
 def test_library_is_mapped_in_the_program(tool):
@@ -102,10 +103,8 @@ def test_signal_dispositions_are_the_default(tool):
 
 
 def test_ignored_interrupt_stays_ignored(tool):
-    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *tool.start.__globals__["COMMAND"]]
-    done = subprocess.run(
-        [*command, "run", "--", "grep", "SigIgn", "/proc/self/status"], env=tool.environment(), capture_output=True, text=True
-    )
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *COMMAND, "run", "--", "grep", "SigIgn", "/proc/self/status"]
+    done = subprocess.run(command, env=tool.environment(), capture_output=True, text=True)
     assert int(done.stdout.split()[1], 16) & 1 << (signal.SIGINT - 1)
 
 
@@ -136,20 +135,16 @@ def test_nothing_extra_in_the_environment(tool):
 
 def test_file_descriptors_pass_and_none_are_added(tool):
     read_end, write_end = os.pipe()
-    try:
-        done = subprocess.run(
-            [*tool.start.__globals__["COMMAND"], "run", "--", "sh", "-c", f"ls /proc/self/fd | wc -l; echo hello >&{write_end}"],
-            env=tool.environment(),
-            pass_fds=[write_end],
-            capture_output=True,
-            text=True,
-        )
-        assert os.read(read_end, 100) == b"hello\n"
-        # 0, 1, 2, the pipe, and the folder that ls reads.
-        assert done.stdout.strip() == "5"
-    finally:
-        os.close(read_end)
-        os.close(write_end)
+    # bash, as dash writes only to descriptors of one digit.
+    program = ["bash", "-c", f"ls /proc/self/fd | wc -l; echo hello >&{write_end}"]
+    done = subprocess.run(
+        [*COMMAND, "run", "--", *program], env=tool.environment(), pass_fds=[write_end], capture_output=True, text=True
+    )
+    os.close(write_end)
+    with open(read_end, encoding="ascii") as stream:
+        assert stream.read() == "hello\n", done.stderr
+    # 0, 1, 2, the pipe, and the folder that ls reads.
+    assert done.stdout.strip() == "5"
 
 
 def test_statistics_options(tool, tmp_path):

@@ -197,8 +197,8 @@ static uint64_t read_limit(const struct cgroup *cgroup, const char *name) {
 
 uint64_t cgroup_limit_bytes(const struct cgroup *cgroup) {
     int saved = errno;
-    uint64_t bytes =
-        cgroup->version == 2 ? min_u64(read_limit(cgroup, "memory.max"), read_limit(cgroup, "memory.high")) : read_limit(cgroup, "memory.limit_in_bytes");
+    uint64_t bytes = cgroup->version == 2 ? min_u64(read_limit(cgroup, "memory.max"), read_limit(cgroup, "memory.high"))
+                                          : read_limit(cgroup, "memory.limit_in_bytes");
     errno = saved;
     return bytes;
 }

@@ -41,6 +41,8 @@
 #define REPORT_INTERVAL_NS UINT64_C(200000000)
 #define NS_PER_MS UINT64_C(1000000)
 #define FILE_NUMBER_LEAST 200
+/* The longest sleep: bounds how late a wake is when the program takes our files away in the instant before we sleep on them. */
+#define POLL_MS_MAX 60000
 #define REOPENS_MAX 4 /* after the program has closed our files */
 
 /* A file number, and what the file behind it must be to be ours. */
@@ -268,8 +270,8 @@ static enum platform_pressure poll_sources(uint64_t until_ns, bool muted) {
     uint64_t now_ns = linux_monotonic_ns();
     uint64_t left_ms = now_ns >= until_ns ? 0 : (until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
     enum platform_pressure strongest = PLATFORM_PRESSURE_NONE;
-    /* An hour at a time, as poll counts in an int; the caller comes back. Where our own socket is gone, so are the others, if not all of them. */
-    if (poll(polled, count + 1, (int)min_u64(left_ms, 3600 * 1000)) <= 0 || !is_ours(&poll_file, poll_file.number)) return strongest;
+    /* Where our own socket is gone, so may the others be. */
+    if (poll(polled, count + 1, (int)min_u64(left_ms, POLL_MS_MAX)) <= 0 || !is_ours(&poll_file, poll_file.number)) return strongest;
     for (unsigned i = count; i-- != 0;) { /* from the end, where drop_source takes from */
         enum platform_pressure pressure;
         if (polled[i].revents == 0) continue;
@@ -279,12 +281,18 @@ static enum platform_pressure poll_sources(uint64_t until_ns, bool muted) {
     return strongest;
 }
 
-/* Takes the wakers' messages. False when the program has closed our files. */
-static bool empty_poll_file(void) {
+/* Takes the wakers' messages. */
+static void empty_poll_file(void) {
     char message[8];
-    if (!is_ours(&poll_file, poll_file.number) || !is_ours(&wake_file, wake_file.number)) return false;
+    if (!is_ours(&poll_file, poll_file.number)) return;
     while (recv(poll_file.number, message, sizeof message, MSG_DONTWAIT) > 0) {}
-    return true;
+}
+
+/* Where the program has closed the files that wakers need, all are opened anew; after some times we do without them. */
+static void replace_lost_files(void) {
+    if (is_ours(&poll_file, poll_file.number) && is_ours(&wake_file, wake_file.number)) return;
+    platform_pressure_close();
+    if (reopens++ < REOPENS_MAX) platform_pressure_open();
 }
 
 enum platform_pressure platform_pressure_wait(struct platform_event *event, uint64_t timeout_ns, bool *woken) {
@@ -294,6 +302,7 @@ enum platform_pressure platform_pressure_wait(struct platform_event *event, uint
     enum platform_pressure pressure = PLATFORM_PRESSURE_NONE;
     *woken = false;
     do {
+        if (source_count != 0) replace_lost_files();
         if (source_count == 0) {
             *woken = platform_event_wait(event, deadline_ns == UINT64_MAX ? UINT64_MAX : deadline_ns - now_ns);
             break;
@@ -305,10 +314,7 @@ enum platform_pressure platform_pressure_wait(struct platform_event *event, uint
         bool muted = now_ns < quiet_until_ns;
         pressure = poll_sources(muted ? min_u64(deadline_ns, quiet_until_ns) : deadline_ns, muted);
         *woken = linux_event_poll_end(event);
-        if (!empty_poll_file()) {
-            platform_pressure_close();
-            if (reopens++ < REOPENS_MAX) platform_pressure_open();
-        }
+        empty_poll_file();
         now_ns = linux_monotonic_ns();
     } while (pressure == PLATFORM_PRESSURE_NONE && !*woken && now_ns < deadline_ns);
     if (pressure != PLATFORM_PRESSURE_NONE) quiet_until_ns = now_ns + REPORT_INTERVAL_NS;

@@ -39,10 +39,10 @@ struct sim_config {
     uint64_t memory_limit_bytes;  /* what platform_memory_limit_bytes says [none] */
     unsigned process_id;          /* [4242] */
     bool secure;
-    bool thread_mode;     /* PLATFORM_CPU_THREAD in place of PLATFORM_CPU_SIM */
-    bool no_fence;        /* platform_fence_cpus returns false */
-    bool no_huge_pages;   /* platform_advise_huge returns false */
-    bool no_pressure;     /* platform_pressure_open returns false */
+    bool thread_mode;   /* PLATFORM_CPU_THREAD in place of PLATFORM_CPU_SIM */
+    bool no_fence;      /* platform_fence_cpus returns false */
+    bool no_huge_pages; /* platform_advise_huge returns false */
+    bool no_pressure;   /* platform_pressure_open returns false */
 };
 
 /* A new machine; nothing of the former one is left, whatever state it was in. NULL: all defaults. Points check.h's sink at the simulation. */
@@ -114,7 +114,8 @@ void sim_clock_advance(uint64_t ns);
 
 /* ------------------------------------------------------------------ locks */
 
-/* Someone else holds the free `lock`: tries fail until a platform_lock_acquire waits for it; and so again after each release, `times` times in all. */
+/* Someone else holds the free `lock`: tries fail until a platform_lock_acquire waits for it; and so again after each release, `times` times in all.
+ */
 void sim_contend_lock(struct platform_lock *lock, unsigned times);
 /* Locks that the current thread holds. */
 unsigned sim_locks_held(void);
@@ -196,13 +197,13 @@ void sim_fork_child(void);
 struct sim_exploration {
     const char *(*scenario)(void *context);
     void *context;
-    unsigned deviations;   /* at most SIM_DEVIATIONS_MAX */
-    bool aborts;           /* choose bare aborts too */
-    uint64_t runs_limit;   /* give up (false, no message) after so many; 0: none */
+    unsigned deviations; /* at most SIM_DEVIATIONS_MAX */
+    bool aborts;         /* choose bare aborts too */
+    uint64_t runs_limit; /* give up (false, no message) after so many; 0: none */
     /* results */
     uint64_t runs;
-    uint64_t points;       /* of the longest run */
-    char failure[512];     /* "" or what went wrong and the choices that lead there, "point:choice point:choice" */
+    uint64_t points;   /* of the longest run */
+    char failure[512]; /* "" or what went wrong and the choices that lead there, "point:choice point:choice" */
 };
 #define SIM_DEVIATIONS_MAX 8u
 /* True when all schedules ran and none went wrong. */

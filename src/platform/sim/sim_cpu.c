@@ -108,7 +108,8 @@ static unsigned choose_explored(unsigned options, uint8_t flag) {
     if (explorer.next == explorer.count || explorer.deviations[explorer.next].point != point) return 0;
     unsigned choice = explorer.deviations[explorer.next++].choice;
     if (choice >= options)
-        fatal("sim: exploration: point %llu has %u options and no choice %u: the scenario differs between runs", (unsigned long long)point, options, choice);
+        fatal("sim: exploration: point %llu has %u options and no choice %u: the scenario differs between runs", (unsigned long long)point, options,
+              choice);
     return choice;
 }
 

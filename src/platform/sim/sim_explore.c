@@ -91,7 +91,8 @@ bool sim_explore(struct sim_exploration *exploration) {
     exploration->runs = 0;
     exploration->points = 0;
     exploration->failure[0] = 0;
-    if (exploration->deviations > SIM_DEVIATIONS_MAX) fatal("sim: sim_explore: deviations = %u; at most %u", exploration->deviations, SIM_DEVIATIONS_MAX);
+    if (exploration->deviations > SIM_DEVIATIONS_MAX)
+        fatal("sim: sim_explore: deviations = %u; at most %u", exploration->deviations, SIM_DEVIATIONS_MAX);
     for (unsigned total = 0; total <= exploration->deviations; total++)
         if (!walk_tree(&walk, 0, total)) return false;
     return true;

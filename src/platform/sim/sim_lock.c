@@ -56,8 +56,7 @@ void platform_lock_note_acquire(struct platform_lock *lock) {
     struct sim_locks *locks = &sim_thread_current()->locks;
     sim_call_count(SIM_LOCK_ACQUIRE);
     if (lock->rank < LOCK_RANK_API || lock->rank > LOCK_RANK_PLATFORM) fatal("sim: a lock of rank %u, which is none", lock->rank);
-    if (lock->rank <= sim_lock_highest_rank())
-        fatal("sim: lock order: rank %u taken while rank %u is held", lock->rank, sim_lock_highest_rank());
+    if (lock->rank <= sim_lock_highest_rank()) fatal("sim: lock order: rank %u taken while rank %u is held", lock->rank, sim_lock_highest_rank());
     locks->held[locks->count++] = lock; /* ranks rise, so there are fewer than SIM_LOCKS_HELD_MAX */
     sim_cpu_yield();
 }

@@ -128,8 +128,7 @@ static void set_populated(struct range range, bool value) {
 
 static uint64_t count_populated(struct range range) {
     uint64_t pages = 0;
-    for (uint64_t word = range.start / 64; word <= (range.end - 1) / 64; word++)
-        pages += bit_count(space.populated[word] & word_mask(range, word));
+    for (uint64_t word = range.start / 64; word <= (range.end - 1) / 64; word++) pages += bit_count(space.populated[word] & word_mask(range, word));
     return pages;
 }
 

@@ -49,7 +49,8 @@ static struct catch {
     unsigned thread;
     unsigned body;
     unsigned depth;
-} catches[CATCHES_MAX];
+}
+catches[CATCHES_MAX];
 static unsigned catch_count;
 
 void sim_outside_reset(void) {
@@ -177,7 +178,8 @@ int platform_file_create(const char *path) {
 }
 
 static struct file *open_file(const char *function, int number) {
-    if (number < FILE_FIRST || number >= FILE_FIRST + FILES_MAX || !files[number - FILE_FIRST].open) fatal("sim: %s(%d): not an open file", function, number);
+    if (number < FILE_FIRST || number >= FILE_FIRST + FILES_MAX || !files[number - FILE_FIRST].open)
+        fatal("sim: %s(%d): not an open file", function, number);
     return &files[number - FILE_FIRST];
 }
 

@@ -54,7 +54,8 @@ void sim_cpu_set(unsigned cpu) {
 }
 
 void sim_thread_become(unsigned thread) {
-    if (thread >= SIM_THREADS_MAX - SIM_BODIES_MAX && thread != current) fatal("sim: sim_thread_become(%u): there are %u", thread, SIM_THREADS_MAX - SIM_BODIES_MAX);
+    if (thread >= SIM_THREADS_MAX - SIM_BODIES_MAX && thread != current)
+        fatal("sim: sim_thread_become(%u): there are %u", thread, SIM_THREADS_MAX - SIM_BODIES_MAX);
     if (running != NO_BODY && sim_cpu_depth() == 0) fatal("sim: sim_thread_become: a thread with a body is running");
     current = thread;
     if (thread >= threads_used && thread < SIM_THREADS_MAX - SIM_BODIES_MAX) threads_used = thread + 1;
@@ -189,7 +190,8 @@ static void check_deadlock(void) {
         bool held_here = false;
         for (unsigned j = 0; j < threads_used; j++)
             for (unsigned k = 0; k < threads[j].locks.count; k++) held_here |= threads[j].locks.held[k] == body_thread(i)->wants;
-        if (!held_here) fatal("sim: deadlock: thread %u waits for a lock of rank %u", (unsigned)(body_thread(i) - threads), body_thread(i)->wants->rank);
+        if (!held_here)
+            fatal("sim: deadlock: thread %u waits for a lock of rank %u", (unsigned)(body_thread(i) - threads), body_thread(i)->wants->rank);
     }
 }
 

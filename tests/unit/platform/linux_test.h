@@ -32,9 +32,9 @@ static inline int child_status(void (*body)(void *), void *argument) {
 }
 
 /* In a child: an expectation that does not hold ends it with a status that names the line. */
-#define EXPECT(condition)                                                                                                             \
-    do {                                                                                                                              \
-        if (!(condition)) _exit(1 + __LINE__ % 250);                                                                                  \
+#define EXPECT(condition)                            \
+    do {                                             \
+        if (!(condition)) _exit(1 + __LINE__ % 250); \
     } while (0)
 
 #endif

@@ -151,7 +151,8 @@ static void the_first_process_dies_too(void **state) {
 
 static void the_environment_is_read_as_it_is(void **state) {
     (void)state;
-    char *entries[] = {(char[]){"STRATA_CONFIG=long"}, (char[]){"STRATA_CONF=a:b=c"}, (char[]){"EMPTY="}, (char[]){"STRATA_CONF=second"}, (char[]){"BARE"}, NULL};
+    char *entries[] = {
+        (char[]){"STRATA_CONFIG=long"}, (char[]){"STRATA_CONF=a:b=c"}, (char[]){"EMPTY="}, (char[]){"STRATA_CONF=second"}, (char[]){"BARE"}, NULL};
     char **saved = environ;
     environ = entries;
     const char *conf = platform_getenv("STRATA_CONF"), *empty = platform_getenv("EMPTY"), *bare = platform_getenv("BARE"),
@@ -232,7 +233,9 @@ static void files_never_become_standard_streams(void **state) {
 
 /* ------------------------------------------------------------------ the process's number */
 
-static void compare_number(void *parent) { EXPECT(platform_process_id() == (unsigned)syscall(SYS_getpid) && platform_process_id() != *(unsigned *)parent); }
+static void compare_number(void *parent) {
+    EXPECT(platform_process_id() == (unsigned)syscall(SYS_getpid) && platform_process_id() != *(unsigned *)parent);
+}
 
 static void the_number_is_that_of_the_process(void **state) {
     (void)state;

@@ -163,16 +163,11 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(facts_follow_the_configuration),
-        cmocka_unit_test(init_keeps_a_machine_that_is_there),
-        cmocka_unit_test(thread_mode_can_be_forced),
-        cmocka_unit_test(reset_forgets_the_cpu_areas),
-        cmocka_unit_test(impossible_machines_die),
-        cmocka_unit_test(calls_are_counted),
-        cmocka_unit_test(the_nth_call_fails_once),
-        cmocka_unit_test(failures_can_stay),
-        cmocka_unit_test(failures_can_be_of_one_kind),
-        cmocka_unit_test(every_failable_call_fails_and_changes_nothing),
+        cmocka_unit_test(facts_follow_the_configuration), cmocka_unit_test(init_keeps_a_machine_that_is_there),
+        cmocka_unit_test(thread_mode_can_be_forced),      cmocka_unit_test(reset_forgets_the_cpu_areas),
+        cmocka_unit_test(impossible_machines_die),        cmocka_unit_test(calls_are_counted),
+        cmocka_unit_test(the_nth_call_fails_once),        cmocka_unit_test(failures_can_stay),
+        cmocka_unit_test(failures_can_be_of_one_kind),    cmocka_unit_test(every_failable_call_fails_and_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

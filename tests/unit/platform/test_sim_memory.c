@@ -124,7 +124,7 @@ static void release_and_reset_read_as_zeros(void **state) {
     assert_true(all_zero(address + PAGE, 2 * PAGE));
     assert_int_equal(address[3 * PAGE], 7);
     assert_true(all_zero(address + 5 * PAGE, PAGE));
-    memset(address, 8, 8 * PAGE); /* still committed */
+    memset(address, 8, 8 * PAGE);                    /* still committed */
     assert_true(platform_commit(address, 8 * PAGE)); /* again: nothing changes */
     assert_int_equal(address[4 * PAGE], 8);
     assert_int_equal(platform_resident_bytes(), 8 * PAGE);

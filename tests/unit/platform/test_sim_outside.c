@@ -137,14 +137,10 @@ static void the_clock_moves_by_hand(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output_is_kept),
-        cmocka_unit_test(output_is_cut_not_overrun),
-        cmocka_unit_test(deaths_are_caught),
-        cmocka_unit_test(left_catches_are_dropped),
-        cmocka_unit_test(environment_is_ours),
-        cmocka_unit_test(files_are_kept),
-        cmocka_unit_test(misuse_dies),
-        cmocka_unit_test(the_clock_moves_by_hand),
+        cmocka_unit_test(output_is_kept),      cmocka_unit_test(output_is_cut_not_overrun),
+        cmocka_unit_test(deaths_are_caught),   cmocka_unit_test(left_catches_are_dropped),
+        cmocka_unit_test(environment_is_ours), cmocka_unit_test(files_are_kept),
+        cmocka_unit_test(misuse_dies),         cmocka_unit_test(the_clock_moves_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
