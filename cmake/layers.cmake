@@ -1,10 +1,15 @@
-# The layers and their sources, top first. strata_layer_sources(VARIABLE SYSTEM) collects those on one platform.
+# The layers and their sources, top first. strata_layer_sources(VARIABLE SYSTEM [LAYER...]) collects those of the named layers (of all,
+# if none is named) on one platform.
 
 set(STRATA_LAYERS api cache slab page arena platform base)
 
 function(strata_layer_sources variable system)
     set(all "")
-    foreach(layer IN LISTS STRATA_LAYERS)
+    set(layers ${ARGN})
+    if(NOT layers)
+        set(layers ${STRATA_LAYERS})
+    endif()
+    foreach(layer IN LISTS layers)
         set(folder src/${layer})
         if(layer STREQUAL "platform")
             set(folder src/platform/${system})

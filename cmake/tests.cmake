@@ -1,6 +1,7 @@
 # Tests and helper programs, found by name under tests/ (any depth, label = first folder):
 #
 #   test_*.c          cmocka test on platform/sim, run by ctest
+#   test_linux_*.c    cmocka test of platform/linux itself, run by ctest
 #   model/model_*.c   model runner, part of libstrata_model.so (with every other .c of tests/model but test_*)
 #   api_*.c  .cpp     program that uses strata_* only, linked to libstrata.a, run by ctest; the sanitizer builds run these too
 #   linked_*.c .cpp   helper linked to libstrata.so
@@ -45,8 +46,8 @@ set(model_sources ${sources})
 list(FILTER model_sources INCLUDE REGEX "/tests/model/")
 list(FILTER model_sources EXCLUDE REGEX "/test_[^/]*$")
 list(REMOVE_ITEM sources ${model_sources})
-set(sim_tests ${sources})
-list(FILTER sim_tests INCLUDE REGEX "/test_[^/]*\\.c$")
+set(cmocka_tests ${sources})
+list(FILTER cmocka_tests INCLUDE REGEX "/test_[^/]*\\.c$")
 set(api_tests ${sources})
 list(FILTER api_tests INCLUDE REGEX "/api_[^/]*$")
 set(helpers ${sources})
@@ -56,7 +57,7 @@ if(sources MATCHES "\\.cpp(;|$)")
 endif()
 
 if(STRATA_TESTS)
-    foreach(kind model_sources sim_tests)
+    foreach(kind model_sources cmocka_tests)
         if(NOT ${kind})
             message(FATAL_ERROR "no ${kind} under tests/")
         endif()
@@ -69,9 +70,17 @@ if(STRATA_TESTS)
     target_compile_definitions(strata_sim PUBLIC STRATA_SIM=1 STRATA_NO_OVERRIDE=1 STRATA_LOCK_DEBUG=1)
     target_link_libraries(strata_sim PUBLIC strata_library_flags Threads::Threads)
 
-    foreach(source IN LISTS sim_tests)
+    strata_layer_sources(linux_platform_sources linux platform base)
+    add_library(strata_linux STATIC ${linux_platform_sources})
+    target_link_libraries(strata_linux PUBLIC strata_library_flags Threads::Threads)
+
+    foreach(source IN LISTS cmocka_tests)
         strata_add_program(${source})
-        target_link_libraries(${program_target} PRIVATE strata_sim cmocka)
+        if(source MATCHES "/test_linux_[^/]*$")
+            target_link_libraries(${program_target} PRIVATE strata_linux cmocka)
+        else()
+            target_link_libraries(${program_target} PRIVATE strata_sim cmocka)
+        endif()
         add_test(NAME ${program_test} COMMAND ${program_target})
         set_tests_properties(${program_test} PROPERTIES LABELS ${program_label} TIMEOUT ${ctest_timeout_s})
     endforeach()

@@ -5,7 +5,9 @@
  *   1. close the header: a store to its upper half, which the owner never writes but to open or grow it;
  *   2. platform_fence_cpus: every sequence that might have read the open header has ended or starts again;
  *   3. if the upper half is no longer closed, an owner's growth committed between 1 and 2: close again, fence again;
- *   4. now top can't change: take the rounds, set top to bottom, open the header.
+ *   4. now top can't change: take the rounds, set top to bottom, mark the header drained;
+ *   5. the owner opens it when it comes by. Nobody else may: a sequence that read the old top while the header was closed would
+ *      find it open at its next read. For the same reason nothing is taken from a header that was not fenced.
  * All headers are closed, fenced once, then drained. In thread mode there is no fence: a thread drains itself when it ends, and
  * the caller's own area can be drained by ordinary pops in every mode.
  *
@@ -16,7 +18,7 @@
 #include "base/check.h"
 
 static struct cpu_header *header_at(unsigned area, unsigned cache) {
-    return (struct cpu_header *)(void *)(platform_cpu.areas + ((size_t)area << CPU_AREA_SHIFT)) + cache;
+    return cpu_area_header(cpu_area_at(area), cache);
 }
 static uint32_t *upper_half(struct cpu_header *header) { return (uint32_t *)(void *)&header->bottom; }
 
@@ -104,18 +106,18 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         platform_thread_set_id(id);
     }
     for (;;) {
+        unsigned area = cpu_current_id();
         uint64_t header = cpu_header_read(cache);
         unsigned rounds = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
         unsigned limit = (unsigned)(header >> 48), bottom = (unsigned)(header >> 32) & 0xffff, top = (unsigned)header & 0xffff;
         unsigned wanted = depot->bottom + rounds;
-        if ((header >> 32) == CPU_CLOSED) return false;
-        if (header != 0 && (limit == wanted || top > wanted)) return true;
-        if (header != 0) CHECK(bottom == depot->bottom);
-        /* The drainer must know of the area before it has rounds: mark first, and again where the thread has moved meanwhile. */
-        unsigned area = cpu_current_id();
+        if (header >> 32 == CPU_CLOSED) return false;
+        bool open = header != 0 && header >> 32 != CPU_DRAINED;
+        if (open && (limit == wanted || top > wanted)) return true;
+        if (open) CHECK(bottom == depot->bottom);
+        /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
         note_used(caches, area);
-        if (cpu_current_id() != area) continue;
-        if (cpu_header_replace(cache, header, cpu_header_pack(header == 0 ? depot->bottom : top, depot->bottom, wanted)) && cpu_current_id() == area) return true;
+        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? depot->bottom : top, depot->bottom, wanted))) return true;
     }
 }
 
@@ -127,9 +129,9 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         struct cpu_header *header = header_at(area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
-        if (upper == 0) continue;
+        if (upper == 0 || upper == CPU_DRAINED) continue;
         if (upper != CPU_CLOSED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
-        rounds |= header->top > caches->depots[cache].bottom;
+        rounds |= __atomic_load_n(&header->top, __ATOMIC_RELAXED) > caches->depots[cache].bottom;
     }
     return rounds;
 }
@@ -138,19 +140,19 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
 static bool area_reopened(unsigned area) {
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         uint32_t upper = __atomic_load_n(upper_half(header_at(area, cache)), __ATOMIC_RELAXED);
-        if (upper != 0 && upper != CPU_CLOSED) return true;
+        if (upper != 0 && upper != CPU_CLOSED && upper != CPU_DRAINED) return true;
     }
     return false;
 }
 
+/* Takes the closing back: nothing was taken, tops are what their owner made them. */
 static void open_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         struct cpu_header *header = header_at(area, cache);
         const struct depot *depot = &caches->depots[cache];
         if (*upper_half(header) != CPU_CLOSED) continue;
-        uint32_t open = (uint32_t)depot->bottom | (uint32_t)(depot->bottom + depot->rounds) << 16;
-        /* Release: the owner sees the new top before the open bounds. */
-        __atomic_store_n(upper_half(header), open, __ATOMIC_RELEASE);
+        uint32_t limit = (uint32_t)depot->bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
+        __atomic_store_n(upper_half(header), (uint32_t)depot->bottom | limit << 16, __ATOMIC_RELAXED);
     }
 }
 
@@ -169,15 +171,17 @@ static bool area_has_rounds(const struct cache_layer *caches, unsigned area) {
 
 static void drain_area(struct cache_layer *caches, unsigned area) {
     do {
-        if (!close_area(caches, area)) break;
-        if (!platform_fence_cpus()) { /* can't be drained: open again what was closed */
+        if (!close_area(caches, area) || !platform_fence_cpus()) { /* nothing to drain, or it can't be */
             open_area(caches, area);
             return;
         }
     } while (area_reopened(area));
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++)
-        if (*upper_half(header_at(area, cache)) == CPU_CLOSED) empty_header(caches, area, cache);
-    open_area(caches, area);
+    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
+        uint32_t *upper = upper_half(header_at(area, cache));
+        if (__atomic_load_n(upper, __ATOMIC_RELAXED) != CPU_CLOSED) continue;
+        empty_header(caches, area, cache);
+        __atomic_store_n(upper, CPU_DRAINED, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
+    }
     caches->drains++;
 }
 

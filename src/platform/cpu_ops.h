@@ -10,13 +10,16 @@
  *     limit   the slot above the last usable slot      16 bits
  *
  * Invariant of an open header: bottom <= top <= limit. A closed header (CPU_CLOSED in the upper half) has
- * bottom = 65535 and limit = 0, so that it looks empty to a pop and full to a push; the top stays what it was. A header
+ * bottom = 65535 and limit = 0, so that it looks empty to a pop and full to a push; the top stays what it was. A drained
+ * one (CPU_DRAINED) looks the same to both, and has no rounds. A header
  * of zeros, as fresh memory has it, is empty and full too: this is how a mode that must see every operation, an area
  * that was never used, and a process that isn't initialised all cost the fast path nothing.
  *
  * Only the owner writes `top`; it does so with one store at the end of its sequence, after the rounds are in place, so
  * that a sequence that is aborted in front of it has done nothing. Everyone else may write only the upper half, and
- * may rely on it only after platform_fence_cpus().
+ * may rely on it only after platform_fence_cpus(). A sequence reads top before the bounds, as a word of its own; so
+ * whoever has changed the top of a closed header must leave the opening to its owner, on whose CPU no sequence can be
+ * between the two reads.
  */
 #ifndef STRATA_PLATFORM_CPU_OPS_H
 #define STRATA_PLATFORM_CPU_OPS_H
@@ -27,8 +30,9 @@
 #define CPU_AREA_BYTES ((size_t)1 << CPU_AREA_SHIFT)
 #define CPU_AREA_SLOTS (CPU_AREA_BYTES / 8)
 
-/* The upper half of a closed header. */
+/* The upper half of a closed header: by someone who may be about to take its rounds, and when they are gone and the owner may open it again. */
 #define CPU_CLOSED UINT32_C(0x0000ffff)
+#define CPU_DRAINED UINT32_C(0x0000fffe)
 
 struct cpu_header {
     uint16_t top;
@@ -52,6 +56,9 @@ struct platform_cpu {
     char *areas;
 };
 extern struct platform_cpu platform_cpu __attribute__((visibility("hidden")));
+
+/* The area with this number. */
+STRATA_INLINE char *cpu_area_at(uint32_t id) { return platform_cpu.areas + ((size_t)id << CPU_AREA_SHIFT); }
 
 #if defined(__x86_64__) && !defined(STRATA_NO_RSEQ) && !defined(STRATA_SIM)
 #include "platform/cpu_ops_x86_64.h"

@@ -16,20 +16,28 @@ uint32_t sim_cpu_id(void);
     do {                                                                                                                              \
         if (sim_preempt_point()) goto again;                                                                                          \
     } while (0)
+/* Between the reads of top and of the bounds, too, as a processor may take its time there without the kernel seeing it. */
+#define CPU_OPS_LOAD(again) CPU_OPS_STORE(again)
 STRATA_INLINE uint32_t cpu_id(void) { return sim_cpu_id(); }
 #else
 #define CPU_OPS_STORE(again)                                                                                                          \
     do {                                                                                                                              \
         if (false) goto again;                                                                                                        \
     } while (0)
+#define CPU_OPS_LOAD(again) CPU_OPS_STORE(again)
 /* This thread's id: 0 until cache/ gives it one. */
 extern __thread uint32_t platform_portable_thread_id __attribute__((visibility("hidden"), tls_model("initial-exec")));
 STRATA_INLINE uint32_t cpu_id(void) { return platform_portable_thread_id; }
 #endif
 
+/* Others look at headers while the owner runs, for statistics and checks: no lock, but no tearing either. */
+#define CPU_OPS_READ(word) __atomic_load_n((word), __ATOMIC_RELAXED)
+#define CPU_OPS_WRITE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
+typedef uint64_t __attribute__((may_alias)) cpu_header_bits;
+
 /* The number of this CPU's area at this moment. */
 STRATA_INLINE uint32_t cpu_current_id(void) { return cpu_id(); }
-STRATA_INLINE char *cpu_area(void) { return platform_cpu.areas + ((size_t)cpu_id() << CPU_AREA_SHIFT); }
+STRATA_INLINE char *cpu_area(void) { return cpu_area_at(cpu_id()); }
 STRATA_INLINE struct cpu_header *cpu_area_header(char *area, unsigned cache) { return (struct cpu_header *)(void *)area + cache; }
 STRATA_INLINE void **cpu_area_slots(char *area) { return (void **)(void *)area; }
 
@@ -37,11 +45,12 @@ STRATA_INLINE void *cpu_pop(unsigned cache) {
 again:;
     char *area = cpu_area();
     struct cpu_header *header = cpu_area_header(area, cache);
-    unsigned top = header->top;
-    if (STRATA_UNLIKELY(top <= header->bottom)) return NULL;
+    unsigned top = CPU_OPS_READ(&header->top);
+    CPU_OPS_LOAD(again);
+    if (STRATA_UNLIKELY(top <= CPU_OPS_READ(&header->bottom))) return NULL;
     void *round = cpu_area_slots(area)[top - 1];
     CPU_OPS_STORE(again);
-    header->top = (uint16_t)(top - 1);
+    CPU_OPS_WRITE(&header->top, (uint16_t)(top - 1));
     return round;
 }
 
@@ -49,12 +58,13 @@ STRATA_INLINE bool cpu_push(unsigned cache, void *round) {
 again:;
     char *area = cpu_area();
     struct cpu_header *header = cpu_area_header(area, cache);
-    unsigned top = header->top;
-    if (STRATA_UNLIKELY(top >= header->limit)) return false;
+    unsigned top = CPU_OPS_READ(&header->top);
+    CPU_OPS_LOAD(again);
+    if (STRATA_UNLIKELY(top >= CPU_OPS_READ(&header->limit))) return false;
     CPU_OPS_STORE(again);
     cpu_area_slots(area)[top] = round;
     CPU_OPS_STORE(again);
-    header->top = (uint16_t)(top + 1);
+    CPU_OPS_WRITE(&header->top, (uint16_t)(top + 1));
     return true;
 }
 
@@ -62,12 +72,14 @@ static inline unsigned cpu_pop_batch(unsigned cache, void **out, unsigned count)
 again:;
     char *area = cpu_area();
     struct cpu_header *header = cpu_area_header(area, cache);
-    unsigned top = header->top, bottom = header->bottom;
+    unsigned top = CPU_OPS_READ(&header->top);
+    CPU_OPS_LOAD(again);
+    unsigned bottom = CPU_OPS_READ(&header->bottom);
     if (top <= bottom) return 0;
     unsigned taken = (unsigned)min_u64(count, top - bottom);
     for (unsigned i = 0; i < taken; i++) out[i] = cpu_area_slots(area)[top - 1 - i];
     CPU_OPS_STORE(again);
-    header->top = (uint16_t)(top - taken);
+    CPU_OPS_WRITE(&header->top, (uint16_t)(top - taken));
     return taken;
 }
 
@@ -75,7 +87,9 @@ static inline unsigned cpu_push_batch(unsigned cache, void *const *in, unsigned 
 again:;
     char *area = cpu_area();
     struct cpu_header *header = cpu_area_header(area, cache);
-    unsigned top = header->top, limit = header->limit;
+    unsigned top = CPU_OPS_READ(&header->top);
+    CPU_OPS_LOAD(again);
+    unsigned limit = CPU_OPS_READ(&header->limit);
     if (top >= limit) return 0;
     unsigned put = (unsigned)min_u64(count, limit - top);
     for (unsigned i = 0; i < put; i++) {
@@ -83,24 +97,23 @@ again:;
         cpu_area_slots(area)[top + i] = in[i];
     }
     CPU_OPS_STORE(again);
-    header->top = (uint16_t)(top + put);
+    CPU_OPS_WRITE(&header->top, (uint16_t)(top + put));
     return put;
 }
 
 STRATA_INLINE uint64_t cpu_header_word(const struct cpu_header *header) {
-    uint64_t word;
-    __builtin_memcpy(&word, header, sizeof word);
-    return word;
+    return CPU_OPS_READ((const cpu_header_bits *)(const void *)header);
 }
 
 STRATA_INLINE uint64_t cpu_header_read(unsigned cache) { return cpu_header_word(cpu_area_header(cpu_area(), cache)); }
 
-static inline bool cpu_header_replace(unsigned cache, uint64_t expected, uint64_t wanted) {
-again:;
+static inline bool cpu_header_replace(const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
+again:
+    if (cpu_area() != area) return false;
     struct cpu_header *header = cpu_area_header(cpu_area(), cache);
     if (cpu_header_word(header) != expected) return false;
     CPU_OPS_STORE(again);
-    __builtin_memcpy(header, &wanted, sizeof wanted);
+    CPU_OPS_WRITE((cpu_header_bits *)(void *)header, wanted);
     return true;
 }
 

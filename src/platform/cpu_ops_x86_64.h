@@ -147,14 +147,16 @@ STRATA_INLINE uint64_t cpu_header_read(unsigned cache) {
     return header;
 }
 
-/* Replaces the header of `cache` on this CPU where it still is `expected`. */
-static inline bool cpu_header_replace(unsigned cache, uint64_t expected, uint64_t wanted) {
+/* Replaces the header of `cache` on this CPU where its area is `area` and the header still is `expected`. */
+static inline bool cpu_header_replace(const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
     __asm__ goto(CPU_OPS_BEGIN
+                 "cmpq %[area], %%rax\n\t"
+                 "jne %l[changed]\n\t"
                  "cmpq %[expected], (%%rax,%[header])\n\t"
                  "jne %l[changed]\n\t"
                  "movq %[wanted], (%%rax,%[header])\n\t" CPU_OPS_END
                  :
-                 : CPU_OPS_INPUTS, [expected] "r"(expected), [wanted] "r"(wanted)
+                 : CPU_OPS_INPUTS, [area] "r"(area), [expected] "r"(expected), [wanted] "r"(wanted)
                  : "rax", "cc", "memory"
                  : changed);
     return true;

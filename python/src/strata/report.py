@@ -168,7 +168,8 @@ def summary_table(results: list[Result], plan: Plan) -> Table:
 
 def _is_least(table: dict[str, dict[str, Mean]], name: str, metric: str) -> bool:
     values = {n: row[metric].to_system for n, row in table.items() if n != SYSTEM and row[metric].to_system is not None}
-    return bool(values) and values.get(name) == min(values.values())
+    # Means that differ only by rounding are equal.
+    return name in values and values[name] <= min(values.values()) * (1 + 1e-9)
 
 
 def _pair(parts: list[tuple[float | None, bool]]) -> Text:

@@ -141,6 +141,20 @@ static const unsigned char *real_presence(const char *address, size_t bytes) {
     return present;
 }
 
+/* The first page from `from` on that is present; `count` when none is. Most of a large space isn't, so eight are looked at together. */
+static size_t next_present(const unsigned char *present, size_t from, size_t count) {
+    for (size_t i = from; i < count; i++) {
+        uint64_t eight;
+        while (i + sizeof eight <= count) {
+            memcpy(&eight, present + i, sizeof eight);
+            if (eight != 0) break;
+            i += sizeof eight;
+        }
+        if (i < count && (present[i] & 1) != 0) return i;
+    }
+    return count;
+}
+
 /* Sets the bits of the pages that were really accessed. */
 static void fold_touched(struct range range) {
     size_t chunk_bytes = MINCORE_PAGES * space.real_page_bytes;
@@ -152,9 +166,9 @@ static void fold_touched(struct range range) {
         for (; address < end; address += chunk_bytes) {
             size_t bytes = min_u64(chunk_bytes, (uint64_t)(end - address));
             const unsigned char *present = real_presence(address, bytes);
-            for (size_t offset = 0; offset < bytes; offset += space.real_page_bytes) {
-                if ((present[offset / space.real_page_bytes] & 1) == 0) continue;
-                uint64_t page = (uint64_t)(address + offset - space.base) >> space.page_shift;
+            size_t count = bytes / space.real_page_bytes;
+            for (size_t i = next_present(present, 0, count); i < count; i = next_present(present, i + 1, count)) {
+                uint64_t page = (uint64_t)(address + i * space.real_page_bytes - space.base) >> space.page_shift;
                 set_populated((struct range){page, page + 1}, true);
             }
         }

@@ -1,0 +1,167 @@
+/*
+ * page_support.h - what the tests of page/ share: one zone on a fresh simulated machine, and short ways to say what is expected of it.
+ *
+ * ASSERT_SOUND is zone_check plus the truth of the marks: a granule that is not marked populated has no page in the simulated machine, one
+ * that is idle and not marked dirty reads as zeros.
+ */
+#ifndef STRATA_TESTS_PAGE_SUPPORT_H
+#define STRATA_TESTS_PAGE_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "page/zone_internal.h"
+#include "platform/sim/sim.h"
+
+static struct zone zone;
+
+/* 64 MiB of heap, no advice, nothing made present ahead of need, no limits: tests switch on what they are about. */
+static inline struct zone_config plain_config(void) {
+    return (struct zone_config){.reserve_bytes = 64 * MIB,
+                                .thp = ZONE_THP_NEVER,
+                                .populate_granules = 1,
+                                .hard_limit_bytes = UINT64_MAX,
+                                .soft_limit_bytes = UINT64_MAX};
+}
+
+static inline void begin(const struct sim_config *sim, struct zone_config config) {
+    sim_reset(sim);
+    assert_true(zone_init(&zone, &config));
+}
+
+static int __attribute__((unused)) plain_zone(void **state) {
+    (void)state;
+    begin(NULL, plain_config());
+    return 0;
+}
+
+static inline bool is_zero(const char *bytes, size_t count) { return bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0; }
+
+static inline bool has_bit(const uint64_t bits[SUPERPAGE_WORDS], unsigned at) { return (bits[at / 64] >> at % 64 & 1) != 0; }
+
+/* NULL, or which mark says what is not so. */
+static inline const char *lying_mark(void) {
+    for (size_t i = 0; i < zone.extent_bytes >> SUPERPAGE_SHIFT; i++) {
+        const struct superpage *superpage = &zone.superpages[i];
+        char *address = superpage_address(&zone, superpage);
+        if (!arena_contains(&zone.addresses, (uintptr_t)address, SUPERPAGE_BYTES)) continue; /* a hole in the address space */
+        for (unsigned at = 0; at < SUPERPAGE_GRANULES; at += zone.page_granules) {
+            char *page = address + ((size_t)at << GRANULE_SHIFT);
+            size_t bytes = (size_t)zone.page_granules << GRANULE_SHIFT;
+            if (!has_bit(superpage->populated, at)) {
+                if (sim_populated_pages(page, bytes) != 0) return "a page is present that is not marked populated";
+                unsigned end = bits_next(superpage->populated, at, 0); /* the rest of the gap at once */
+                if (sim_populated_pages(page, (size_t)(end - at) << GRANULE_SHIFT) != 0) return "a page is present that is not marked populated";
+                at = end - zone.page_granules;
+            } else if (!has_bit(superpage->allocated, at) && !has_bit(superpage->dirty, at) && !is_zero(page, bytes)) {
+                return "a page holds something, and is not marked dirty";
+            }
+        }
+    }
+    return NULL;
+}
+
+#define ASSERT_SOUND()                                                         \
+    do {                                                                       \
+        const char *wrong_ = zone_check(&zone);                                \
+        if (wrong_ == NULL) wrong_ = lying_mark();                             \
+        if (wrong_ != NULL) fail_msg("%s:%d: %s", __FILE__, __LINE__, wrong_); \
+        assert_int_equal(sim_locks_held(), 0);                                 \
+    } while (0)
+
+static inline struct zone_counters counters(void) {
+    struct zone_counters now;
+    zone_counters_get(&zone, &now);
+    return now;
+}
+
+static inline struct zone_group_stats group(enum mobility mobility) {
+    struct zone_group_stats stats[MOBILITY_GROUPS];
+    zone_group_stats_get(&zone, stats);
+    return stats[mobility];
+}
+
+/* The number of the superpage of an address, and of the granule in it. */
+static inline size_t number_of(const void *address) { return zone_granule_of(&zone, address) / SUPERPAGE_GRANULES; }
+static inline unsigned offset_of(const void *address) { return (unsigned)(zone_granule_of(&zone, address) % SUPERPAGE_GRANULES); }
+
+/* Something to know each granule by, at both of its ends. */
+static inline void mark(char *address, size_t granules, uint64_t id) {
+    for (size_t i = 0; i < granules; i++) {
+        uint64_t *words = (uint64_t *)(void *)(address + (i << GRANULE_SHIFT));
+        words[0] = words[GRANULE_BYTES / 8 - 1] = id << 32 | (i + 1);
+    }
+}
+
+static inline bool is_marked(const char *address, size_t granules, uint64_t id) {
+    for (size_t i = 0; i < granules; i++) {
+        const uint64_t *words = (const uint64_t *)(const void *)(address + (i << GRANULE_SHIFT));
+        if (words[0] != (id << 32 | (i + 1)) || words[GRANULE_BYTES / 8 - 1] != words[0]) return false;
+    }
+    return true;
+}
+
+/* A run that must be had, and is what a run has to be; claimed zeros are verified. Its ends are written to. */
+static inline struct zone_run must_run(unsigned granules, unsigned align, enum mobility mobility) {
+    struct zone_run run = {0};
+    assert_true(zone_run_alloc(&zone, granules, align, mobility, &run));
+    assert_int_equal(run.granules, align_up(granules, zone.page_granules));
+    assert_true(zone_contains(&zone, run.address) && zone_contains(&zone, (char *)run.address + ((size_t)run.granules << GRANULE_SHIFT) - 1));
+    assert_int_equal(offset_of(run.address) % max_u64(align, zone.page_granules), 0);
+    assert_true(offset_of(run.address) + run.granules <= SUPERPAGE_GRANULES);
+    assert_true(run.fresh <= run.granules);
+    if (run.zeroed) assert_true(is_zero(run.address, (size_t)run.granules << GRANULE_SHIFT));
+    mark(run.address, run.granules, (uintptr_t)run.address >> GRANULE_SHIFT);
+    return run;
+}
+
+static inline void drop_run(struct zone_run run) {
+    assert_true(is_marked(run.address, run.granules, (uintptr_t)run.address >> GRANULE_SHIFT));
+    zone_run_free(&zone, run.address, run.granules);
+}
+
+/* The same for blocks. */
+static inline char *must_block(size_t bytes, size_t align) {
+    bool zeroed = false;
+    char *block = zone_block_alloc(&zone, bytes, align, &zeroed);
+    assert_non_null(block);
+    size_t usable = zone_block_bytes(&zone, block);
+    assert_true(usable >= bytes && usable > 0 && usable - bytes <= platform_info()->page_bytes);
+    assert_int_equal((uintptr_t)block % align, 0);
+    assert_int_equal((uintptr_t)block % platform_info()->page_bytes, 0);
+    assert_true(zone_contains(&zone, block) && zone_contains(&zone, block + usable - 1));
+    if (zeroed) assert_true(is_zero(block, usable));
+    return block;
+}
+
+static inline void drop_block(void *block) {
+    assert_true(zone_block_free(&zone, block));
+    assert_int_equal(zone_block_bytes(&zone, block), 0);
+}
+
+/* Nothing is in use, and nothing was lost. */
+static inline void assert_empty(void) {
+    struct zone_counters now = counters();
+    assert_int_equal(now.allocated, 0);
+    assert_int_equal(now.blocks, 0);
+    assert_int_equal(now.block_granules, 0);
+    assert_int_equal(arena_size(&zone.addresses, ARENA_ALLOCATED), 0);
+    ASSERT_SOUND();
+    zone_release(&zone, 0);
+    assert_int_equal(counters().populated, 0);
+    ASSERT_SOUND();
+}
+
+/* Same numbers every run. */
+static inline uint64_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+#endif

@@ -1,0 +1,285 @@
+/*
+ * test_runs.c - runs: where they are placed, which superpages serve which mobility, and what happens when a group has no room.
+ */
+#include "unit/page/page_support.h"
+
+static void every_size_is_inside_one_superpage(void **state) {
+    (void)state;
+    for (unsigned granules = 1; granules <= SUPERPAGE_GRANULES; granules += granules < 20 ? 1 : 41) {
+        struct zone_run run = must_run(granules, 1, MOBILITY_UNMOVABLE);
+        ASSERT_SOUND();
+        assert_int_equal(counters().allocated, granules);
+        drop_run(run);
+        assert_int_equal(counters().idle, counters().populated);
+    }
+    struct zone_run whole = must_run(SUPERPAGE_GRANULES, SUPERPAGE_GRANULES, MOBILITY_UNMOVABLE);
+    drop_run(whole);
+    assert_empty();
+}
+
+static void every_alignment_holds(void **state) {
+    (void)state;
+    struct zone_run runs[10 * 6];
+    unsigned n = 0;
+    for (unsigned granules = 1; granules <= 32; granules = granules * 2 + 1)
+        for (unsigned align = 1; align <= SUPERPAGE_GRANULES; align *= 2) {
+            runs[n++] = must_run(granules, align, MOBILITY_UNMOVABLE);
+            ASSERT_SOUND();
+        }
+    while (n != 0) drop_run(runs[--n]);
+    assert_empty();
+}
+
+static void a_mobility_has_superpages_of_its_own(void **state) {
+    (void)state;
+    struct zone_run runs[3][40];
+    for (unsigned i = 0; i < 40; i++)
+        for (unsigned m = 0; m < MOBILITY_GROUPS; m++) runs[m][i] = must_run(20, 1, m);
+    ASSERT_SOUND();
+    bool used[MOBILITY_GROUPS][32] = {{false}};
+    for (unsigned i = 0; i < 40; i++)
+        for (unsigned m = 0; m < MOBILITY_GROUPS; m++) used[m][number_of(runs[m][i].address)] = true;
+    for (unsigned s = 0; s < 32; s++) assert_true(used[0][s] + used[1][s] + used[2][s] <= 1);
+    for (unsigned m = 0; m < MOBILITY_GROUPS; m++) {
+        assert_int_equal(group(m).allocated, 800);
+        assert_int_equal(group(m).superpages, 2); /* 25 runs fit one */
+        assert_int_equal(group(m).partial_superpages, 2);
+        for (unsigned i = 0; i < 40; i++) drop_run(runs[m][i]);
+        assert_int_equal(group(m).superpages, 0);
+    }
+    assert_empty();
+}
+
+/* Two superpages of unmovable runs with a hole each: of 100 and of 300 granules. */
+static void two_holes(struct zone_run hole[2], struct zone_run rest[2]) {
+    rest[0] = must_run(412, 1, MOBILITY_UNMOVABLE);
+    rest[1] = must_run(212, 1, MOBILITY_UNMOVABLE);
+    hole[0] = must_run(100, 1, MOBILITY_UNMOVABLE);
+    hole[1] = must_run(300, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(number_of(hole[0].address), number_of(rest[0].address));
+    assert_int_equal(number_of(hole[1].address), number_of(rest[1].address));
+    assert_int_not_equal(number_of(rest[0].address), number_of(rest[1].address));
+}
+
+static void the_superpage_with_the_least_room_serves_first(void **state) {
+    (void)state;
+    struct zone_run hole[2], rest[2];
+    for (unsigned order = 0; order < 2; order++) {
+        two_holes(hole, rest);
+        drop_run(hole[order]);
+        drop_run(hole[1 - order]);
+        struct zone_run small = must_run(50, 1, MOBILITY_UNMOVABLE);
+        struct zone_run large = must_run(120, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(number_of(small.address), number_of(rest[0].address));
+        assert_int_equal(number_of(large.address), number_of(rest[1].address));
+        ASSERT_SOUND();
+        drop_run(small), drop_run(large), drop_run(rest[0]), drop_run(rest[1]);
+        assert_empty();
+    }
+}
+
+/* Of superpages whose longest hole is alike, the one that has less free in all: A and B have a hole of 100, B a second one of 50. */
+static void of_like_superpages_the_fullest_serves_first(void **state) {
+    (void)state;
+    for (unsigned order = 0; order < 2; order++) {
+        struct zone_run a = must_run(412, 1, MOBILITY_UNMOVABLE), b = must_run(300, 1, MOBILITY_UNMOVABLE);
+        struct zone_run a_hole = must_run(100, 1, MOBILITY_UNMOVABLE);
+        struct zone_run b_small = must_run(50, 1, MOBILITY_UNMOVABLE), b_wall = must_run(62, 1, MOBILITY_UNMOVABLE);
+        struct zone_run b_hole = must_run(100, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(number_of(a.address), number_of(a_hole.address));
+        assert_int_equal(number_of(b.address), number_of(b_hole.address));
+        drop_run(b_small);
+        drop_run(order == 0 ? a_hole : b_hole);
+        drop_run(order == 0 ? b_hole : a_hole);
+        zone_release(&zone, 0);
+        struct zone_run run = must_run(70, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(number_of(run.address), number_of(a.address));
+        ASSERT_SOUND();
+        drop_run(run), drop_run(a), drop_run(b), drop_run(b_wall);
+        assert_empty();
+    }
+}
+
+/* The same, but the pages of the emptier one are present. In the second round the other one is first in their list. */
+static void present_pages_come_before_fullness(void **state) {
+    (void)state;
+    for (unsigned order = 0; order < 2; order++) {
+        struct zone_run a = must_run(411, 1, MOBILITY_UNMOVABLE), a_one = must_run(1, 1, MOBILITY_UNMOVABLE);
+        struct zone_run b = must_run(300, 1, MOBILITY_UNMOVABLE), a_hole = must_run(100, 1, MOBILITY_UNMOVABLE);
+        struct zone_run b_small = must_run(50, 1, MOBILITY_UNMOVABLE), b_wall = must_run(62, 1, MOBILITY_UNMOVABLE);
+        struct zone_run b_hole = must_run(100, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(number_of(a.address), number_of(a_hole.address));
+        assert_int_equal(number_of(b.address), number_of(b_hole.address));
+        drop_run(b_small);
+        drop_run(a_hole);
+        zone_release(&zone, 0);
+        drop_run(b_hole);
+        if (order == 1) drop_run(a_one);
+        struct zone_run run = must_run(70, 1, MOBILITY_UNMOVABLE);
+        assert_ptr_equal(run.address, b_hole.address);
+        assert_int_equal(run.fresh, 0);
+        ASSERT_SOUND();
+        drop_run(run), drop_run(a), drop_run(b), drop_run(b_wall);
+        if (order == 0) drop_run(a_one);
+        assert_empty();
+    }
+}
+
+static void in_a_superpage_present_pages_come_first(void **state) {
+    (void)state;
+    struct zone_run a = must_run(10, 1, MOBILITY_UNMOVABLE), b = must_run(10, 1, MOBILITY_UNMOVABLE), c = must_run(10, 1, MOBILITY_UNMOVABLE);
+    assert_true(offset_of(a.address) < offset_of(b.address) && offset_of(b.address) < offset_of(c.address));
+    drop_run(a);
+    assert_int_equal(zone_release(&zone, 0), 10 * GRANULE_BYTES);
+    drop_run(b);
+    struct zone_run run = must_run(10, 1, MOBILITY_UNMOVABLE);
+    assert_ptr_equal(run.address, b.address);
+    assert_int_equal(run.fresh, 0);
+    assert_false(run.zeroed);
+    struct zone_run lowest = must_run(5, 1, MOBILITY_UNMOVABLE);
+    assert_ptr_equal(lowest.address, a.address);
+    assert_int_equal(lowest.fresh, 5);
+    assert_true(lowest.zeroed);
+    ASSERT_SOUND();
+    drop_run(run), drop_run(lowest), drop_run(c);
+    assert_empty();
+}
+
+static void known_zeros_are_zeros(void **state) {
+    (void)state;
+    struct zone_run run = must_run(64, 1, MOBILITY_UNMOVABLE), wall = must_run(1, 1, MOBILITY_UNMOVABLE);
+    assert_true(run.zeroed); /* must_run has looked */
+    drop_run(run);
+    run = must_run(64, 1, MOBILITY_UNMOVABLE);
+    assert_false(run.zeroed); /* it holds what we wrote */
+    drop_run(run);
+    zone_release(&zone, 0);
+    run = must_run(64, 1, MOBILITY_UNMOVABLE);
+    assert_true(run.zeroed);
+    drop_run(run);
+    ASSERT_SOUND();
+    /* One page that was written to is enough. */
+    zone_release(&zone, 0);
+    run = must_run(1, 1, MOBILITY_UNMOVABLE);
+    drop_run(run);
+    run = must_run(64, 1, MOBILITY_UNMOVABLE);
+    assert_false(run.zeroed);
+    assert_int_equal(run.fresh, 63);
+    drop_run(run), drop_run(wall);
+    assert_empty();
+}
+
+/* 16 MiB are eight superpages; the last of them has room for `room` granules. */
+static void fill_with_unmovable(struct zone_run runs[9], unsigned room) {
+    struct zone_config config = plain_config();
+    config.reserve_bytes = 16 * MIB;
+    begin(NULL, config);
+    for (unsigned i = 0; i < 7; i++) runs[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    runs[7] = must_run(SUPERPAGE_GRANULES - room, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(group(MOBILITY_UNMOVABLE).superpages, 8);
+}
+
+static void a_group_without_room_steals_and_takes_over(void **state) {
+    (void)state;
+    static const unsigned rooms[] = {100, SUPERPAGE_GRANULES / 2, SUPERPAGE_GRANULES / 2 + 1, 500};
+    for (unsigned i = 0; i < ARRAY_LENGTH(rooms); i++) {
+        struct zone_run runs[9];
+        bool taken_over = rooms[i] > SUPERPAGE_GRANULES / 2;
+        fill_with_unmovable(runs, rooms[i]);
+        runs[8] = must_run(30, 1, MOBILITY_RECLAIMABLE);
+        ASSERT_SOUND();
+        assert_int_equal(number_of(runs[8].address), number_of(runs[7].address));
+        assert_int_equal(group(MOBILITY_RECLAIMABLE).superpages, taken_over);
+        assert_int_equal(group(MOBILITY_UNMOVABLE).superpages, 8 - taken_over);
+        /* The rest of it belongs to the new owner, or still to the old one: the other one can steal it again. */
+        struct zone_run more = must_run(30, 1, taken_over ? MOBILITY_RECLAIMABLE : MOBILITY_UNMOVABLE);
+        assert_int_equal(number_of(more.address), number_of(runs[7].address));
+        struct zone_run none;
+        assert_false(zone_run_alloc(&zone, 512, 1, MOBILITY_MOVABLE, &none));
+        ASSERT_SOUND();
+        drop_run(more);
+        for (unsigned r = 0; r < 9; r++) drop_run(runs[r]);
+        assert_empty();
+    }
+}
+
+static void stealing_takes_the_largest_room(void **state) {
+    (void)state;
+    struct zone_run runs[9];
+    fill_with_unmovable(runs, 100);
+    drop_run(runs[3]);
+    runs[3] = must_run(300, 1, MOBILITY_MOVABLE); /* 212 are left there, of another group */
+    struct zone_run stolen = must_run(30, 1, MOBILITY_RECLAIMABLE);
+    assert_int_equal(number_of(stolen.address), number_of(runs[3].address));
+    assert_int_equal(group(MOBILITY_RECLAIMABLE).superpages, 0);
+    ASSERT_SOUND();
+    drop_run(stolen);
+    for (unsigned r = 0; r < 8; r++) drop_run(runs[r]);
+    assert_empty();
+}
+
+static void exhausted_address_space_is_a_refusal(void **state) {
+    (void)state;
+    struct zone_run runs[9], none;
+    fill_with_unmovable(runs, 10);
+    assert_false(zone_run_alloc(&zone, 11, 1, MOBILITY_UNMOVABLE, &none));
+    assert_false(zone_run_alloc(&zone, 10, 512, MOBILITY_UNMOVABLE, &none));
+    assert_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL));
+    assert_null(zone_block_alloc(&zone, 3 * MIB, 1, NULL));
+    ASSERT_SOUND();
+    runs[8] = must_run(10, 1, MOBILITY_UNMOVABLE);
+    for (unsigned r = 0; r < 9; r++) drop_run(runs[r]);
+    assert_empty();
+}
+
+static void the_hard_limit_is_exact(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.hard_limit_bytes = 100 * GRANULE_BYTES;
+    begin(NULL, config);
+    struct zone_run none, a = must_run(60, 1, MOBILITY_UNMOVABLE), b = must_run(39, 1, MOBILITY_MOVABLE);
+    assert_false(zone_run_alloc(&zone, 2, 1, MOBILITY_UNMOVABLE, &none));
+    assert_null(zone_block_alloc(&zone, 2 * GRANULE_BYTES, 1, NULL));
+    assert_null(zone_block_alloc(&zone, 4 * MIB, 1, NULL));
+    struct zone_run c = must_run(1, 1, MOBILITY_RECLAIMABLE);
+    assert_false(zone_run_alloc(&zone, 1, 1, MOBILITY_UNMOVABLE, &none));
+    drop_run(a);
+    a = must_run(60, 1, MOBILITY_UNMOVABLE);
+    ASSERT_SOUND();
+    drop_run(a), drop_run(b), drop_run(c);
+    assert_empty();
+}
+
+static void tags_lead_to_the_start_of_a_run(void **state) {
+    (void)state;
+    struct zone_run run = must_run(200, 1, MOBILITY_UNMOVABLE);
+    zone_tag_run(&zone, run.address, 200, 77);
+    for (unsigned i = 0; i < 200; i++) {
+        granule_tag tag = zone.tags[zone_granule_of(&zone, (char *)run.address + i * GRANULE_BYTES + 123)];
+        assert_int_equal(tag & 0xff, 77);
+        assert_int_equal(tag >> 8, i);
+        assert_false(zone_block_free(&zone, (char *)run.address + i * GRANULE_BYTES));
+    }
+    zone_tag_run(&zone, run.address, 200, TAG_NONE);
+    for (unsigned i = 0; i < 200; i++) assert_int_equal(zone.tags[zone_granule_of(&zone, run.address) + i], 0);
+    drop_run(run);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(every_size_is_inside_one_superpage, plain_zone),
+        cmocka_unit_test_setup(every_alignment_holds, plain_zone),
+        cmocka_unit_test_setup(a_mobility_has_superpages_of_its_own, plain_zone),
+        cmocka_unit_test_setup(the_superpage_with_the_least_room_serves_first, plain_zone),
+        cmocka_unit_test_setup(of_like_superpages_the_fullest_serves_first, plain_zone),
+        cmocka_unit_test_setup(present_pages_come_before_fullness, plain_zone),
+        cmocka_unit_test_setup(in_a_superpage_present_pages_come_first, plain_zone),
+        cmocka_unit_test_setup(known_zeros_are_zeros, plain_zone),
+        cmocka_unit_test(a_group_without_room_steals_and_takes_over),
+        cmocka_unit_test(stealing_takes_the_largest_room),
+        cmocka_unit_test(exhausted_address_space_is_a_refusal),
+        cmocka_unit_test(the_hard_limit_is_exact),
+        cmocka_unit_test_setup(tags_lead_to_the_start_of_a_run, plain_zone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
