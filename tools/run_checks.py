@@ -96,6 +96,7 @@ def all_steps() -> list[Step]:
         script("layers:self-test", ["tools/check_layers.py", "--self-test"], r"^layers: self-test passed, \d+ cases$", []),
         script("layers", ["tools/check_layers.py", "--objects", "build/release", "--objects", "build/no-rseq", "--objects", "build/sim"],
                r"^layers: \d+ files, [1-9]\d+ object files, 0 violations$", ["build:release", "build:no-rseq", "build:sim"]),
+        script("aarch64", ["tools/check_aarch64.sh"], r"^aarch64: \d+ files, 0 failures$", []),
         script("format", ["tools/check_format.sh"], r"^format: \d+ sources, \d+ texts, 0 failures$", []),
         script("man", ["tools/check_man.sh"], r"^man: \d+ pages, \d+ functions, 0 failures$", []),
         script("tidy", ["tools/check_tidy.sh", "build/clang-debug"], r"^tidy: \d+ files, no findings$", ["build:clang-debug"]),

@@ -66,6 +66,7 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     if (wanted == 0) wanted = 1;
     struct magazine *magazine = depot_take_empty(caches, depot);
     if (magazine != NULL) {
+        wanted = (unsigned)min_u64(wanted, magazine_capacity(magazine)); /* m may have gone down since it was read */
         magazine->count = cpu_pop_batch(cache, magazine->rounds, wanted);
         reverse(magazine->rounds, magazine->count);
         if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
@@ -126,7 +127,7 @@ const char *cache_check(struct cache_layer *caches) {
         const char *broken = NULL;
         platform_lock_acquire(&depot->lock);
         for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next, full++)
-            if (magazine->count == 0) broken = "depot: an empty magazine among the full ones";
+            if (magazine->count == 0 || magazine->count > magazine_capacity(magazine)) broken = "depot: a full magazine with too few or too many rounds";
         for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
             if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
         if (full != depot->full_count || empty != depot->empty_count) broken = "depot: a count differs from its list";

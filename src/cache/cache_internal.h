@@ -15,6 +15,9 @@ STRATA_INLINE void depot_lock(struct depot *depot) {
 }
 STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release(&depot->lock); }
 
+/* How many rounds find room in a magazine: see cache_magazine_bytes. */
+STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return 2u << magazine->kind; }
+
 /* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
 struct magazine *depot_take_full(struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */

@@ -20,6 +20,12 @@
 static struct cpu_header *header_at(unsigned area, unsigned cache) {
     return cpu_area_header(cpu_area_at(area), cache);
 }
+/* All of a header at one moment, while its owner may be at work. */
+static struct cpu_header header_load(unsigned area, unsigned cache) {
+    struct cpu_header header;
+    __atomic_load(header_at(area, cache), &header, __ATOMIC_RELAXED);
+    return header;
+}
 static uint32_t *upper_half(struct cpu_header *header) { return (uint32_t *)(void *)&header->bottom; }
 
 static bool area_used(const struct cache_layer *caches, unsigned area) {
@@ -62,7 +68,10 @@ static uint32_t take_id(struct cache_layer *caches) {
         size_t page = platform_info()->page_bytes;
         uintptr_t start = align_down((uintptr_t)header_at(caches->ids_made, 0), page);
         uintptr_t end = align_up((uintptr_t)header_at(caches->ids_made + 1, 0), page);
-        if (platform_commit((void *)start, end - start)) id = caches->ids_made++;
+        if (platform_commit((void *)start, end - start)) {
+            id = caches->ids_made;
+            __atomic_store_n(&caches->ids_made, id + 1, __ATOMIC_RELAXED); /* statistics read it without the lock */
+        }
     }
     platform_lock_release(&caches->drain_lock);
     return id;
@@ -74,7 +83,7 @@ static void empty_header(struct cache_layer *caches, unsigned area, unsigned cac
     void **slots = (void **)(void *)header_at(area, 0);
     unsigned bottom = caches->depots[cache].bottom, top = header->top;
     if (top > bottom) slab_free_batch(caches->slabs, cache, slots + bottom, top - bottom);
-    header->top = (uint16_t)bottom;
+    __atomic_store_n(&header->top, (uint16_t)bottom, __ATOMIC_RELAXED);
 }
 
 static void retire_id(struct cache_layer *caches, uint32_t id) {
@@ -83,7 +92,8 @@ static void retire_id(struct cache_layer *caches, uint32_t id) {
         struct cpu_header *header = header_at(id, cache);
         if (header->top == 0 && *upper_half(header) == 0) continue;
         empty_header(caches, id, cache);
-        *header = (struct cpu_header){0};
+        static const struct cpu_header unused;
+        __atomic_store(header, (struct cpu_header *)(uintptr_t)&unused, __ATOMIC_RELAXED);
     }
     caches->spare_ids[caches->spare_count++] = id;
     platform_lock_release(&caches->drain_lock);
@@ -210,7 +220,7 @@ void cpu_layer_drain_own(struct cache_layer *caches) {
 
 /* ------------------------------------------------------------------ looking inside, fork */
 
-static unsigned last_area(const struct cache_layer *caches) { return caches->thread_mode ? caches->ids_made : caches->areas; }
+static unsigned last_area(const struct cache_layer *caches) { return caches->thread_mode ? __atomic_load_n(&caches->ids_made, __ATOMIC_RELAXED) : caches->areas; }
 
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
     uint64_t rounds = 0;
@@ -232,11 +242,12 @@ const char *cpu_layer_check(const struct cache_layer *caches) {
     for (unsigned area = 0; area < last_area(caches); area++) {
         if (!area_used(caches, area)) continue;
         for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-            const struct cpu_header *header = header_at(area, cache);
+            const struct cpu_header header = header_load(area, cache);
             const struct depot *depot = &caches->depots[cache];
-            if (header->limit == 0) continue;
-            if (header->bottom != depot->bottom || header->limit > depot->bottom + depot->rounds_max) return "CPU layer: an array outside its slots";
-            if (header->top < header->bottom || header->top > depot->bottom + depot->rounds_max) return "CPU layer: a top outside its array";
+            if (header.bottom == 0 && header.limit == 0) continue;
+            if (header.top < depot->bottom || header.top > depot->bottom + depot->rounds_max) return "CPU layer: a top outside its array";
+            if (header.limit == 0) continue; /* closed, or drained */
+            if (header.bottom != depot->bottom || header.limit > depot->bottom + depot->rounds_max) return "CPU layer: an array outside its slots";
         }
     }
     return NULL;

@@ -118,22 +118,24 @@ static struct magazine *cut(struct magazine **list, uint32_t count) {
     return first;
 }
 
-/* Under the lock. */
+/* Under the lock, but others read m without it. */
 static void adapt_rounds(struct depot *depot) {
-    if (depot->contended > CONTENDED_MAX && depot->rounds < depot->rounds_max)
-        depot->rounds = (uint16_t)min_u64(depot->rounds * 2u, depot->rounds_max);
-    else if (depot->visits == depot->visits_seen && depot->rounds > depot->rounds_start && ++depot->ticks_idle >= IDLE_TICKS)
-        depot->rounds = depot->rounds_start;
+    unsigned rounds = depot->rounds;
+    if (depot->contended > CONTENDED_MAX && rounds < depot->rounds_max)
+        rounds = (unsigned)min_u64(rounds * 2u, depot->rounds_max);
+    else if (depot->visits == depot->visits_seen && rounds > depot->rounds_start && ++depot->ticks_idle >= IDLE_TICKS)
+        rounds = depot->rounds_start;
+    __atomic_store_n(&depot->rounds, (uint16_t)rounds, __ATOMIC_RELAXED);
     if (depot->visits != depot->visits_seen) depot->ticks_idle = 0;
     depot->visits_seen = depot->visits;
     depot->contended = 0;
-    depot->kind = (uint16_t)magazine_kind(depot->rounds / 2u);
+    depot->kind = (uint16_t)magazine_kind(rounds / 2u);
 }
 
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     struct depot *depot = &caches->depots[cache];
     struct slab_cache *slab_cache = &caches->slabs->caches[cache];
-    unsigned transfer = depot->rounds / 2u != 0 ? depot->rounds / 2u : 1;
+    unsigned transfer = (unsigned)max_u64(__atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u, 1);
     uint64_t share = __atomic_load_n(&slab_cache->total, __ATOMIC_RELAXED) / DEPOT_SHARE / transfer;
 
     platform_lock_acquire(&depot->lock);

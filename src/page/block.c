@@ -236,6 +236,7 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
             zone->counters.block_granules += granules;
             zone->counters.block_granules -= old;
             result = address;
+            zone_trim_to_limit(zone);
         } else if (may_move && granules > old) {
             result = move_block(zone, address, block, granules);
         }

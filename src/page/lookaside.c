@@ -159,10 +159,9 @@ size_t zone_release(struct zone *zone, size_t keep_bytes) {
 
 size_t zone_tick(struct zone *zone) {
     platform_lock_acquire(&zone->lock);
-    uint64_t unused = min_u64(zone->counters.idle_low, zone->counters.idle);
-    uint64_t released = 0;
+    uint64_t unused = zone->counters.idle_low, released = 0;
     if (unused != 0) released = zone_release_idle(zone, 0, unused, false);
-    zone->counters.idle_low = zone->counters.idle;
+    zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     platform_lock_release(&zone->lock);
     return released << GRANULE_SHIFT;
 }

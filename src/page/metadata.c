@@ -17,6 +17,7 @@ void *zone_metadata_alloc(struct zone *zone, size_t bytes) {
     size_t rounded = (size_t)1 << order;
     size_t align = rounded < 4096 ? rounded : 4096;
     char *memory = NULL;
+    if (order >= ARRAY_LENGTH(metadata->spare)) return NULL;
     platform_lock_acquire(&metadata->lock);
     if (metadata->spare[order] != NULL) {
         memory = metadata->spare[order];

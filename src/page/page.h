@@ -90,7 +90,7 @@ struct zone_config {
 struct zone_counters {
     uint64_t allocated, populated, idle;
     uint64_t idle_huge; /* of idle, in superpages of huge pages that are in use: handed back only when most of one is idle, or all is wanted */
-    uint64_t idle_low; /* the least `idle` since the last tick: what no one needed */
+    uint64_t idle_low; /* the least idle - idle_huge since the last tick: what no one needed */
     uint64_t blocks, block_granules;
     uint64_t populated_total, released_total;
     uint64_t moves;

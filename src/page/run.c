@@ -22,7 +22,7 @@ void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsig
     counters->idle -= idle_before;
     counters->idle_huge += superpage_kept_idle(superpage, superpage->idle);
     counters->idle_huge -= superpage_kept_idle(superpage, idle_before);
-    if (counters->idle < counters->idle_low) counters->idle_low = counters->idle;
+    counters->idle_low = min_u64(counters->idle_low, counters->idle - counters->idle_huge);
     uint8_t wanted = superpage->idle == 0 ? IDLE_NONE : superpage->state == SUPERPAGE_FREE ? IDLE_FREE : IDLE_HOLES;
     if (wanted != superpage->linked) {
         if (superpage->linked != IDLE_NONE) list_remove(&superpage->idle_link);
@@ -102,8 +102,8 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility) {
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
     superpage->mobility = (uint8_t)mobility;
-    zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     zone_advise_huge(zone, superpage, false);
+    zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     superpage_recount(superpage);
     zone_superpage_relink(zone, superpage, superpage->idle);
     return superpage;
@@ -141,6 +141,8 @@ static unsigned populate_ahead(struct zone *zone, struct superpage *superpage, u
     unsigned end = (unsigned)min_u64(align_up(start + granules, window), SUPERPAGE_GRANULES), at = start + granules;
     while (at < end && (superpage->allocated[at / 64] >> (at % 64) & 1) == 0 && (superpage->populated[at / 64] >> (at % 64) & 1) == 0) at++;
     at = (unsigned)align_down(at, zone->page_granules);
+    uint64_t limit = zone->config.soft_limit_bytes >> GRANULE_SHIFT;
+    if (zone->counters.populated + (at - start - granules) > limit) at = start + granules; /* none would be let stay */
     if (at - start < POPULATE_GRANULES_MIN) return 0;
     unsigned ahead = at - (start + granules);
     if (ahead != 0) {
@@ -174,8 +176,10 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     run->granules = granules;
     if (mobility == MOBILITY_MOVABLE) zone_fill_from_idle(zone, superpage, start, granules);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
-    unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
+    run->huge = superpage->huge;
     if (run->fresh != 0) zone_make_room(zone, run->fresh);
+    /* After room was made: pages that are marked ahead must not be handed back before they are there. */
+    unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
     platform_lock_release(&zone->lock);
     if (populate != 0) platform_populate(run->address, (size_t)populate << GRANULE_SHIFT);
     return true;

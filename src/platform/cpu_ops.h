@@ -59,6 +59,7 @@ extern struct platform_cpu platform_cpu __attribute__((visibility("hidden")));
 
 /* The area with this number. */
 STRATA_INLINE char *cpu_area_at(uint32_t id) { return platform_cpu.areas + ((size_t)id << CPU_AREA_SHIFT); }
+STRATA_INLINE struct cpu_header *cpu_area_header(char *area, unsigned cache) { return (struct cpu_header *)(void *)area + cache; }
 
 #if defined(__x86_64__) && !defined(STRATA_NO_RSEQ) && !defined(STRATA_SIM)
 #include "platform/cpu_ops_x86_64.h"

@@ -38,7 +38,6 @@ typedef uint64_t __attribute__((may_alias)) cpu_header_bits;
 /* The number of this CPU's area at this moment. */
 STRATA_INLINE uint32_t cpu_current_id(void) { return cpu_id(); }
 STRATA_INLINE char *cpu_area(void) { return cpu_area_at(cpu_id()); }
-STRATA_INLINE struct cpu_header *cpu_area_header(char *area, unsigned cache) { return (struct cpu_header *)(void *)area + cache; }
 STRATA_INLINE void **cpu_area_slots(char *area) { return (void **)(void *)area; }
 
 STRATA_INLINE void *cpu_pop(unsigned cache) {

@@ -41,9 +41,14 @@ passed
 # Each header on its own, in both languages and strict modes.
 for header in "$prefix"/include/strata/*.h; do
     name=strata/$(basename "$header")
-    echo "#include <$name>" | gcc -std=c11 -pedantic -Wall -Wextra -Werror -I"$prefix/include" -x c -fsyntax-only - || fail "$name is not valid C11"
-    echo "#include <$name>" | g++ -std=c++11 -pedantic -Wall -Wextra -Werror -I"$prefix/include" -x c++ -fsyntax-only - || fail "$name is not valid C++11"
-    passed
+    for compiler in gcc clang-19; do
+        for language in c11 c++11 c++20; do
+            echo "#include <$name>" |
+                $compiler -std=$language -pedantic -Wall -Wextra -Werror -I"$prefix/include" -x "${language%%[0-9]*}" -fsyntax-only - ||
+                fail "$name is not valid $language for $compiler"
+            passed
+        done
+    done
 done
 
 expect_well() { # program...

@@ -35,11 +35,13 @@ SUMMARY_NAME_WIDTH = 12
 def format_value(metric: Metric, value: float) -> str:
     """A figure without its unit, which stands in the heading."""
     if metric.kind == "seconds":
-        return f"{value:.3f}" if value < 100 else f"{value:.1f}"
+        return f"{value:.3f}" if value < 100 else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
     if metric.kind == "bytes":
         mib = value / (1 << 20)
         return f"{mib:.1f}" if mib < 1000 else f"{mib:,.0f}"
-    return f"{value:,.0f}" if value < 1_000_000 else f"{value / 1e6:,.2f}M"
+    if value < 1_000_000:
+        return f"{value:,.0f}"
+    return f"{value / 1e6:.2f}M" if value < 100_000_000 else f"{value / 1e6:,.0f}M"
 
 
 def format_ratio(value: float | None) -> str:

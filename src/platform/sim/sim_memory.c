@@ -167,8 +167,8 @@ static void fold_touched(struct range range) {
             size_t bytes = min_u64(chunk_bytes, (uint64_t)(end - address));
             const unsigned char *present = real_presence(address, bytes);
             size_t count = bytes / space.real_page_bytes;
-            for (size_t i = next_present(present, 0, count); i < count; i = next_present(present, i + 1, count)) {
-                uint64_t page = (uint64_t)(address + i * space.real_page_bytes - space.base) >> space.page_shift;
+            for (size_t at = next_present(present, 0, count); at < count; at = next_present(present, at + 1, count)) {
+                uint64_t page = (uint64_t)(address + at * space.real_page_bytes - space.base) >> space.page_shift;
                 set_populated((struct range){page, page + 1}, true);
             }
         }

@@ -1,56 +1,40 @@
 /*
- * test_sim_cpu.c - virtual CPUs: the sequences of cpu_ops.h on them, interrupted at every store by every kind of interruption.
+ * test_sim_cpu.c - virtual CPUs: sequences on them, interrupted at every store by every kind of interruption.
  */
-#include "platform/cpu_ops.h"
 #include "sim_test.h"
+#include "sim_toy.h"
 
-#define AREAS 4u
-#define BOTTOM 100u
-#define SLOTS 8u
-#define CACHE 1u
+static char round_a, round_b;
 
-static char areas[AREAS << CPU_AREA_SHIFT] STRATA_ALIGNED(64);
-static char round_a, round_b, round_c;
-
-static struct cpu_header *header_of(unsigned cpu) { return cpu_area_header(areas + ((size_t)cpu << CPU_AREA_SHIFT), CACHE); }
-static unsigned rounds_on(unsigned cpu) { return header_of(cpu)->top - BOTTOM; }
-
-static void machine(const struct sim_config *config) {
-    sim_reset(config);
-    platform_cpu.areas = areas;
-    for (unsigned cpu = 0; cpu < AREAS; cpu++) {
-        uint64_t word = cpu_header_pack(BOTTOM, BOTTOM, BOTTOM + SLOTS);
-        memcpy(header_of(cpu), &word, sizeof word);
-    }
-}
+static unsigned rounds_on(unsigned cpu) { return toys[cpu].top; }
 
 static const struct sim_config four_cpus = {.cpus = 4};
 
 static void sequences_use_the_current_cpu(void **state) {
     (void)state;
-    machine(&four_cpus);
-    assert_true(cpu_push(CACHE, &round_a));
+    toy_reset(&four_cpus);
+    assert_true(toy_push(&round_a));
     sim_cpu_set(3);
     assert_int_equal(sim_cpu_id(), 3);
-    assert_null(cpu_pop(CACHE));
-    assert_true(cpu_push(CACHE, &round_b));
+    assert_null(toy_pop());
+    assert_true(toy_push(&round_b));
     sim_cpu_set(0);
-    assert_ptr_equal(cpu_pop(CACHE), &round_a);
+    assert_ptr_equal(toy_pop(), &round_a);
     assert_int_equal(rounds_on(3), 1);
     sim_thread_become(9); /* a new identity is on CPU 0 */
     assert_int_equal(sim_cpu(), 0);
     sim_cpu_set(3);
-    assert_ptr_equal(cpu_pop(CACHE), &round_b);
+    assert_ptr_equal(toy_pop(), &round_b);
     sim_thread_become(0);
     assert_int_equal(sim_cpu(), 0);
 }
 
 static void thread_mode_uses_the_thread_id(void **state) {
     (void)state;
-    machine(&(struct sim_config){.cpus = 4, .thread_mode = true});
+    toy_reset(&(struct sim_config){.cpus = 4, .thread_mode = true});
     platform_thread_set_id(2);
     assert_int_equal(sim_cpu_id(), 2);
-    assert_true(cpu_push(CACHE, &round_a));
+    assert_true(toy_push(&round_a));
     assert_int_equal(rounds_on(2), 1);
     sim_thread_become(1);
     assert_int_equal(sim_cpu_id(), 0);
@@ -58,27 +42,24 @@ static void thread_mode_uses_the_thread_id(void **state) {
 
 static void points_stand_before_every_store(void **state) {
     (void)state;
-    machine(&four_cpus);
-    cpu_push(CACHE, &round_a);
+    toy_reset(&four_cpus);
+    toy_push(&round_a);
     assert_int_equal(sim_preempt_points(), 2);
-    cpu_pop(CACHE);
+    toy_pop();
     assert_int_equal(sim_preempt_points(), 3);
-    cpu_pop(CACHE); /* empty: no store */
+    toy_pop(); /* empty: no store */
     assert_int_equal(sim_preempt_points(), 3);
-    void *three[] = {&round_a, &round_b, &round_c};
-    assert_int_equal(cpu_push_batch(CACHE, three, 3), 3);
-    assert_int_equal(sim_preempt_points(), 7);
 }
 
 static void an_aborted_sequence_starts_again(void **state) {
     (void)state;
     for (uint64_t k = 1; k <= 2; k++) {
-        machine(&four_cpus);
+        toy_reset(&four_cpus);
         sim_preempt_at(k, 1);
-        assert_true(cpu_push(CACHE, &round_a));
+        assert_true(toy_push(&round_a));
         assert_int_equal(sim_preempt_points(), 2 + k);
         assert_int_equal(rounds_on(0), 1);
-        assert_ptr_equal(cpu_pop(CACHE), &round_a);
+        assert_ptr_equal(toy_pop(), &round_a);
     }
 }
 
@@ -97,7 +78,7 @@ static bool push_there(void *context, unsigned choice) {
     hook->calls++;
     hook->choice = choice;
     sim_cpu_set(hook->cpu);
-    assert_true(cpu_push(CACHE, hook->round));
+    assert_true(toy_push(hook->round));
     return hook->answer;
 }
 static bool migrate(void *context, unsigned choice) {
@@ -110,8 +91,7 @@ static bool close_and_fence(void *context, unsigned choice) {
     (void)choice;
     sim_thread_become(5);
     sim_cpu_set(1);
-    uint64_t word = (uint64_t)CPU_CLOSED << 32 | header_of(0)->top;
-    memcpy(header_of(0), &word, sizeof word);
+    toys[0].closed = true;
     assert_true(platform_fence_cpus());
     hook->calls++;
     return false;
@@ -123,11 +103,11 @@ static bool do_nothing(void *context, unsigned choice) {
 
 static void another_cpu_does_not_abort(void **state) {
     (void)state;
-    machine(&four_cpus);
+    toy_reset(&four_cpus);
     struct hook hook = {.cpu = 2, .round = &round_b};
     sim_preempt_set_hook(push_there, &hook, 3);
     sim_preempt_at(2, 4);
-    assert_true(cpu_push(CACHE, &round_a));
+    assert_true(toy_push(&round_a));
     assert_int_equal(hook.calls, 1);
     assert_int_equal(hook.choice, 3);
     assert_int_equal(sim_preempt_points(), 4); /* 2 here, 2 there */
@@ -139,38 +119,38 @@ static void another_cpu_does_not_abort(void **state) {
 static void the_same_cpu_aborts(void **state) {
     (void)state;
     for (uint64_t k = 1; k <= 2; k++) {
-        machine(&four_cpus);
+        toy_reset(&four_cpus);
         struct hook hook = {.cpu = 0, .round = &round_b};
         sim_preempt_set_hook(push_there, &hook, 1);
         sim_preempt_at(k, 2);
-        assert_true(cpu_push(CACHE, &round_a));
+        assert_true(toy_push(&round_a));
         assert_int_equal(rounds_on(0), 2); /* one overwriting the other would leave 1 */
-        assert_ptr_equal(cpu_pop(CACHE), &round_a);
-        assert_ptr_equal(cpu_pop(CACHE), &round_b);
+        assert_ptr_equal(toy_pop(), &round_a);
+        assert_ptr_equal(toy_pop(), &round_b);
     }
 }
 
 static void a_hook_may_abort(void **state) {
     (void)state;
     struct hook hook = {.answer = true};
-    machine(&four_cpus);
+    toy_reset(&four_cpus);
     sim_preempt_set_hook(do_nothing, &hook, 1);
     sim_preempt_at(1, 2);
-    cpu_push(CACHE, &round_a);
+    toy_push(&round_a);
     assert_int_equal(sim_preempt_points(), 3);
     hook.answer = false;
     sim_preempt_at(1, 2);
-    cpu_push(CACHE, &round_a);
+    toy_push(&round_a);
     assert_int_equal(sim_preempt_points(), 5);
 }
 
 static void a_migrated_sequence_starts_elsewhere(void **state) {
     (void)state;
-    machine(&four_cpus);
+    toy_reset(&four_cpus);
     struct hook hook = {.cpu = 1};
     sim_preempt_set_hook(migrate, &hook, 1);
     sim_preempt_at(2, 2);
-    assert_true(cpu_push(CACHE, &round_a));
+    assert_true(toy_push(&round_a));
     assert_int_equal(sim_cpu(), 1);
     assert_int_equal(rounds_on(0), 0);
     assert_int_equal(rounds_on(1), 1);
@@ -179,11 +159,11 @@ static void a_migrated_sequence_starts_elsewhere(void **state) {
 static void a_fence_aborts_and_is_seen(void **state) {
     (void)state;
     for (uint64_t k = 1; k <= 2; k++) {
-        machine(&four_cpus);
+        toy_reset(&four_cpus);
         struct hook hook = {0};
         sim_preempt_set_hook(close_and_fence, &hook, 1);
         sim_preempt_at(k, 2);
-        assert_false(cpu_push(CACHE, &round_a)); /* the header that it finds on its way back is closed */
+        assert_false(toy_push(&round_a)); /* the stack that it finds on its way back is closed */
         assert_int_equal(hook.calls, 1);
         assert_int_equal(rounds_on(0), 0);
         assert_int_equal(sim_calls(SIM_FENCE), 1);
@@ -193,17 +173,17 @@ static void a_fence_aborts_and_is_seen(void **state) {
 
 static void without_a_fence_the_sequence_goes_on(void **state) {
     (void)state;
-    machine(&(struct sim_config){.cpus = 4, .no_fence = true});
+    toy_reset(&(struct sim_config){.cpus = 4, .no_fence = true});
     assert_false(platform_fence_cpus());
-    machine(&(struct sim_config){.cpus = 4, .thread_mode = true});
+    toy_reset(&(struct sim_config){.cpus = 4, .thread_mode = true});
     assert_false(platform_fence_cpus());
 }
 
 static void thread_mode_never_aborts(void **state) {
     (void)state;
-    machine(&(struct sim_config){.cpus = 4, .thread_mode = true});
+    toy_reset(&(struct sim_config){.cpus = 4, .thread_mode = true});
     sim_preempt_at(1, 1);
-    cpu_push(CACHE, &round_a);
+    toy_push(&round_a);
     assert_int_equal(sim_preempt_points(), 2);
 }
 
@@ -212,7 +192,7 @@ static void fence_hook(void *context) { ++*(unsigned *)context; }
 static void the_fence_has_a_hook(void **state) {
     (void)state;
     unsigned calls = 0;
-    machine(&four_cpus);
+    toy_reset(&four_cpus);
     sim_fence_set_hook(fence_hook, &calls);
     assert_true(platform_fence_cpus());
     sim_fail_call(1, 1);
@@ -225,17 +205,17 @@ static bool count_nested(void *context, unsigned choice) {
     hook->calls++;
     (void)choice;
     sim_cpu_set(1);
-    cpu_push(CACHE, &round_b);
+    toy_push(&round_b);
     return false;
 }
 
 static void hooks_do_not_nest(void **state) {
     (void)state;
-    machine(&four_cpus);
+    toy_reset(&four_cpus);
     struct hook hook = {0};
     sim_preempt_set_hook(count_nested, &hook, 1);
     sim_preempt_random(3, 999);
-    cpu_push(CACHE, &round_a);
+    toy_push(&round_a);
     sim_preempt_random(0, 0);
     assert_int_equal(rounds_on(0), 1);
     assert_true(hook.calls > 0);
@@ -244,11 +224,11 @@ static void hooks_do_not_nest(void **state) {
 
 /* The number of points of a random run tells runs apart. */
 static uint64_t random_run(uint64_t seed) {
-    machine(&four_cpus);
+    toy_reset(&four_cpus);
     sim_preempt_random(seed, 400);
     for (unsigned i = 0; i < 200; i++) {
-        assert_true(cpu_push(CACHE, &round_a));
-        assert_ptr_equal(cpu_pop(CACHE), &round_a);
+        assert_true(toy_push(&round_a));
+        assert_ptr_equal(toy_pop(), &round_a);
     }
     return sim_preempt_points();
 }
@@ -274,12 +254,12 @@ static void migrate_outside_of_a_hook(void *unused) {
 static void choose_what_is_not_there(void *unused) {
     (void)unused;
     sim_preempt_at(1, 2);
-    cpu_push(CACHE, &round_a);
+    toy_push(&round_a);
 }
 
 static void misuse_dies(void **state) {
     (void)state;
-    machine(&four_cpus);
+    toy_reset(&four_cpus);
     assert_dies(set_cpu_that_is_not_there, NULL, "there are 4");
     assert_dies(migrate_outside_of_a_hook, NULL, "only in a preemption hook");
     assert_dies(choose_what_is_not_there, NULL, "choice 2 of 2");

@@ -3,22 +3,12 @@
  */
 #include <stdlib.h>
 
-#include "platform/cpu_ops.h"
 #include "sim_test.h"
+#include "sim_toy.h"
 
-static char areas[4 << CPU_AREA_SHIFT] STRATA_ALIGNED(64);
 static char rounds[8];
 
-static struct cpu_header *header_of(unsigned cpu) { return cpu_area_header(areas + ((size_t)cpu << CPU_AREA_SHIFT), 0); }
-
-static void machine(void) {
-    sim_reset(&(struct sim_config){.cpus = 4});
-    platform_cpu.areas = areas;
-    for (unsigned cpu = 0; cpu < 4; cpu++) {
-        uint64_t word = cpu_header_pack(10, 10, 18);
-        memcpy(header_of(cpu), &word, sizeof word);
-    }
-}
+static void machine(void) { toy_reset(&(struct sim_config){.cpus = 4}); }
 
 /* ------------------------------------------------------------------ enumeration */
 
@@ -27,10 +17,10 @@ static unsigned lengths[64]; /* how often a run had that many points */
 static const char *three_stores(void *context) {
     (void)context;
     machine();
-    cpu_push(0, &rounds[0]);
-    cpu_pop(0);
+    toy_push(&rounds[0]);
+    toy_pop();
     lengths[sim_preempt_points()]++;
-    return header_of(0)->top == 10 ? NULL : "a round is left over";
+    return toys[0].top == 0 ? NULL : "a round is left over";
 }
 
 static void aborts_are_enumerated(void **state) {
@@ -65,7 +55,7 @@ static bool hook(void *context, unsigned choice) {
 static const char *with_hook(void *context) {
     machine();
     sim_preempt_set_hook(hook, context, 3);
-    cpu_push(0, &rounds[0]);
+    toy_push(&rounds[0]);
     return NULL;
 }
 
@@ -82,9 +72,9 @@ static const char *ignoring(void *context) {
     (void)context;
     machine();
     sim_explore_ignore(true);
-    cpu_push(0, &rounds[0]);
+    toy_push(&rounds[0]);
     sim_explore_ignore(false);
-    cpu_pop(0);
+    toy_pop();
     return NULL;
 }
 
@@ -188,15 +178,14 @@ static void a_race_is_found_and_repeats(void **state) {
 /* ------------------------------------------------------------------ sequences in threads */
 
 static void push_two(void *argument) {
-    cpu_push(0, argument);
-    cpu_push(0, (char *)argument + 1);
+    toy_push(argument);
+    toy_push((char *)argument + 1);
 }
 
 static const char *check_rounds(unsigned cpu, unsigned expected) {
     unsigned found = 0;
-    if (header_of(cpu)->top - 10u != expected) return "a push is lost";
-    for (unsigned slot = 10; slot < header_of(cpu)->top; slot++)
-        found |= 1u << ((char *)cpu_area_slots(areas + ((size_t)cpu << CPU_AREA_SHIFT))[slot] - rounds);
+    if (toys[cpu].top != expected) return "a push is lost";
+    for (unsigned slot = 0; slot < expected; slot++) found |= 1u << ((char *)toys[cpu].slots[slot] - rounds);
     return bit_count(found) == expected ? NULL : "a round is there twice";
 }
 
@@ -235,22 +224,20 @@ static void unprotected_sequences_are_caught(void **state) {
     assert_non_null(strstr(exploration.failure, "[choices:"));
 }
 
-/* The remote drain of design.md: close the header, fence, and only then read the top. */
+/* A remote drain: close the stack, fence, and only then read the top. */
 static unsigned drained;
 static bool with_fence;
 
 static void drain(void *argument) {
     (void)argument;
-    struct cpu_header *header = header_of(0);
-    header->bottom = 65535;
-    header->limit = 0;
+    toys[0].closed = true;
     if (with_fence) platform_fence_cpus();
-    drained = header->top - 10u;
+    drained = toys[0].top;
     sim_yield();
-    header->top = 10;
+    toys[0].top = 0;
 }
 static void push_three(void *argument) {
-    for (unsigned i = 0; i < 3; i++) *(unsigned *)argument += cpu_push(0, &rounds[i]);
+    for (unsigned i = 0; i < 3; i++) *(unsigned *)argument += toy_push(&rounds[i]);
 }
 static const char *drain_while_pushing(void *context) {
     unsigned pushed = 0;
@@ -312,7 +299,7 @@ static void death_in_a_thread_is_a_failure(void **state) {
 
 static const char *unsteady(void *context) {
     machine();
-    if (++*(unsigned *)context == 1) cpu_push(0, &rounds[0]);
+    if (++*(unsigned *)context == 1) toy_push(&rounds[0]);
     return NULL;
 }
 
@@ -330,7 +317,7 @@ static void after_an_exploration_all_is_quiet(void **state) {
     struct sim_exploration exploration = {.scenario = three_stores, .deviations = 1, .aborts = true};
     assert_true(sim_explore(&exploration));
     machine();
-    cpu_push(0, &rounds[0]);
+    toy_push(&rounds[0]);
     assert_int_equal(sim_preempt_points(), 2);
 }
 

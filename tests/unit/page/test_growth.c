@@ -1,0 +1,207 @@
+/*
+ * test_growth.c - the zone's address space: reserved whole, or piece by piece under a limit with holes where others have mapped; refusals
+ * at the start; fork.
+ */
+#include "unit/page/page_support.h"
+
+/*
+ * A zone that grows puts its base 64 GiB below its arrays. To have room for that, the arrays are put above a reservation that is
+ * given back before the first growth, and the limit comes down to what a test wants afterwards: `left` bytes more than is reserved.
+ */
+#define BELOW (65 * GIB)
+
+static void begin_growing(uint64_t left) {
+    sim_reset(NULL);
+    void *below = platform_reserve(NULL, BELOW, 4096);
+    assert_non_null(below);
+    sim_set_address_limit(BELOW + 4 * GIB);
+    struct zone_config config = plain_config();
+    assert_true(zone_init(&zone, &config));
+    assert_true(zone.growing);
+    assert_int_equal(zone.extent_bytes, 0);
+    platform_unreserve(below, BELOW);
+    sim_set_address_limit(sim_reserved_bytes() + left);
+    assert_true(zone.base > (uintptr_t)sim_arena_base() && zone.base < (uintptr_t)sim_arena_base() + 2 * GIB);
+}
+
+static void all_is_reserved_at_once_without_a_limit(void **state) {
+    (void)state;
+    begin(NULL, plain_config());
+    assert_false(zone.growing);
+    assert_int_equal(zone.window_bytes, 64 * MIB);
+    assert_int_equal(arena_size(&zone.addresses, ARENA_FREE), 64 * MIB);
+    char *block = must_block(64 * MIB, 1);
+    assert_null(zone_block_alloc(&zone, 1, 1, NULL));
+    ASSERT_SOUND();
+    drop_block(block);
+    assert_empty();
+}
+
+static void a_smaller_reservation_will_do(void **state) {
+    (void)state;
+    struct sim_config sim = {.arena_bytes = 8 * GIB};
+    struct zone_config config = plain_config();
+    config.reserve_bytes = 0;
+    begin(&sim, config);
+    assert_false(zone.growing);
+    assert_in_range(zone.window_bytes, 1 * GIB, 8 * GIB);
+    char *block = must_block(1 * GIB / 2, 1);
+    drop_block(block);
+    assert_empty();
+}
+
+static void no_address_space_at_all_is_a_refusal_that_can_be_tried_again(void **state) {
+    (void)state;
+    struct sim_config sim = {.arena_bytes = 1 * MIB};
+    struct zone_config config = plain_config();
+    sim_reset(&sim);
+    assert_false(zone_init(&zone, &config));
+    assert_false(zone_init(&zone, &config));
+    assert_int_equal(sim_reserved_bytes(), 0);
+    sim_reset(NULL);
+    sim_fail_only(1u << SIM_RESERVE);
+    sim_fail_call(1, SIM_FOREVER);
+    assert_false(zone_init(&zone, &config));
+    sim_fail_call(0, 0);
+    assert_true(zone_init(&zone, &config));
+    drop_block(must_block(1, 1));
+    assert_empty();
+}
+
+static void a_small_limit_leaves_most_for_the_program(void **state) {
+    (void)state;
+    struct sim_config sim = {.address_limit_bytes = 64 * MIB};
+    struct zone_config config = plain_config();
+    config.reserve_bytes = 0;
+    begin(&sim, config);
+    assert_true(zone.growing);
+    assert_true(sim_reserved_bytes() <= 6 * MIB);
+}
+
+static void it_grows_to_the_limit_and_no_further(void **state) {
+    (void)state;
+    static char *blocks[64];
+    begin_growing(64 * MIB);
+    uint64_t before = sim_reserved_bytes();
+    unsigned n = 0;
+    while (n < 64 && (blocks[n] = zone_block_alloc(&zone, 2 * MIB, 1, NULL)) != NULL) {
+        mark(blocks[n], 512, n + 1);
+        n++;
+        if (n % 8 == 1) ASSERT_SOUND();
+    }
+    assert_int_equal(n, 32);
+    assert_int_equal(sim_reserved_bytes(), before + 64 * MIB);
+    ASSERT_SOUND();
+    assert_null(zone_block_alloc(&zone, 1, 1, NULL));
+    for (unsigned i = 0; i < n; i++) assert_true(is_marked(blocks[i], 512, i + 1));
+    /* What is freed serves again, without new reservations. */
+    for (unsigned i = 0; i < n; i += 2) drop_block(blocks[i]);
+    for (unsigned i = 0; i < n; i += 2) blocks[i] = must_block(2 * MIB, 1);
+    assert_int_equal(sim_reserved_bytes(), before + 64 * MIB);
+    for (unsigned i = 0; i < n; i++) drop_block(blocks[i]);
+    assert_empty();
+}
+
+static void runs_and_resizes_work_while_it_grows(void **state) {
+    (void)state;
+    begin_growing(100 * MIB);
+    struct zone_run runs[40];
+    for (unsigned i = 0; i < 40; i++) runs[i] = must_run(40 + i, 1, i % 3);
+    char *block = must_block(3 * MIB, 1), *wall = must_block(4 * MIB, 1);
+    mark(block, 3 * MIB / GRANULE_BYTES, 1);
+    for (unsigned i = 4; i < 20; i++) {
+        char *now = zone_block_resize(&zone, block, i * MIB, true);
+        assert_non_null(now);
+        block = now;
+        assert_true(is_marked(block, 3 * MIB / GRANULE_BYTES, 1));
+        ASSERT_SOUND();
+    }
+    char *aligned = must_block(1, 8 * MIB);
+    ASSERT_SOUND();
+    drop_block(block), drop_block(wall), drop_block(aligned);
+    for (unsigned i = 0; i < 40; i++) drop_run(runs[i]);
+    assert_empty();
+}
+
+static void other_mappings_are_left_alone(void **state) {
+    (void)state;
+    static char *blocks[64];
+    begin_growing(1 * GIB);
+    /* Others take a page or a lot, wherever the heap would grow. */
+    static const struct {
+        uint64_t at, bytes;
+    } others[] = {{6 * MIB, 4096}, {16 * MIB, 6 * MIB}, {23 * MIB, 64 * KIB}, {40 * MIB, 12 * MIB}, {90 * MIB, 200 * MIB}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(others); i++) {
+        assert_true(platform_reserve_at((char *)zone.base + others[i].at, others[i].bytes));
+        assert_true(platform_commit((char *)zone.base + others[i].at, others[i].bytes));
+        memset((char *)zone.base + others[i].at, 0x77, 4096);
+    }
+    for (unsigned n = 0; n < 64; n++) {
+        size_t bytes = n % 5 == 4 ? 5 * MIB : 1900 * KIB;
+        blocks[n] = must_block(bytes, 1);
+        uint64_t at = (uintptr_t)blocks[n] - zone.base;
+        for (unsigned i = 0; i < ARRAY_LENGTH(others); i++) assert_true(at + bytes <= others[i].at || at >= others[i].at + others[i].bytes);
+        mark(blocks[n], bytes / GRANULE_BYTES, n + 1);
+        if (n % 8 == 0) ASSERT_SOUND();
+    }
+    for (unsigned n = 0; n < 64; n++) {
+        assert_true(is_marked(blocks[n], (n % 5 == 4 ? 5 * MIB : 1900 * KIB) / GRANULE_BYTES, n + 1));
+        drop_block(blocks[n]);
+    }
+    for (unsigned i = 0; i < ARRAY_LENGTH(others); i++) {
+        char *byte = (char *)zone.base + others[i].at;
+        assert_int_equal(*byte, 0x77);
+        assert_int_equal(zone_block_bytes(&zone, byte), 0);
+        assert_false(zone_block_free(&zone, byte));
+    }
+    assert_empty();
+}
+
+static void impossible_requests_take_nothing(void **state) {
+    (void)state;
+    begin_growing(64 * MIB);
+    char *kept = must_block(1, 1);
+    uint64_t before = sim_reserved_bytes();
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 52, 1000 * GIB, 65 * MIB};
+    static const size_t aligns[] = {1, 2 * MIB, 1 * GIB, (size_t)1 << 62, (size_t)1 << 63};
+    for (unsigned s = 0; s < ARRAY_LENGTH(sizes); s++)
+        for (unsigned a = 0; a < ARRAY_LENGTH(aligns); a++) assert_null(zone_block_alloc(&zone, sizes[s], aligns[a], NULL));
+    assert_null(zone_block_resize(&zone, kept, SIZE_MAX, true));
+    assert_int_equal(sim_reserved_bytes(), before);
+    ASSERT_SOUND();
+    drop_block(kept);
+    assert_empty();
+}
+
+static void the_child_of_a_fork_goes_on(void **state) {
+    (void)state;
+    begin(NULL, plain_config());
+    struct zone_run run = must_run(10, 1, MOBILITY_UNMOVABLE);
+    zone_fork_prepare(&zone);
+    assert_true(sim_locks_held() != 0);
+    zone_fork_parent(&zone);
+    assert_int_equal(sim_locks_held(), 0);
+    drop_run(run);
+    run = must_run(10, 1, MOBILITY_UNMOVABLE);
+    zone_fork_prepare(&zone);
+    sim_fork_child();
+    zone_fork_child(&zone);
+    drop_run(run);
+    drop_block(must_block(5 * MIB, 1));
+    assert_empty();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_is_reserved_at_once_without_a_limit),
+        cmocka_unit_test(a_smaller_reservation_will_do),
+        cmocka_unit_test(no_address_space_at_all_is_a_refusal_that_can_be_tried_again),
+        cmocka_unit_test(a_small_limit_leaves_most_for_the_program),
+        cmocka_unit_test(it_grows_to_the_limit_and_no_further),
+        cmocka_unit_test(runs_and_resizes_work_while_it_grows),
+        cmocka_unit_test(other_mappings_are_left_alone),
+        cmocka_unit_test(impossible_requests_take_nothing),
+        cmocka_unit_test(the_child_of_a_fork_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

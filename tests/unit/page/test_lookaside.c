@@ -1,0 +1,319 @@
+/*
+ * test_lookaside.c - pages that are present but free: one in one out, the working set, limits, and huge pages that keep their holes.
+ */
+#include "unit/page/page_support.h"
+
+/* What really is there, in granules; the arrays of the zone are left out. */
+static uint64_t present_granules(void) {
+    if (zone.extent_bytes == 0) return 0;
+    return sim_populated_pages((void *)zone.base, zone.extent_bytes) * zone.page_granules;
+}
+
+/* A superpage of unmovable runs with `idle` present free granules in single holes of `hole` granules. Returns how many runs stay. */
+static unsigned make_holes(struct zone_run kept[SUPERPAGE_GRANULES], unsigned hole, unsigned idle) {
+    static struct zone_run all[SUPERPAGE_GRANULES];
+    unsigned n = 0, stay = 0, freed = 0;
+    for (unsigned at = 0; at + hole <= SUPERPAGE_GRANULES; at += hole) all[n++] = must_run(hole, 1, MOBILITY_UNMOVABLE);
+    for (unsigned i = 0; i < n; i++) {
+        if (i % 2 == 1 && freed < idle) {
+            drop_run(all[i]);
+            freed += hole;
+        } else {
+            kept[stay++] = all[i];
+        }
+    }
+    assert_int_equal(freed, idle);
+    return stay;
+}
+
+static void drop_all(struct zone_run *runs, unsigned count) {
+    while (count != 0) drop_run(runs[--count]);
+}
+
+static void freed_pages_stay_present(void **state) {
+    (void)state;
+    struct zone_run run = must_run(50, 1, MOBILITY_UNMOVABLE);
+    drop_run(run);
+    assert_int_equal(counters().idle, 50);
+    assert_int_equal(present_granules(), 50);
+    assert_int_equal(sim_calls(SIM_RELEASE), 0);
+    run = must_run(50, 1, MOBILITY_RECLAIMABLE); /* a superpage that is wholly free serves any group */
+    assert_int_equal(run.fresh, 0);
+    drop_run(run);
+    assert_empty();
+}
+
+static void one_in_one_out(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES];
+    unsigned n = make_holes(kept, 8, 200);
+    uint64_t populated = counters().populated;
+    assert_int_equal(counters().idle, 200);
+    /* 100 fresh ones come, 100 idle ones go. */
+    struct zone_run fresh = must_run(100, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(fresh.fresh, 100);
+    assert_in_range(counters().idle, 100 - 8, 100);
+    assert_true(counters().populated <= populated);
+    assert_int_equal(present_granules(), counters().populated);
+    ASSERT_SOUND();
+    /* The reserve of 64 stays. */
+    struct zone_run more = must_run(300, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(more.fresh, 300);
+    assert_in_range(counters().idle, 64 - 8, 64);
+    assert_int_equal(present_granules(), counters().populated);
+    ASSERT_SOUND();
+    /* Pages that are there already cost nobody else's. */
+    uint64_t released = counters().released_total;
+    drop_run(more);
+    more = must_run(300, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(more.fresh, 0);
+    assert_int_equal(counters().released_total, released);
+    drop_run(more), drop_run(fresh);
+    drop_all(kept, n);
+    assert_empty();
+}
+
+static void blocks_take_part_in_the_exchange(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES];
+    unsigned n = make_holes(kept, 8, 248);
+    char *block = must_block(3 * MIB, 1);
+    mark(block, 3 * MIB / GRANULE_BYTES, 1);
+    assert_in_range(counters().idle, 64 - 8, 64);
+    ASSERT_SOUND();
+    char *run = must_block(200 * KIB, 1);
+    assert_ptr_equal(zone_block_resize(&zone, run, 900 * KIB, false), run);
+    assert_in_range(counters().idle, 64 - 8, 64);
+    ASSERT_SOUND();
+    drop_block(block), drop_block(run);
+    drop_all(kept, n);
+    assert_empty();
+}
+
+static void a_tick_gives_back_what_was_not_needed_since_the_last(void **state) {
+    (void)state;
+    struct zone_run wall = must_run(1, 1, MOBILITY_UNMOVABLE), a = must_run(300, 1, MOBILITY_UNMOVABLE);
+    drop_run(a);
+    assert_int_equal(zone_tick(&zone), 0); /* the least since the last tick was none */
+    a = must_run(200, 1, MOBILITY_UNMOVABLE);
+    drop_run(a);
+    /* 100 of 300 were never needed. */
+    assert_int_equal(zone_tick(&zone), 100 * GRANULE_BYTES);
+    assert_int_equal(counters().idle, 200);
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < 5; i++) { /* a working set of 200 stays */
+        a = must_run(200, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(a.fresh, 0);
+        drop_run(a);
+        assert_int_equal(zone_tick(&zone), 0);
+    }
+    assert_int_equal(zone_tick(&zone), 200 * GRANULE_BYTES);
+    assert_int_equal(zone_tick(&zone), 0);
+    assert_int_equal(counters().idle, 0);
+    drop_run(wall);
+    assert_empty();
+}
+
+static void release_keeps_what_it_is_told_to(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES];
+    unsigned n = make_holes(kept, 2, 240);
+    assert_int_equal(zone_release(&zone, 240 * GRANULE_BYTES), 0);
+    assert_int_equal(zone_release(&zone, 200 * GRANULE_BYTES), 40 * GRANULE_BYTES);
+    assert_int_equal(counters().idle, 200);
+    assert_int_equal(present_granules(), counters().populated);
+    ASSERT_SOUND();
+    assert_int_equal(zone_release(&zone, 1), 200 * GRANULE_BYTES);
+    ASSERT_SOUND();
+    assert_int_equal(zone_release(&zone, 0), 0);
+    drop_all(kept, n);
+    assert_empty();
+}
+
+static void whole_superpages_go_in_one_call(void **state) {
+    (void)state;
+    struct zone_run runs[3];
+    for (unsigned i = 0; i < 3; i++) runs[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    drop_all(runs, 3);
+    uint64_t calls = sim_calls(SIM_RELEASE);
+    assert_int_equal(zone_release(&zone, 0), 3 * SUPERPAGE_BYTES);
+    assert_int_equal(sim_calls(SIM_RELEASE), calls + 3);
+    assert_empty();
+}
+
+static void above_the_soft_limit_nothing_stays_idle(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.soft_limit_bytes = 300 * GRANULE_BYTES;
+    config.populate_granules = 64;
+    begin(NULL, config);
+    static struct zone_run runs[100];
+    uint64_t seed = 7;
+    for (unsigned round = 0; round < 3000; round++) {
+        unsigned i = (unsigned)(next_random(&seed) % 60);
+        if (runs[i].granules != 0) {
+            drop_run(runs[i]);
+            runs[i].granules = 0;
+        } else {
+            runs[i] = must_run(1 + (unsigned)(next_random(&seed) % 20), 1, i % 3);
+        }
+        struct zone_counters now = counters();
+        assert_true(now.populated <= max_u64(300, now.allocated));
+        if (round % 16 == 0) {
+            ASSERT_SOUND();
+            assert_true(present_granules() <= now.populated);
+        }
+    }
+    for (unsigned i = 0; i < 60; i++)
+        if (runs[i].granules != 0) drop_run(runs[i]);
+    /* Blocks that shrink, too. */
+    char *block = must_block(3 * MIB, 1);
+    mark(block, 3 * MIB / GRANULE_BYTES, 1);
+    assert_ptr_equal(zone_block_resize(&zone, block, 2 * MIB, false), block);
+    assert_int_equal(counters().idle, 0);
+    char *run = must_block(100 * GRANULE_BYTES, 1);
+    assert_ptr_equal(zone_block_resize(&zone, run, 10 * GRANULE_BYTES, false), run);
+    assert_int_equal(counters().idle, 0);
+    ASSERT_SOUND();
+    drop_block(block), drop_block(run);
+    assert_empty();
+}
+
+static void pages_come_ahead_of_need_in_a_larger_heap(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.populate_granules = 16;
+    begin(NULL, config);
+    struct zone_run first = must_run(1, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_calls(SIM_POPULATE), 0); /* a small heap: no */
+    struct zone_run bulk = must_run(512, 1, MOBILITY_RECLAIMABLE);
+    uint64_t idle = counters().idle, calls = sim_calls(SIM_POPULATE);
+    struct zone_run run = must_run(1, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
+    assert_int_equal(counters().idle, idle + 14); /* up to granule 16 of the superpage, which begins with `first` */
+    assert_int_equal(sim_populated_pages(run.address, 15 * GRANULE_BYTES), 15);
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < 14; i++) {
+        struct zone_run next = must_run(1, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(next.fresh, 0);
+        assert_true(next.zeroed);
+        assert_ptr_equal(next.address, (char *)run.address + (i + 1) * GRANULE_BYTES);
+    }
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
+    assert_int_equal(counters().idle, idle);
+    (void)first, (void)bulk;
+}
+
+/* Superpages of huge pages. */
+static void huge_zone(enum zone_thp thp) {
+    struct zone_config config = plain_config();
+    config.thp = thp;
+    begin(NULL, config);
+}
+
+static void huge_pages_keep_their_holes(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES];
+    huge_zone(ZONE_THP_ALWAYS);
+    unsigned n = make_holes(kept, 8, 248);
+    assert_true(superpage_of(&zone, kept[0].address)->huge);
+    assert_int_equal(counters().idle_huge, 248);
+    ASSERT_SOUND();
+    assert_int_equal(zone_tick(&zone), 0);
+    assert_int_equal(zone_tick(&zone), 0);
+    struct zone_run other = must_run(512, 1, MOBILITY_UNMOVABLE); /* nothing leaves in exchange */
+    assert_int_equal(counters().idle, 248);
+    drop_run(other);
+    /* Once most of it is idle, it goes. */
+    while (counters().idle_huge != 0) drop_run(kept[--n]);
+    ASSERT_SOUND();
+    assert_int_equal(superpage_of(&zone, kept[0].address)->idle, HUGE_IDLE_GRANULES);
+    assert_int_equal(zone_tick(&zone), 0);
+    assert_true(zone_tick(&zone) > 0);
+    assert_int_equal(counters().idle, 0);
+    ASSERT_SOUND();
+    drop_all(kept, n);
+    assert_empty();
+}
+
+static void release_on_request_breaks_huge_pages(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES];
+    huge_zone(ZONE_THP_ALWAYS);
+    unsigned n = make_holes(kept, 8, 120);
+    assert_int_equal(zone_release(&zone, 0), 120 * GRANULE_BYTES);
+    assert_int_equal(counters().idle_huge, 0);
+    ASSERT_SOUND();
+    drop_all(kept, n);
+    assert_empty();
+}
+
+/* A superpage that comes back with some present pages, without huge pages until now. */
+static void advice_counts_the_pages_that_are_there(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_ALWAYS);
+    sim_fail_only(1u << SIM_ADVISE_HUGE);
+    sim_fail_call(1, SIM_FOREVER);
+    struct zone_run run = must_run(100, 1, MOBILITY_UNMOVABLE);
+    assert_false(run.huge);
+    drop_run(run);
+    sim_fail_call(0, 0);
+    run = must_run(5, 1, MOBILITY_UNMOVABLE);
+    assert_true(superpage_of(&zone, run.address)->huge);
+    assert_true(run.huge);
+    ASSERT_SOUND();
+    drop_run(run);
+    assert_empty();
+}
+
+static void advice_follows_the_policy(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_NEVER);
+    (void)must_run(512, 1, MOBILITY_UNMOVABLE);
+    (void)must_block(10 * MIB, 1);
+    assert_int_equal(sim_calls(SIM_ADVISE_HUGE), 0);
+    huge_zone(ZONE_THP_AUTO);
+    (void)must_run(512, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_calls(SIM_ADVISE_HUGE), 0); /* a small heap */
+    for (unsigned i = 0; i < 16; i++) (void)must_run(512, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_calls(SIM_ADVISE_HUGE), 1); /* from 32 MiB on */
+    char *block = must_block(9 * MIB, 1);
+    for (unsigned i = 0; i < 5; i++) assert_int_equal(superpage_of(&zone, block + i * 2 * MIB)->huge, i < 4); /* not the last, of which half is used */
+    ASSERT_SOUND();
+    char *small = must_block(3 * MIB, 1);
+    assert_false(superpage_of(&zone, small)->huge);
+    mark(block, 9 * MIB / GRANULE_BYTES, 1);
+    assert_int_equal(platform_huge_bytes(), 10 * MIB); /* with the last run */
+}
+
+static void mappings_are_kept_for_the_program(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_ALWAYS);
+    sim_set_map_count_limit(4 * 20);
+    struct zone_run runs[24];
+    for (unsigned i = 0; i < 24; i++) {
+        runs[i] = must_run(512, 1, MOBILITY_UNMOVABLE);
+        if (i % 2 == 0) superpage_of(&zone, runs[i].address)->huge = false; /* as though every second was refused: the worst case */
+    }
+    assert_true(counters().mappings <= 20);
+    ASSERT_SOUND();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(freed_pages_stay_present, plain_zone),
+        cmocka_unit_test_setup(one_in_one_out, plain_zone),
+        cmocka_unit_test_setup(blocks_take_part_in_the_exchange, plain_zone),
+        cmocka_unit_test_setup(a_tick_gives_back_what_was_not_needed_since_the_last, plain_zone),
+        cmocka_unit_test_setup(release_keeps_what_it_is_told_to, plain_zone),
+        cmocka_unit_test_setup(whole_superpages_go_in_one_call, plain_zone),
+        cmocka_unit_test(above_the_soft_limit_nothing_stays_idle),
+        cmocka_unit_test(pages_come_ahead_of_need_in_a_larger_heap),
+        cmocka_unit_test(huge_pages_keep_their_holes),
+        cmocka_unit_test(release_on_request_breaks_huge_pages),
+        cmocka_unit_test(advice_counts_the_pages_that_are_there),
+        cmocka_unit_test(advice_follows_the_policy),
+        cmocka_unit_test(mappings_are_kept_for_the_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/*
+ * test_remap.c - new blocks that get present pages by page-table moves, and the bookkeeping of moves: contents, zeros, mappings.
+ */
+#include "unit/page/page_support.h"
+
+/* A superpage that is wholly free, with `granules` present pages at its start, all of them dirty. */
+static void leave_idle(unsigned granules) {
+    struct zone_run run = must_run(granules, 1, MOBILITY_UNMOVABLE);
+    drop_run(run);
+    assert_int_equal(counters().idle, granules);
+}
+
+/* A movable superpage in use, so that blocks go there, and not to the idle one. */
+static char *movable_superpage(void) {
+    char *block = must_block(GRANULE_BYTES, 1);
+    mark(block, 1, 99);
+    return block;
+}
+
+static void a_run_is_filled_from_idle_pages(void **state) {
+    (void)state;
+    char *anchor = movable_superpage();
+    leave_idle(200);
+    uint64_t populated = counters().populated;
+    char *block = must_block(100 * GRANULE_BYTES, 1);
+    assert_int_equal(number_of(block), number_of(anchor));
+    assert_int_equal(sim_calls(SIM_MOVE), 1);
+    assert_int_equal(counters().populated, populated); /* none came */
+    assert_int_equal(counters().idle, 100);
+    assert_int_equal(sim_populated_pages(block, 100 * GRANULE_BYTES), 100);
+    ASSERT_SOUND();
+    mark(block, 100, 1);
+    drop_block(block), drop_block(anchor);
+    assert_empty();
+}
+
+static void what_was_moved_in_is_not_called_zero(void **state) {
+    (void)state;
+    bool zeroed = true;
+    char *anchor = movable_superpage();
+    leave_idle(200); /* must_run has written to them */
+    char *block = zone_block_alloc(&zone, 100 * GRANULE_BYTES, 1, &zeroed);
+    assert_int_equal(sim_calls(SIM_MOVE), 1);
+    assert_false(zeroed);
+    assert_false(is_zero(block, 100 * GRANULE_BYTES));
+    /* And where it came from is. */
+    struct zone_run run = {0};
+    assert_true(zone_run_alloc(&zone, 200, 1, MOBILITY_UNMOVABLE, &run));
+    assert_true(!run.zeroed || is_zero(run.address, 200 * GRANULE_BYTES));
+    ASSERT_SOUND();
+    zone_run_free(&zone, run.address, 200);
+    drop_block(block), drop_block(anchor);
+    assert_empty();
+}
+
+static void superpages_are_filled_from_several(void **state) {
+    (void)state;
+    struct zone_run runs[4];
+    char *anchor = movable_superpage();
+    for (unsigned i = 0; i < 4; i++) runs[i] = must_run(i < 2 ? 512 : 300, 1, i % 2);
+    for (unsigned i = 0; i < 4; i++) drop_run(runs[i]);
+    uint64_t populated = counters().populated;
+
+    char *block = must_block(20 * MIB, 1);
+    assert_int_equal(counters().populated, max_u64(populated, 20 * MIB / GRANULE_BYTES + 1));
+    ASSERT_SOUND();
+    mark(block, 20 * MIB / GRANULE_BYTES, 1);
+    assert_true(is_marked(anchor, 1, 99));
+    drop_block(block), drop_block(anchor);
+    assert_empty();
+}
+
+static void little_is_not_worth_a_move(void **state) {
+    (void)state;
+    for (unsigned granules = 60; granules <= 68; granules++) {
+        begin(NULL, plain_config());
+        char *anchor = movable_superpage();
+        leave_idle(200);
+        struct zone_run run = must_run(granules, 1, MOBILITY_MOVABLE);
+        assert_int_equal(sim_calls(SIM_MOVE), granules >= 64);
+        assert_int_equal(run.fresh, granules >= 64 ? 0 : granules);
+        ASSERT_SOUND();
+        drop_run(run), drop_block(anchor);
+        assert_empty();
+    }
+}
+
+static void slabs_are_never_remapped(void **state) {
+    (void)state;
+    struct zone_run anchor = must_run(1, 1, MOBILITY_UNMOVABLE);
+    struct zone_run other = must_run(200, 1, MOBILITY_RECLAIMABLE);
+    drop_run(other);
+    struct zone_run run = must_run(100, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_calls(SIM_MOVE), 0);
+    assert_int_equal(run.fresh, 100);
+    drop_run(run), drop_run(anchor);
+    assert_empty();
+}
+
+static void a_refused_move_leaves_fresh_pages(void **state) {
+    (void)state;
+    char *anchor = movable_superpage();
+    leave_idle(200);
+    sim_fail_only(1u << SIM_MOVE);
+    sim_fail_call(1, SIM_FOREVER);
+    char *block = must_block(100 * GRANULE_BYTES, 1);
+    assert_int_equal(sim_failures(), 1); /* not tried again and again */
+    mark(block, 100, 1);
+    assert_true(is_marked(block, 100, 1));
+    ASSERT_SOUND();
+    drop_block(block), drop_block(anchor);
+    assert_empty();
+}
+
+static void no_moves_beyond_the_share_of_mappings(void **state) {
+    (void)state;
+    sim_set_map_count_limit(4 * (4 + 8)); /* the heap starts with 4, and keeps 8 */
+    char *anchor = movable_superpage(), *wall;
+    leave_idle(200);
+    char *block = must_block(100 * GRANULE_BYTES, 1);
+    wall = must_block(GRANULE_BYTES, 1);
+    assert_int_equal(sim_calls(SIM_MOVE), 0);
+    assert_null(zone_block_resize(&zone, block, 2 * MIB, true));
+    sim_set_map_count_limit(65530);
+    block = zone_block_resize(&zone, block, 2 * MIB, true);
+    assert_non_null(block);
+    assert_int_equal(sim_calls(SIM_MOVE), 1);
+    ASSERT_SOUND();
+    drop_block(block), drop_block(anchor), drop_block(wall);
+    assert_empty();
+}
+
+/* A day of small blocks, a night of large ones: moves go on for ever only if their mappings are won back. */
+static void mappings_are_won_back(void **state) {
+    (void)state;
+    static struct zone_run small[1500];
+    sim_set_map_count_limit(400);
+    uint64_t moves_before = 0;
+    for (unsigned cycle = 0; cycle < 20; cycle++) {
+        for (unsigned i = 0; i < 1500; i++) small[i] = must_run(1, 1, MOBILITY_UNMOVABLE);
+        for (unsigned i = 0; i < 1500; i++) drop_run(small[i]);
+        char *blocks[6];
+        for (unsigned i = 0; i < 6; i++) blocks[i] = must_block(1200 * KIB, 1);
+        for (unsigned i = 0; i < 6; i++) {
+            char *moved = zone_block_resize(&zone, blocks[i], 2200 * KIB, true);
+            if (moved != NULL) blocks[i] = moved;
+        }
+        ASSERT_SOUND();
+        for (unsigned i = 0; i < 6; i++) drop_block(blocks[i]);
+        zone_release(&zone, 0);
+        assert_true(sim_mappings() < 100);
+        assert_true(counters().mappings < 100);
+        if (cycle >= 15) assert_true(counters().moves > moves_before);
+        moves_before = counters().moves;
+    }
+    assert_empty();
+}
+
+static void huge_pages_move_whole(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_ALWAYS;
+    begin(NULL, config);
+    struct zone_run run = must_run(512, 1, MOBILITY_UNMOVABLE), wall = must_run(512, 1, MOBILITY_UNMOVABLE);
+    drop_run(run);
+    assert_true(superpage_of(&zone, run.address)->huge);
+    char *block = must_block(40 * MIB, 1);
+    ASSERT_SOUND();
+    assert_int_equal(counters().moves, 1);
+    unsigned huge = 0;
+    for (unsigned i = 0; i < 20; i++) huge += superpage_of(&zone, block + i * 2 * MIB)->huge;
+    assert_int_equal(huge, 20);
+    drop_block(block);
+    drop_run(wall);
+    assert_empty();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_run_is_filled_from_idle_pages, plain_zone),
+        cmocka_unit_test_setup(what_was_moved_in_is_not_called_zero, plain_zone),
+        cmocka_unit_test_setup(superpages_are_filled_from_several, plain_zone),
+        cmocka_unit_test(little_is_not_worth_a_move),
+        cmocka_unit_test_setup(slabs_are_never_remapped, plain_zone),
+        cmocka_unit_test_setup(a_refused_move_leaves_fresh_pages, plain_zone),
+        cmocka_unit_test_setup(no_moves_beyond_the_share_of_mappings, plain_zone),
+        cmocka_unit_test_setup(mappings_are_won_back, plain_zone),
+        cmocka_unit_test(huge_pages_move_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
