@@ -83,9 +83,9 @@ make_venv() {
     rm -rf "$venv"
     mkdir -p build
     python3 -m venv "$venv"
-    "$venv/bin/pip" -q --disable-pip-version-check install pytest hypothesis typer rich
+    "$venv/bin/pip" -q --disable-pip-version-check install pytest hypothesis typer rich 'setuptools>=68' wheel
     # Editable: the command runs the sources of this tree, and finds the library of build/release.
-    "$venv/bin/pip" -q --disable-pip-version-check install -e python
+    "$venv/bin/pip" -q --disable-pip-version-check install --no-build-isolation -e python
     echo "$wanted" >"$stamp"
 }
 

@@ -74,6 +74,7 @@ static void *out_of_memory(void) {
 
 void *heap_alloc_small_slow(unsigned cache) {
     void *object = cache_alloc_slow(&heap.caches, cache);
+    if (STRATA_UNLIKELY(object == NULL) && heap_release(0) != 0) object = cache_alloc_slow(&heap.caches, cache);
     maintenance_slow_call(true);
     return STRATA_LIKELY(object != NULL) ? object : out_of_memory();
 }

@@ -26,7 +26,8 @@ struct heap {
     uint64_t next_tick_ns;  /* atomic */
     uint32_t slow_calls;    /* atomic, approximate */
     uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
-    uint64_t pressure_events;
+    bool cgroup_known;      /* the control group's limit has been read; by the thread that reaps */
+    uint64_t pressure_events; /* atomic */
 
     struct platform_event maintenance_event;
     uint32_t maintenance_state; /* enum maintenance_state; atomic */

@@ -101,8 +101,9 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->moves = zone.moves;
     totals->mappings = zone.mappings;
     totals->mappings_limit = platform_map_count_limit() / 4;
-    totals->soft_limit = heap.options.soft_limit_bytes;
+    totals->soft_limit = zone_soft_limit(&heap.zone);
     totals->hard_limit = heap.options.hard_limit_bytes;
+    totals->pressure_events = __atomic_load_n(&heap.pressure_events, __ATOMIC_RELAXED);
 }
 
 /*

@@ -15,6 +15,8 @@
 /* The steps of growth at which caches are reaped. */
 #define GROWTH_GRANULES_MIN (2 * MIB / GRANULE_BYTES)
 #define GROWTH_SHARE 16
+/* From this size on the limit of the control group is known. */
+#define CGROUP_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
 /* Slow calls between two looks at the clock. */
 #define SLOW_CALLS 64
 
@@ -90,6 +92,19 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
     }
 }
 
+/*
+ * In a control group with a memory limit, nothing stays idle above seven eighths of it: the kernel would reclaim or kill there.
+ * Read late, as it takes files to find out and most programs stay small; a soft limit of the user's counts where it is lower.
+ */
+static void adopt_cgroup_limit(void) {
+    heap.cgroup_known = true;
+    uint64_t limit = platform_memory_limit_bytes();
+    if (limit == UINT64_MAX) return;
+    limit -= limit / 8;
+    uint64_t own = zone_soft_limit(&heap.zone);
+    if (own == 0 || limit < own) zone_set_soft_limit(&heap.zone, limit);
+}
+
 static void set_growth_step(void) {
     uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
     __atomic_store_n(&heap.reap_at_granules, populated + max_u64(GROWTH_GRANULES_MIN, populated / GROWTH_SHARE), __ATOMIC_RELAXED);
@@ -103,6 +118,7 @@ static void set_growth_step(void) {
 static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
     uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
     if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+    if (populated >= CGROUP_HEAP_GRANULES && !heap.cgroup_known) adopt_cgroup_limit(); /* one thread at a time is here */
     cache_reap(&heap.caches);
     set_growth_step();
 }

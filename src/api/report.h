@@ -32,6 +32,7 @@ struct report_heap {
     uint64_t mappings_limit;        /* that the process may have */
     uint64_t soft_limit;            /* bytes; 0 is none */
     uint64_t hard_limit;            /* bytes; 0 is none */
+    uint64_t pressure_events;       /* times that the system said that memory is short */
 };
 
 /* Quiescent, in_use + cached + free in slabs = total. */

@@ -54,6 +54,7 @@ static void put_heap(struct report_writer *writer, const struct report_heap *hea
     PUT(heap, mappings_limit);
     PUT(heap, soft_limit);
     PUT(heap, hard_limit);
+    PUT(heap, pressure_events);
 }
 
 static void put_cache(struct report_writer *writer, bool first, const struct report_cache *cache) {

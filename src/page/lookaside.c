@@ -150,6 +150,19 @@ void zone_trim_to_limit(struct zone *zone) {
     if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, true);
 }
 
+void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
+    platform_lock_acquire(&zone->lock);
+    zone->config.soft_limit_bytes = bytes;
+    platform_lock_release(&zone->lock);
+}
+
+uint64_t zone_soft_limit(struct zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    uint64_t bytes = zone->config.soft_limit_bytes;
+    platform_lock_release(&zone->lock);
+    return bytes == UINT64_MAX ? 0 : bytes;
+}
+
 size_t zone_release(struct zone *zone, size_t keep_bytes) {
     platform_lock_acquire(&zone->lock);
     uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, true);

@@ -174,6 +174,10 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
 
 /* Hands idle pages back to the system until at most keep_bytes are idle; returns the bytes handed back. */
 size_t zone_release(struct zone *zone, size_t keep_bytes);
+/* Changes the limit on populated pages; UINT64_MAX: none. */
+void zone_set_soft_limit(struct zone *zone, uint64_t bytes);
+/* The limit in force; 0: none. */
+uint64_t zone_soft_limit(struct zone *zone);
 /* Hands back what stayed idle since the last tick: the pages outside the working set. */
 size_t zone_tick(struct zone *zone);
 

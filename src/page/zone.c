@@ -11,6 +11,8 @@
 
 #define RESERVE_BYTES_MAX ((uint64_t)1 << 40)
 #define RESERVE_BYTES_MIN ((uint64_t)16 << 20)
+/* Growth goes round another mapping in steps of 2, 4, 8 MiB and so on: beyond 8 GiB with this many. */
+#define GROW_TRIES 12
 /* How far the heap is committed ahead: saves calls, costs nothing but commit charge under strict overcommit. */
 #define COMMIT_STEP_SUPERPAGES 16
 
@@ -123,7 +125,7 @@ static bool grow(struct zone *zone, uint64_t bytes) {
     uint64_t at = zone->reserved_bytes;
     for (;;) {
         uint64_t size = wanted;
-        for (unsigned tries = 0; tries < 8 && at + size <= zone->window_bytes; tries++, at += SUPERPAGE_BYTES) {
+        for (unsigned tries = 0; tries < GROW_TRIES && at + size <= zone->window_bytes; at += SUPERPAGE_BYTES << tries++) {
             char *address = (char *)zone->base + at;
             if (!platform_reserve_at(address, size)) continue;
             if (platform_commit(address, size) && extend(zone, at + size) && arena_add(&zone->addresses, (uintptr_t)address, size) == ARENA_OK) {
@@ -140,15 +142,50 @@ static bool grow(struct zone *zone, uint64_t bytes) {
     }
 }
 
+/* A piece that is wholly free, as long as merging made it. */
+struct free_piece {
+    struct zone *zone;
+    struct arena_segment span, merged;
+    bool any;
+};
+
+static bool merge_with_last(const struct arena_segment *segment, void *argument) {
+    struct free_piece *piece = argument;
+    struct arena *addresses = &piece->zone->addresses;
+    if (segment->kind == ARENA_SPAN) {
+        piece->span = *segment;
+    } else if (segment->start == piece->span.start && segment->size == piece->span.size) {
+        struct arena_segment *merged = &piece->merged;
+        if (merged->size == 0 || merged->start + merged->size != segment->start) {
+            *merged = *segment;
+            return true;
+        }
+        /* Two removals leave the tags that the addition needs, and nobody else has this arena under the zone's lock. */
+        CHECK(arena_remove(addresses, merged->start, merged->size) == ARENA_OK && arena_remove(addresses, segment->start, segment->size) == ARENA_OK);
+        merged->size += segment->size;
+        CHECK(arena_add(addresses, merged->start, merged->size) == ARENA_OK);
+        piece->any = true;
+    }
+    return true;
+}
+
+/* Under a limit, when no more can be reserved: free pieces that touch become one. Linear in the heap's segments. */
+static bool merge_pieces(struct zone *zone) {
+    struct free_piece piece = {.zone = zone};
+    arena_walk(&zone->addresses, ARENA_SPAN | ARENA_FREE, merge_with_last, &piece);
+    return piece.any;
+}
+
 struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align) {
     uint64_t bytes = (uint64_t)count << SUPERPAGE_SHIFT;
     uint64_t align_bytes = (uint64_t)align << SUPERPAGE_SHIFT;
     uint64_t address;
+    if (count > zone->window_bytes >> SUPERPAGE_SHIFT) return NULL;
     for (;;) {
         enum arena_status status = align > 1 ? arena_xalloc(&zone->addresses, bytes, align_bytes, 0, 0, 0, 0, ARENA_BEST_FIT, &address)
                                              : arena_alloc(&zone->addresses, bytes, ARENA_BEST_FIT, &address);
         if (status == ARENA_OK) break;
-        if (!zone->growing || !grow(zone, align > 1 ? bytes + align_bytes : bytes)) return NULL;
+        if (!zone->growing || (!grow(zone, align > 1 ? bytes + align_bytes : bytes) && !merge_pieces(zone))) return NULL;
     }
     struct superpage *first = &zone->superpages[(address - zone->base) >> SUPERPAGE_SHIFT];
     if (!zone_superpages_commit(zone, first, count)) {

@@ -114,6 +114,14 @@ STRATA_INLINE void platform_lock_release(struct platform_lock *lock) {
     platform_lock_note_release(lock);
     if (STRATA_UNLIKELY(__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)) platform_lock_release_slow(lock);
 }
+/* Around fork, where one thread takes many locks of one rank, in a fixed order: acquire and release without the check of ranks. */
+STRATA_INLINE void platform_lock_hold(struct platform_lock *lock) {
+    uint32_t expected = 0;
+    if (!__atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) platform_lock_acquire_slow(lock);
+}
+STRATA_INLINE void platform_lock_unhold(struct platform_lock *lock) {
+    if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2) platform_lock_release_slow(lock);
+}
 /* In the child of a fork, where the holder may be gone: free again. */
 STRATA_INLINE void platform_lock_reset(struct platform_lock *lock) { __atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED); }
 

@@ -332,10 +332,10 @@ const char *slab_check(struct slab_layer *slabs) {
 }
 
 void slab_fork_prepare(struct slab_layer *slabs) {
-    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_acquire(&slabs->caches[tag].lock);
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_hold(&slabs->caches[tag].lock);
 }
 void slab_fork_parent(struct slab_layer *slabs) {
-    for (unsigned tag = SLAB_CACHE_END; tag-- > SLAB_CACHE_FIRST;) platform_lock_release(&slabs->caches[tag].lock);
+    for (unsigned tag = SLAB_CACHE_END; tag-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&slabs->caches[tag].lock);
 }
 void slab_fork_child(struct slab_layer *slabs) {
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_reset(&slabs->caches[tag].lock);

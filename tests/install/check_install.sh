@@ -87,4 +87,15 @@ output=$(LD_PRELOAD=$libc "$work/consumer/c_strata") && fail "the consumer passe
 [ "$output" = "consumer: malloc is not strata's" ] || fail "the consumer failed in another way: $output"
 passed
 
+# The command, installed with that prefix, finds the library there.
+pip="build/venv/bin/pip -q --disable-pip-version-check"
+cp -r python "$work/python"
+STRATA_PREFIX=$prefix $pip wheel --no-deps --no-build-isolation -w "$work/wheel" "$work/python" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "no wheel"; }
+$pip install --no-deps --target "$work/site" "$work"/wheel/*.whl
+unset LD_LIBRARY_PATH STRATA_LIB
+strata="env PYTHONPATH=$work/site PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python -m strata"
+[ "$($strata where)" = "$library_dir/libstrata.so" ] || fail "the installed command uses $($strata where)"
+[ "$($strata run --verify -- sh -c 'echo $LD_PRELOAD')" = "$library_dir/libstrata.so" ] || fail "strata run does not preload the installed library"
+passed
+
 echo "install: $checks checks passed"

@@ -245,6 +245,7 @@ def compare_command(
             if json_file != "-":
                 with progress.hidden():
                     console.print(workload_table(results[-1], plan, console.width))
+                    console.print()
     document = as_json(results, plan, started)
     if json_file == "-":
         sys.stdout.write(document)

@@ -47,12 +47,13 @@ def format_value(metric: Metric, value: float) -> str:
 def format_ratio(value: float | None) -> str:
     if value is None:
         return NOTHING
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def heading(metric: Metric) -> str:
     unit = {"seconds": " s", "bytes": " MiB", "count": ""}[metric.kind]
-    return metric.heading + unit
+    # Beside the minor ones there is no need, nor room, for the whole name.
+    return "major" if metric.name == "major_faults" else metric.heading + unit
 
 
 def make_console() -> Console:
@@ -69,8 +70,8 @@ def _new_table(title: str) -> Table:
         title=Text(title, style="bold", overflow="ellipsis", no_wrap=True),
         title_justify="left",
         pad_edge=False,
-        padding=(0, 1),
-        collapse_padding=True,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
     )
 
 
@@ -99,7 +100,8 @@ def workload_table(result: Result, plan: Plan, width: int = WIDTH) -> Table:
             cells.append(_value_cell(metric, summary.median, summary.to_system, is_least, style))
         wall = row["wall_s"]
         spread = (wall.maximum - wall.minimum) / 2 / wall.median if wall.median else 0.0
-        table.add_row(name, *cells, Text(f"{spread:.0%}", style="dim"))
+        # More than that only says that the runs are too short.
+        table.add_row(name, *cells, Text(f"{min(spread, 0.99):.0%}", style="dim"))
     _add_verdict(table, result, shown)
     return table
 
@@ -205,6 +207,7 @@ def print_end(console: Console, results: list[Result], plan: Plan) -> None:
         console.print(summary_table(results, plan))
         for line in summary_lines(results, plan):
             console.print(line)
+        console.print()
     warmups = f" after {plan.warmup} warm-up{'s' if plan.warmup != 1 else ''}" if plan.warmup else ""
     legend = f"Medians of {plan.runs} interleaved run{'s' if plan.runs != 1 else ''}{warmups}; beside each its ratio to the "
     legend += f"system's malloc; {STAR} least; ± half the range of wall time. Peak RSS is of the largest process."

@@ -164,7 +164,7 @@ void sim_fence_set_hook(void (*hook)(void *context), void *context);
  */
 void sim_thread_become(unsigned thread);
 unsigned sim_thread(void);
-/* The current identity ends: its on_thread_exit callback runs, its id is 0 again. */
+/* The current identity ends: its on_thread_exit callback runs, its id is 0 again, and stays so: whoever comes next is another identity. */
 void sim_thread_exit(void);
 
 /* A thread with a body, on a CPU. It runs in sim_run_threads and wherever the test waits. Returns its identity. */

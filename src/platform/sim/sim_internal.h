@@ -80,6 +80,7 @@ struct sim_thread {
     enum sim_thread_state state;
     bool in_sequence; /* switched away from at a sim_preempt_point */
     bool aborted;     /* and that sequence may not go on */
+    bool ended;       /* its exit callback has run: platform_thread_ended */
     struct platform_lock *wants;
     struct platform_event *waits;
     bool waits_pressure;

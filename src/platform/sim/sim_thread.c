@@ -61,6 +61,7 @@ void sim_thread_become(unsigned thread) {
     if (thread >= threads_used && thread < SIM_THREADS_MAX - SIM_BODIES_MAX) threads_used = thread + 1;
 }
 
+bool platform_thread_ended(void) { return threads[current].ended; }
 uint32_t platform_thread_id(void) { return threads[current].id; }
 void platform_thread_set_id(uint32_t id) { threads[current].id = id; }
 void platform_on_thread_exit(void (*callback)(uint32_t id)) { exit_callback = callback; }
@@ -68,7 +69,9 @@ void platform_on_thread_exit(void (*callback)(uint32_t id)) { exit_callback = ca
 void sim_thread_exit(void) {
     uint32_t id = threads[current].id;
     threads[current].id = 0;
-    if (id != 0 && exit_callback != NULL) exit_callback(id);
+    if (id == 0 || exit_callback == NULL) return;
+    threads[current].ended = true;
+    exit_callback(id);
 }
 
 void sim_fork_child(void) {

@@ -81,10 +81,10 @@ struct thing {
 };
 
 static void random_use(size_t page_bytes, struct zone_config config, uint64_t seed) {
-    static struct thing things[120];
+    static struct thing things[80];
     memset(things, 0, sizeof things);
     begin_pages(page_bytes, config);
-    for (unsigned round = 1; round <= 2500; round++) {
+    for (unsigned round = 1; round <= 800; round++) {
         struct thing *thing = &things[next_random(&seed) % ARRAY_LENGTH(things)];
         uint64_t choice = next_random(&seed) % 16, size = next_random(&seed);
         size = size % 8 == 0 ? size / 8 % 2000 + 1 : size / 8 % 60 + 1;
@@ -119,8 +119,8 @@ static void random_use(size_t page_bytes, struct zone_config config, uint64_t se
                 zone_run_free(&zone, thing->address, thing->granules);
             thing->address = NULL;
         }
-        if (round % 50 == 0) zone_tick(&zone);
-        if (round % 400 == 0) zone_release(&zone, 1 * MIB);
+        if (round % 40 == 0) zone_tick(&zone);
+        if (round % 250 == 0) zone_release(&zone, 1 * MIB);
         if (round % 100 == 0) ASSERT_SOUND();
     }
     for (unsigned i = 0; i < ARRAY_LENGTH(things); i++) {

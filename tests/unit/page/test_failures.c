@@ -1,0 +1,212 @@
+/*
+ * test_failures.c - every call to the platform fails once, one after the other: nothing is lost, the zone stays sound and works afterwards.
+ */
+#include "unit/page/page_support.h"
+
+enum { THINGS = 24 };
+
+struct thing {
+    char *address;
+    size_t granules;
+    bool block;
+};
+static struct thing things[THINGS];
+static bool strict; /* nothing was made to fail: everything has to work */
+
+static void keep(unsigned i, void *address, size_t granules, bool block, bool zeroed) {
+    if (strict) assert_non_null(address);
+    things[i] = (struct thing){address, granules, block};
+    if (address == NULL) return;
+    if (zeroed) assert_true(is_zero(address, granules << GRANULE_SHIFT));
+    mark(address, granules, i);
+}
+
+static void take_run(unsigned i, unsigned granules, enum mobility mobility) {
+    struct zone_run run = {0};
+    bool ok = zone_run_alloc(&zone, granules, 1, mobility, &run);
+    keep(i, ok ? run.address : NULL, run.granules, false, run.zeroed);
+}
+
+static void take_block(unsigned i, size_t bytes, size_t align) {
+    bool zeroed = false;
+    char *block = zone_block_alloc(&zone, bytes, align, &zeroed);
+    keep(i, block, block != NULL ? zone_block_bytes(&zone, block) >> GRANULE_SHIFT : 0, true, zeroed);
+}
+
+static void resize(unsigned i, size_t bytes) {
+    struct thing *thing = &things[i];
+    if (thing->address == NULL) return;
+    char *now = zone_block_resize(&zone, thing->address, bytes, true);
+    if (strict) assert_non_null(now);
+    if (now != NULL) thing->address = now;
+    size_t granules = zone_block_bytes(&zone, thing->address) >> GRANULE_SHIFT;
+    assert_true(now == NULL ? granules == thing->granules : granules << GRANULE_SHIFT >= bytes);
+    assert_true(is_marked(thing->address, granules < thing->granules ? granules : thing->granules, i));
+    mark(thing->address, thing->granules = granules, i);
+}
+
+static void drop(unsigned i) {
+    struct thing *thing = &things[i];
+    if (thing->address == NULL) return;
+    assert_true(is_marked(thing->address, thing->granules, i));
+    if (thing->block)
+        drop_block(thing->address); /* a free never fails */
+    else
+        zone_run_free(&zone, thing->address, (unsigned)thing->granules);
+    thing->address = NULL;
+}
+
+/* All that the zone asks of the platform: growth, advice, pages ahead, releases by exchange, tick and request, moves of both kinds, resets. */
+static void scenario(void) {
+    for (unsigned i = 0; i < 6; i++) take_run(i, 100 + i, i % 3);
+    take_run(6, 512, MOBILITY_UNMOVABLE);
+    take_run(7, 1, MOBILITY_UNMOVABLE);
+    drop(6);
+    take_block(6, 1400 * KIB, 1); /* filled from idle pages */
+    take_block(8, 300 * KIB, 64 * KIB);
+    take_block(9, 4096, 1);
+    resize(8, 3 * MIB); /* moves */
+    ASSERT_SOUND();
+    take_block(10, 9 * MIB, 4 * MIB);
+    take_block(11, 2 * MIB, 1);
+    resize(10, 17 * MIB);
+    drop(2);
+    zone_tick(&zone);
+    drop(8);
+    zone_tick(&zone);
+    take_run(12, 300, MOBILITY_RECLAIMABLE);
+    resize(10, 2 * MIB);
+    drop(0);
+    take_run(13, 200, MOBILITY_UNMOVABLE);
+    ASSERT_SOUND();
+    zone_tick(&zone);
+    zone_release(&zone, 100 * KIB);
+    drop(6);
+    take_block(14, 36 * MIB, 1);
+    drop(10), drop(14);
+    zone_release(&zone, 0);
+    for (unsigned i = 15; i < THINGS; i++) take_run(i, 30, i % 3);
+}
+
+static void drop_everything(void) {
+    for (unsigned i = 0; i < THINGS; i++) drop(i);
+}
+
+/* Scenario with the n-th call (and `times` - 1 after it) failing; false when no call failed. */
+static bool run_with_failure(const struct sim_config *sim, struct zone_config config, uint64_t n, uint64_t times) {
+    memset(things, 0, sizeof things);
+    sim_reset(sim);
+    sim_fail_call(n, times);
+    strict = n == 0;
+    if (!zone_init(&zone, &config)) {
+        assert_true(sim_failures() != 0);
+        sim_fail_call(0, 0);
+        assert_true(zone_init(&zone, &config));
+        return true;
+    }
+    scenario();
+    ASSERT_SOUND();
+    bool failed = sim_failures() != 0;
+    drop_everything();
+    ASSERT_SOUND();
+    assert_int_equal(counters().allocated, 0);
+    assert_int_equal(arena_size(&zone.addresses, ARENA_ALLOCATED), 0);
+    sim_fail_call(0, 0);
+    strict = true;
+    scenario();
+    drop_everything();
+    assert_empty();
+    return failed;
+}
+
+static void each_call_fails(const struct sim_config *sim, struct zone_config config, uint64_t times) {
+    assert_false(run_with_failure(sim, config, 0, 0));
+    uint64_t n = 1;
+    while (run_with_failure(sim, config, n, times)) n++;
+    assert_true(n > 30);
+}
+
+static struct zone_config busy_config(void) {
+    struct zone_config config = plain_config();
+    config.populate_granules = 16;
+    config.thp = ZONE_THP_ALWAYS;
+    return config;
+}
+
+static void each_call_fails_once(void **state) {
+    (void)state;
+    struct zone_config config = busy_config();
+    each_call_fails(NULL, config, 1);
+    config.thp = ZONE_THP_NEVER;
+    each_call_fails(NULL, config, 1);
+    config.soft_limit_bytes = 8 * MIB;
+    each_call_fails(NULL, config, 1);
+}
+
+static void every_call_fails_from_some_point_on(void **state) {
+    (void)state;
+    each_call_fails(NULL, busy_config(), 3);
+    each_call_fails(NULL, busy_config(), SIM_FOREVER);
+}
+
+static void each_call_fails_once_with_large_pages(void **state) {
+    (void)state;
+    struct sim_config sim = {.page_bytes = 64 * KIB};
+    each_call_fails(&sim, busy_config(), 1);
+}
+
+/* A zone that grows piece by piece; see test_growth.c for the reservation below. */
+static void each_call_fails_once_while_the_heap_grows(void **state) {
+    (void)state;
+    struct zone_config config = busy_config();
+    bool failed = true;
+    for (uint64_t n = 0; failed; n++) {
+        memset(things, 0, sizeof things);
+        sim_reset(NULL);
+        void *below = platform_reserve(NULL, 65 * GIB, 4096);
+        sim_set_address_limit(69 * GIB);
+        assert_true(zone_init(&zone, &config));
+        platform_unreserve(below, 65 * GIB);
+        sim_set_address_limit(sim_reserved_bytes() + 300 * MIB);
+        sim_fail_call(n, 1);
+        strict = n == 0;
+        scenario();
+        ASSERT_SOUND();
+        failed = n == 0 || sim_failures() != 0;
+        sim_fail_call(0, 0);
+        drop_everything();
+        strict = true;
+        scenario();
+        drop_everything();
+        assert_empty();
+        assert_int_equal(counters().allocated, 0);
+        /* No piece of address space was lost either: all that is reserved and not the zone's own is in its arena. */
+        assert_true(sim_reserved_bytes() >= arena_size(&zone.addresses, ARENA_ALLOCATED | ARENA_FREE));
+        assert_int_equal(zone.reserved_bytes >= arena_size(&zone.addresses, ARENA_FREE), 1);
+    }
+}
+
+static void a_machine_without_huge_pages_or_mappings(void **state) {
+    (void)state;
+    struct sim_config none = {.no_huge_pages = true}, few = {.map_count_limit = 60};
+    assert_false(run_with_failure(&none, busy_config(), 0, 0));
+    sim_reset(&few);
+    struct zone_config config = busy_config();
+    assert_true(zone_init(&zone, &config));
+    strict = false;
+    scenario();
+    ASSERT_SOUND();
+    drop_everything();
+    assert_empty();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_fails_once),
+        cmocka_unit_test(every_call_fails_from_some_point_on),
+        cmocka_unit_test(each_call_fails_once_with_large_pages),
+        cmocka_unit_test(each_call_fails_once_while_the_heap_grows),
+        cmocka_unit_test(a_machine_without_huge_pages_or_mappings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
