@@ -13,7 +13,10 @@ struct heap heap = {.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
 __attribute__((weak)) STRATA_EXPORT const char *strata_conf;
 
 static void sink_write(const char *text, size_t bytes) { platform_write_error(text, bytes); }
-static void sink_die(void) { platform_die(); }
+static void sink_die(void) {
+    emergency_begin();
+    platform_die();
+}
 
 static void thread_ended(uint32_t id) { cache_thread_exit(&heap.caches, id); }
 
@@ -51,7 +54,7 @@ bool heap_init(void) {
         built = build_layers();
         if (built) {
             heap.started_ns = platform_now_ns();
-            heap.small_end = SIZE_CLASS_MAX_BYTES + 1;
+            __atomic_store_n(&heap.small_end, SIZE_CLASS_MAX_BYTES + 1, __ATOMIC_RELEASE);
             __atomic_store_n(&heap.ready, true, __ATOMIC_RELEASE);
         }
     }
@@ -81,6 +84,10 @@ void *heap_alloc_small_slow(unsigned cache) {
 
 void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     if (zeroed != NULL) *zeroed = false;
+    if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED))) {
+        void *last = emergency_alloc(bytes, align);
+        return last != NULL ? last : out_of_memory();
+    }
     if (STRATA_UNLIKELY(!heap_init() || bytes > HEAP_BYTES_MAX || align > HEAP_BYTES_MAX - bytes)) return out_of_memory();
     if (bytes <= SIZE_CLASS_MAX_BYTES && align <= GRANULE_BYTES) {
         unsigned cache = align <= 16 ? slab_class_of_size(&heap.slabs, bytes) : slab_class_of_aligned(&heap.slabs, bytes, align);
@@ -95,7 +102,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     return STRATA_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
-static const char *const function_names[] = {[HEAP_FREE] = "free", [HEAP_REALLOC] = "realloc", [HEAP_USABLE_SIZE] = "malloc_usable_size"};
+static const char *const function_names[] = {[HEAP_FREE] = "free", [HEAP_FREE_SIZED] = "free_sized", [HEAP_FREE_ALIGNED_SIZED] = "free_aligned_sized", [HEAP_REALLOC] = "realloc", [HEAP_USABLE_SIZE] = "malloc_usable_size"};
 
 void heap_bad_address(enum heap_function function, const void *address) {
     static const struct check_sink sink = {.write = sink_write, .die = sink_die};
@@ -108,6 +115,7 @@ void heap_bad_address(enum heap_function function, const void *address) {
 }
 
 void heap_free_slow(unsigned tag, void *object) {
+    if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED))) return;
     if (STRATA_LIKELY(tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)) {
         cache_free_slow(&heap.caches, tag, object);
     } else if (tag != TAG_BLOCK || !zone_block_free(&heap.zone, object)) {
@@ -116,8 +124,8 @@ void heap_free_slow(unsigned tag, void *object) {
     maintenance_slow_call(false);
 }
 
-void heap_free_odd(void *object) {
-    if (object != NULL) heap_bad_address(HEAP_FREE, object);
+void heap_free_odd(enum heap_function function, const void *object) {
+    if (object != NULL && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) heap_bad_address(function, object);
 }
 
 size_t heap_release(size_t keep_bytes) {

@@ -14,7 +14,7 @@
 #include "slab/slab.h"
 
 struct heap {
-    size_t small_end; /* sizes below come from size classes; immutable once set */
+    size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
     struct zone zone;
     struct slab_layer slabs;
     struct cache_layer caches;
@@ -22,6 +22,7 @@ struct heap {
     struct options options; /* immutable after initialisation */
     struct platform_lock lock;
     bool ready;             /* written once, under the lock; release and acquire */
+    bool dying;             /* atomic: the process is being ended because of misuse; see emergency.c */
     uint64_t started_ns;
     uint64_t next_tick_ns;  /* atomic */
     uint32_t slow_calls;    /* atomic, approximate */
@@ -37,11 +38,14 @@ extern struct heap heap __attribute__((visibility("hidden")));
 /* Blocks and requests may not exceed this: a difference of two addresses within one must fit ptrdiff_t. */
 #define HEAP_BYTES_MAX ((size_t)PTRDIFF_MAX)
 
+/* Acquire, as the heap may have been built by another thread a moment ago: whoever sees a size here sees the layers. */
+STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
+
 /* Builds the heap where nobody has yet. False: not even its metadata could be had. */
 bool heap_init(void);
 
 /* The function that a user called, for messages. */
-enum heap_function { HEAP_FREE, HEAP_REALLOC, HEAP_USABLE_SIZE };
+enum heap_function { HEAP_FREE, HEAP_FREE_SIZED, HEAP_FREE_ALIGNED_SIZED, HEAP_REALLOC, HEAP_USABLE_SIZE };
 
 /* Ends the process: `address` is not what `function` may take. */
 _Noreturn void heap_bad_address(enum heap_function function, const void *address);
@@ -50,8 +54,8 @@ _Noreturn void heap_bad_address(enum heap_function function, const void *address
 void *heap_alloc_small_slow(unsigned cache);
 void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed);
 void heap_free_slow(unsigned tag, void *object);
-/* free of what is not a multiple of 16 within the heap: NULL, or an error. */
-void heap_free_odd(void *object);
+/* free, or a function like it, of what is not a multiple of 16 within the heap: NULL, or an error. */
+void heap_free_odd(enum heap_function function, const void *object);
 
 /* Everything idle back to the system; returns bytes. */
 size_t heap_release(size_t keep_bytes);
@@ -62,8 +66,14 @@ const char *heap_check(void);
 void maintenance_slow_call(bool may_start_thread);
 void maintenance_fork_child(void);
 
+/* emergency.c: from emergency_begin on nothing else allocates. */
+void emergency_begin(void);
+/* Reads as zeros; NULL: no more. */
+void *emergency_alloc(size_t bytes, size_t align);
+/* 0: not a block of emergency_alloc. */
+size_t emergency_bytes(const void *address);
+
 /* fork.c: registers the handlers; after heap_init, as registering may allocate. */
 void heap_fork_register(void);
-
 
 #endif

@@ -93,7 +93,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->populated_bytes = zone.populated << GRANULE_SHIFT;
     totals->lookaside_bytes = zone.idle << GRANULE_SHIFT;
     totals->reserved_bytes = heap.zone.reserved_bytes;
-    totals->metadata_bytes = heap.zone.metadata.bytes + cache_area_bytes(&heap.caches);
+    totals->metadata_bytes = zone_metadata_bytes(&heap.zone) + cache_area_bytes(&heap.caches);
     totals->huge_bytes = platform_huge_bytes();
     totals->resident_bytes = platform_resident_bytes();
     totals->released_bytes_total = zone.released_total << GRANULE_SHIFT;

@@ -20,7 +20,7 @@
 #define SHRINK_SHARE 2
 
 STRATA_INLINE void *alloc(size_t size) {
-    if (STRATA_LIKELY(size < heap.small_end)) {
+    if (STRATA_LIKELY(size < heap_small_end())) {
         unsigned cache = slab_class_of_size(&heap.slabs, size);
         void *object = cpu_pop(cache);
         return STRATA_LIKELY(object != NULL) ? object : heap_alloc_small_slow(cache);
@@ -28,37 +28,38 @@ STRATA_INLINE void *alloc(size_t size) {
     return heap_alloc_slow(size, NATURAL_ALIGN, NULL);
 }
 
-STRATA_INLINE void release(void *p) {
+STRATA_INLINE void release(enum heap_function function, void *p) {
     uintptr_t offset = (uintptr_t)p - heap.zone.base;
     /* Rotating the low four bits to the top makes every misaligned offset a huge one. */
     uintptr_t units = offset >> 4 | offset << 60;
-    if (STRATA_LIKELY(units < heap.zone.extent_units)) {
+    /* Relaxed: whoever handed p to this thread handed over with it that the heap reaches there. */
+    if (STRATA_LIKELY(units < __atomic_load_n(&heap.zone.extent_units, __ATOMIC_RELAXED))) {
         unsigned tag = (uint8_t)heap.zone.tags[units >> (GRANULE_SHIFT - 4)];
         if (STRATA_LIKELY(cpu_push(tag, p))) return;
         heap_free_slow(tag, p);
         return;
     }
-    heap_free_odd(p);
+    heap_free_odd(function, p);
 }
 
 void *strata_malloc(size_t size) { return alloc(size); }
 ALSO_AS(malloc, strata_malloc)
 
-void strata_free(void *p) { release(p); }
+void strata_free(void *p) { release(HEAP_FREE, p); }
 ALSO_AS(free, strata_free)
 ALSO_AS(cfree, strata_free)
 
 /* The size is a promise of the caller that we don't need: the tag says more. */
 void strata_free_sized(void *p, size_t size) {
     (void)size;
-    release(p);
+    release(HEAP_FREE_SIZED, p);
 }
 ALSO_AS(free_sized, strata_free_sized)
 
 void strata_free_aligned_sized(void *p, size_t alignment, size_t size) {
     (void)alignment;
     (void)size;
-    release(p);
+    release(HEAP_FREE_ALIGNED_SIZED, p);
 }
 ALSO_AS(free_aligned_sized, strata_free_aligned_sized)
 
@@ -68,7 +69,7 @@ void *strata_calloc(size_t count, size_t size) {
         errno = ENOMEM;
         return NULL;
     }
-    if (bytes < heap.small_end) {
+    if (bytes < heap_small_end()) {
         void *object = alloc(bytes);
         return STRATA_LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
     }
@@ -81,6 +82,7 @@ ALSO_AS(calloc, strata_calloc)
 
 /* Usable bytes of the object or block at p; ends the process where there is none. */
 static size_t usable_bytes(enum heap_function function, void *p, unsigned *tag) {
+    if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) && (*tag = 0, emergency_bytes(p)) != 0) return emergency_bytes(p);
     if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & (NATURAL_ALIGN - 1)) != 0) heap_bad_address(function, p);
     *tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
     if (*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES) {
@@ -96,14 +98,14 @@ static void *move_to_new(void *p, size_t old, size_t size) {
     void *fresh = alloc(size);
     if (fresh == NULL) return NULL;
     memcpy(fresh, p, old < size ? old : size);
-    release(p);
+    release(HEAP_REALLOC, p);
     return fresh;
 }
 
 void *strata_realloc(void *p, size_t size) {
     if (p == NULL) return alloc(size);
     if (size == 0) {
-        release(p);
+        release(HEAP_REALLOC, p);
         return NULL;
     }
     unsigned tag;

@@ -37,6 +37,13 @@ STRATA_INLINE unsigned bit_lowest(uint64_t x) { return (unsigned)__builtin_ctzll
 STRATA_INLINE unsigned bit_highest(uint64_t x) { return 63u - (unsigned)__builtin_clzll(x); }
 STRATA_INLINE unsigned bit_count(uint64_t x) { return (unsigned)__builtin_popcountll(x); }
 
+/*
+ * Counters that the holder of a lock writes, and others read without the lock by __atomic_load_n: never torn, in no order. These are
+ * ordinary loads and stores, no locked instructions.
+ */
+#define COUNTER_ADD(counter, amount) __atomic_store_n(&(counter), (counter) + (amount), __ATOMIC_RELAXED)
+#define COUNTER_SUB(counter, amount) __atomic_store_n(&(counter), (counter) - (amount), __ATOMIC_RELAXED)
+
 STRATA_INLINE uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 STRATA_INLINE uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 

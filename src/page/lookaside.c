@@ -19,6 +19,15 @@
 /* Transparent huge pages by `auto` from this heap size on: then one superpage more or less is a small share of it. */
 #define HUGE_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
 
+/* The descriptors of a superpage that has no runs: they say nothing, and are a sixty-fourth of its size. */
+static void release_descriptors(struct zone *zone, struct superpage *superpage) {
+    size_t bytes = SUPERPAGE_GRANULES * sizeof(struct granule_desc);
+    if (!superpage->described || bytes % platform_info()->page_bytes != 0) return;
+    if (!platform_release(&zone->descs[(size_t)(superpage - zone->superpages) * SUPERPAGE_GRANULES], bytes)) return;
+    superpage->described = false;
+    zone->counters.described--;
+}
+
 /* A superpage of which nothing is in use; the arena has it, so the lock stays held. */
 static unsigned release_free_superpage(struct zone *zone, struct superpage *superpage) {
     unsigned idle = superpage->idle;
@@ -30,6 +39,7 @@ static unsigned release_free_superpage(struct zone *zone, struct superpage *supe
         return 0;
     }
     zone_mark_released(zone, superpage, 0, SUPERPAGE_GRANULES);
+    release_descriptors(zone, superpage);
     return idle;
 }
 
@@ -72,7 +82,7 @@ static void mark_picked(struct zone *zone, struct superpage *superpage, const ui
         else
             superpage->allocated[w] &= ~picked[w];
         if (released) {
-            zone->counters.populated -= bit_count(superpage->populated[w] & picked[w]);
+            COUNTER_SUB(zone->counters.populated, bit_count(superpage->populated[w] & picked[w]));
             zone->counters.released_total += bit_count(superpage->populated[w] & picked[w]);
             superpage->populated[w] &= ~picked[w];
             superpage->dirty[w] &= ~picked[w];

@@ -73,7 +73,8 @@ struct superpage {
     bool huge;  /* transparent huge pages were asked for */
     bool moved; /* pages have moved in or out: the mapping is split here */
     uint8_t linked; /* enum idle_list: where idle_link is */
-    uint8_t spare[21];
+    bool described; /* descriptors of all its granules may be present: it was cut into runs */
+    uint8_t spare[20];
 };
 
 #define ZONE_BUCKETS 10 /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */
@@ -94,6 +95,7 @@ struct zone_counters {
     uint64_t blocks, block_granules;
     uint64_t populated_total, released_total;
     uint64_t moves;
+    uint64_t described; /* superpages whose descriptors may be present */
     uint64_t mappings; /* an estimate of what the heap's address space costs */
 };
 
@@ -188,6 +190,8 @@ struct zone_group_stats {
 };
 void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]);
 void zone_counters_get(struct zone *zone, struct zone_counters *counters);
+/* Memory that serves the zone itself: what zone_metadata_alloc gave out, and the parts of the flat arrays that are in use, whole superpages. */
+size_t zone_metadata_bytes(struct zone *zone);
 /* NULL when every invariant holds, else which one does not. Linear in the heap. */
 const char *zone_check(struct zone *zone);
 

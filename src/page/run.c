@@ -43,7 +43,7 @@ unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, uns
     bits_set(superpage->dirty, start, granules);
     superpage_recount(superpage);
     zone->counters.allocated += granules;
-    zone->counters.populated += fresh;
+    COUNTER_ADD(zone->counters.populated, fresh);
     zone->counters.populated_total += fresh;
     zone_superpage_relink(zone, superpage, idle_before);
     return fresh;
@@ -63,7 +63,7 @@ void zone_mark_released(struct zone *zone, struct superpage *superpage, unsigned
     bits_clear(superpage->populated, start, granules);
     bits_clear(superpage->dirty, start, granules);
     superpage_recount(superpage);
-    zone->counters.populated -= present;
+    COUNTER_SUB(zone->counters.populated, present);
     zone->counters.released_total += present;
     zone_superpage_relink(zone, superpage, idle_before);
 }
@@ -102,6 +102,8 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility) {
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
     superpage->mobility = (uint8_t)mobility;
+    if (!superpage->described) zone->counters.described++;
+    superpage->described = true;
     zone_advise_huge(zone, superpage, false);
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     superpage_recount(superpage);
@@ -149,7 +151,7 @@ static unsigned populate_ahead(struct zone *zone, struct superpage *superpage, u
         unsigned idle_before = superpage->idle;
         bits_set(superpage->populated, start + granules, ahead);
         superpage_recount(superpage);
-        zone->counters.populated += ahead;
+        COUNTER_ADD(zone->counters.populated, ahead);
         zone->counters.populated_total += ahead;
         zone_superpage_relink(zone, superpage, idle_before);
     }

@@ -9,6 +9,18 @@ void zone_counters_get(struct zone *zone, struct zone_counters *counters) {
     platform_lock_release(&zone->lock);
 }
 
+size_t zone_metadata_bytes(struct zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    size_t superpages = zone->extent_bytes >> SUPERPAGE_SHIFT;
+    size_t bytes = superpages * (sizeof(struct superpage) + SUPERPAGE_GRANULES * sizeof(granule_tag)) +
+                   zone->counters.described * SUPERPAGE_GRANULES * sizeof(struct granule_desc);
+    platform_lock_release(&zone->lock);
+    platform_lock_acquire(&zone->metadata.lock);
+    bytes += zone->metadata.bytes;
+    platform_lock_release(&zone->metadata.lock);
+    return bytes;
+}
+
 void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]) {
     __builtin_memset(stats, 0, sizeof(struct zone_group_stats) * MOBILITY_GROUPS);
     platform_lock_acquire(&zone->lock);
@@ -57,7 +69,7 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
 
 const char *zone_check(struct zone *zone) {
     const char *broken = NULL;
-    uint64_t allocated = 0, populated = 0, idle = 0, idle_huge = 0, taken = 0;
+    uint64_t allocated = 0, populated = 0, idle = 0, idle_huge = 0, taken = 0, described = 0;
     platform_lock_acquire(&zone->lock);
     for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT && broken == NULL; i++) {
         const struct superpage *superpage = &zone->superpages[i];
@@ -68,6 +80,7 @@ const char *zone_check(struct zone *zone) {
             idle += superpage->idle;
             idle_huge += superpage_kept_idle(superpage, superpage->idle);
         }
+        described += superpage->described;
         taken += superpage->state != SUPERPAGE_FREE;
     }
     if (broken == NULL) {
@@ -76,6 +89,7 @@ const char *zone_check(struct zone *zone) {
         else if (populated != counters->populated) broken = "zone: populated differs from the sum over superpages";
         else if (idle != counters->idle) broken = "zone: idle differs from the sum over superpages";
         else if (idle_huge != counters->idle_huge) broken = "zone: idle_huge differs from the sum over superpages";
+        else if (described != counters->described) broken = "zone: described differs from the number of such superpages";
         else if (counters->allocated + counters->idle != counters->populated) broken = "zone: allocated + idle differs from populated";
         else if (taken << SUPERPAGE_SHIFT != arena_size(&zone->addresses, ARENA_ALLOCATED)) broken = "zone: superpages in use differ from the arena of addresses";
     }

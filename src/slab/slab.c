@@ -87,8 +87,9 @@ static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, st
     cache->bucket_map |= 1u << bucket;
 }
 
-/* Bucket 0 holds slabs with the fewest free objects; free >= 1. */
+/* Bucket 0 holds slabs with the fewest free objects, the last one all that are wholly free; free >= 1. */
 static unsigned bucket_of(const struct slab *slab) {
+    if (slab->free == slab->capacity) return SLAB_BUCKETS - 1;
     unsigned bucket = ((slab->free - 1u) * slab->scale) >> 16;
     return bucket < SLAB_BUCKETS ? bucket : SLAB_BUCKETS - 1;
 }
@@ -134,7 +135,7 @@ static void unlink_empty(struct slab_layer *slabs, struct slab_cache *cache, str
     bucket_remove(slabs, cache, slab);
     cache->slabs--;
     cache->granules -= slab->granules;
-    cache->total -= slab->capacity;
+    COUNTER_SUB(cache->total, slab->capacity);
 }
 
 /* ------------------------------------------------------------------ objects */
@@ -179,12 +180,12 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects
             bucket_insert(slabs, cache, slab, granule, SLAB_BUCKETS - 1);
             cache->slabs++;
             cache->granules += slab->granules;
-            cache->total += slab->capacity;
-            cache->empty_slabs++;
+            COUNTER_ADD(cache->total, slab->capacity);
+            COUNTER_ADD(cache->empty_slabs, 1);
         }
         uint32_t granule = cache->buckets[bit_lowest(cache->bucket_map)];
         struct slab *slab = slab_at(slabs, granule);
-        if (slab->free == slab->capacity) cache->empty_slabs--;
+        if (slab->free == slab->capacity) COUNTER_SUB(cache->empty_slabs, 1);
         taken += take_objects(slabs, cache, slab, granule, objects + taken, count - taken);
         if (slab->free == 0) {
             bucket_remove(slabs, cache, slab);
@@ -248,10 +249,12 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
             bucket_remove(slabs, cache, slab);
             bucket_insert(slabs, cache, slab, granule, bucket);
         }
-        if (slab->free == slab->capacity && ++cache->empty_slabs > empty_slabs_max(cache)) {
+        if (slab->free != slab->capacity) continue;
+        COUNTER_ADD(cache->empty_slabs, 1);
+        if (cache->empty_slabs > empty_slabs_max(cache)) {
             unsigned granules = slab->granules;
             unlink_empty(slabs, cache, slab);
-            cache->empty_slabs--;
+            COUNTER_SUB(cache->empty_slabs, 1);
             slab_destroy(slabs, granule, granules);
         }
     }
@@ -271,7 +274,7 @@ void slab_reap(struct slab_layer *slabs) {
             if (slab->free == slab->capacity) {
                 unsigned granules = slab->granules;
                 unlink_empty(slabs, cache, slab);
-                cache->empty_slabs--;
+                COUNTER_SUB(cache->empty_slabs, 1);
                 slab_destroy(slabs, granule, granules);
             }
             granule = next;

@@ -35,22 +35,57 @@ void platform_write_error(const char *text, size_t bytes) {
 }
 
 void platform_die(void) {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = SIG_DFL;
-    sigaction(SIGABRT, &action, NULL);
     sigset_t abort_only;
     sigemptyset(&abort_only);
     sigaddset(&abort_only, SIGABRT);
     sigprocmask(SIG_UNBLOCK, &abort_only, NULL); /* of this thread: on Linux the same as pthread_sigmask */
+    /* As abort() does: the program's handler first, which may report the crash, then the default, which ends the process. */
+    syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), SIGABRT);
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_DFL;
+    sigaction(SIGABRT, &action, NULL);
     syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), SIGABRT);
     /* The first process of a PID namespace survives its own signals. */
     _exit(STATUS_OF_SIGABRT);
 }
 
+/*
+ * Before the C library is set up (a preinit function, a resolver of indirect functions) it has no environment yet; the kernel has
+ * it. A value that exceeds the buffer is cut, which the reader of options then complains about.
+ */
+static const char *getenv_of_kernel(const char *name, size_t length) {
+    static char value[4096];
+    int saved = errno, file = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        errno = saved;
+        return NULL;
+    }
+    char chunk[512];
+    size_t matched = 0, kept = 0; /* matched: bytes of "NAME=" seen at the start of this entry; SIZE_MAX: it is another one */
+    bool found = false, done = false;
+    for (ssize_t count; !done && (count = read(file, chunk, sizeof chunk)) > 0;) {
+        for (ssize_t i = 0; i < count && !done; i++) {
+            if (chunk[i] == 0) {
+                done = found;
+                matched = 0;
+            } else if (found) {
+                if (kept < sizeof value - 1) value[kept++] = chunk[i];
+            } else if (matched != SIZE_MAX) {
+                if (matched == length && chunk[i] == '=') found = true;
+                else matched = matched < length && chunk[i] == name[matched] ? matched + 1 : SIZE_MAX;
+            }
+        }
+    }
+    close(file);
+    errno = saved;
+    value[kept] = 0;
+    return found ? value : NULL;
+}
+
 const char *platform_getenv(const char *name) {
-    if (environ == NULL) return NULL;
     size_t length = strlen(name);
+    if (environ == NULL) return getenv_of_kernel(name, length);
     for (char **entry = environ; *entry != NULL; entry++)
         if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
     return NULL;

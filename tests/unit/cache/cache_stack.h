@@ -19,8 +19,8 @@ static struct zone zone;
 static struct slab_layer slabs;
 static struct cache_layer caches;
 
-static const char *stack_wrong;                 /* NULL: nothing yet */
-static uint64_t held[SLAB_CACHE_MAGAZINES];     /* objects that the test holds, by cache */
+static const char *stack_wrong;             /* NULL: nothing yet */
+static uint64_t held[SLAB_CACHE_MAGAZINES]; /* objects that the test holds, by cache */
 
 static inline void stack_fail(const char *what) {
     if (stack_wrong == NULL) stack_wrong = what;
@@ -49,6 +49,10 @@ static inline bool stack_build(const struct sim_config *sim, unsigned magazine_m
     platform_on_thread_exit(stack_thread_ended);
     return true;
 }
+
+/* The cache of objects of a size. */
+static inline unsigned cache_of(size_t bytes) { return slab_class_of_size(&slabs, bytes); }
+static inline unsigned rounds_of(unsigned cache) { return caches.depots[cache].rounds; }
 
 /* Makes arrays of a cache begin with `rounds` and grow to at most rounds_max: explorations want them short. Before the first use. */
 static inline void stack_set_rounds(unsigned cache, unsigned rounds, unsigned rounds_max) {

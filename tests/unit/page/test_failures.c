@@ -5,6 +5,9 @@
 
 enum { THINGS = 24 };
 
+/* Of long things only some pages are written to, which is what keeps some thousand runs of the scenario short. */
+#define STRIDE_GRANULES 37
+
 struct thing {
     char *address;
     size_t granules;
@@ -13,12 +16,22 @@ struct thing {
 static struct thing things[THINGS];
 static bool strict; /* nothing was made to fail: everything has to work */
 
+static void mark_some(char *address, size_t granules, uint64_t id) {
+    for (size_t at = 0; at < granules; at += granules > 256 ? STRIDE_GRANULES : 1) mark(address + (at << GRANULE_SHIFT), 1, id << 16 | at);
+}
+
+static bool is_marked_as_before(const char *address, size_t granules, uint64_t id, size_t compared) {
+    for (size_t at = 0; at < compared; at += granules > 256 ? STRIDE_GRANULES : 1)
+        if (!is_marked(address + (at << GRANULE_SHIFT), 1, id << 16 | at)) return false;
+    return true;
+}
+
 static void keep(unsigned i, void *address, size_t granules, bool block, bool zeroed) {
     if (strict) assert_non_null(address);
     things[i] = (struct thing){address, granules, block};
     if (address == NULL) return;
     if (zeroed) assert_true(is_zero(address, granules << GRANULE_SHIFT));
-    mark(address, granules, i);
+    mark_some(address, granules, i);
 }
 
 static void take_run(unsigned i, unsigned granules, enum mobility mobility) {
@@ -41,14 +54,14 @@ static void resize(unsigned i, size_t bytes) {
     if (now != NULL) thing->address = now;
     size_t granules = zone_block_bytes(&zone, thing->address) >> GRANULE_SHIFT;
     assert_true(now == NULL ? granules == thing->granules : granules << GRANULE_SHIFT >= bytes);
-    assert_true(is_marked(thing->address, granules < thing->granules ? granules : thing->granules, i));
-    mark(thing->address, thing->granules = granules, i);
+    assert_true(is_marked_as_before(thing->address, thing->granules, i, granules < thing->granules ? granules : thing->granules));
+    mark_some(thing->address, thing->granules = granules, i);
 }
 
 static void drop(unsigned i) {
     struct thing *thing = &things[i];
     if (thing->address == NULL) return;
-    assert_true(is_marked(thing->address, thing->granules, i));
+    assert_true(is_marked_as_before(thing->address, thing->granules, i, thing->granules));
     if (thing->block)
         drop_block(thing->address); /* a free never fails */
     else
@@ -128,6 +141,7 @@ static void each_call_fails(const struct sim_config *sim, struct zone_config con
 
 static struct zone_config busy_config(void) {
     struct zone_config config = plain_config();
+    config.reserve_bytes = 16 * GIB; /* enough also where the reservation is refused three times, and a 64th of it has to do */
     config.populate_granules = 16;
     config.thp = ZONE_THP_ALWAYS;
     return config;
@@ -182,7 +196,7 @@ static void each_call_fails_once_while_the_heap_grows(void **state) {
         assert_int_equal(counters().allocated, 0);
         /* No piece of address space was lost either: all that is reserved and not the zone's own is in its arena. */
         assert_true(sim_reserved_bytes() >= arena_size(&zone.addresses, ARENA_ALLOCATED | ARENA_FREE));
-        assert_int_equal(zone.reserved_bytes >= arena_size(&zone.addresses, ARENA_FREE), 1);
+        assert_true(zone.reserved_bytes >= arena_size(&zone.addresses, ARENA_FREE));
     }
 }
 
