@@ -54,6 +54,7 @@ bool heap_init(void) {
         built = build_layers();
         if (built) {
             heap.started_ns = platform_now_ns();
+            platform_on_thread_exit(thread_ended); /* before any thread can get an id */
             __atomic_store_n(&heap.small_end, SIZE_CLASS_MAX_BYTES + 1, __ATOMIC_RELEASE);
             __atomic_store_n(&heap.ready, true, __ATOMIC_RELEASE);
         }
@@ -61,9 +62,7 @@ bool heap_init(void) {
     ready = heap.ready;
     platform_lock_release(&heap.lock);
     if (built) {
-        /* These may allocate: the heap serves them already. */
-        platform_on_thread_exit(thread_ended);
-        heap_fork_register();
+        heap_fork_register(); /* may allocate: the heap serves it already */
     }
     return ready;
 }

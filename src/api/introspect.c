@@ -213,12 +213,33 @@ ALSO_AS(mallopt, strata_mallopt)
 /* ------------------------------------------------------------------ start and exit */
 
 #ifndef STRATA_NO_OVERRIDE
+/*
+ * By what the program's functions return, not by their addresses: in a program that isn't position-independent the address of
+ * malloc is that of its own jump to it.
+ */
 __attribute__((constructor)) static void verify_at_start(void) {
     if (!heap_init() || heap.options.verify != OPTION_VERIFY_ON) return;
-    const void *resolved = dlsym(RTLD_DEFAULT, "malloc");
-    if (resolved == (const void *)(uintptr_t)strata_malloc) return;
-    log_line("verify: malloc of this process is not strata's: it resolves to %p, strata's is %p", resolved, (const void *)(uintptr_t)strata_malloc);
-    _exit(125);
+    static const char *const names[] = {"malloc", "calloc", "realloc"};
+    union {
+        void *found;
+        void *(*malloc)(size_t);
+        void *(*calloc)(size_t, size_t);
+        void *(*realloc)(void *, size_t);
+    } function;
+    for (unsigned i = 0; i < ARRAY_LENGTH(names); i++) {
+        function.found = dlsym(RTLD_DEFAULT, names[i]);
+        if (function.found == NULL) continue; /* nobody can call it by name */
+        void *p = i == 0 ? function.malloc(100) : i == 1 ? function.calloc(10, 10) : function.realloc(NULL, 100);
+        if (p == NULL || zone_contains(&heap.zone, p)) {
+            strata_free(p);
+            continue;
+        }
+        log_line("verify: %s of this process is not strata's: it resolves to %p, strata's is %p", names[i], function.found,
+                 i == 0   ? (const void *)(uintptr_t)strata_malloc
+                 : i == 1 ? (const void *)(uintptr_t)strata_calloc
+                          : (const void *)(uintptr_t)strata_realloc);
+        _exit(125);
+    }
 }
 #endif
 

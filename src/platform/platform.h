@@ -145,7 +145,7 @@ void platform_thread_set_id(uint32_t id);
 uint32_t platform_thread_id(void);
 /* True once the exit callback of this thread has run: it must not get an id again, as nobody would take that back. */
 bool platform_thread_ended(void);
-/* The callback that runs when a thread with an id ends, on that thread, with its id already back at 0. */
+/* The callback that runs when a thread with an id ends, on that thread, with its id already back at 0. To be set before any thread has one. */
 void platform_on_thread_exit(void (*callback)(uint32_t id));
 /*
  * Returns after every restartable sequence that was under way on any CPU when the call was made has ended or been aborted.

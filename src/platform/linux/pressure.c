@@ -5,6 +5,8 @@
  *                all of them for 100 ms (2 s is the shortest window that the unprivileged may ask for)
  *   EVENTS       memory.events of version 2 groups: how often memory.high and memory.max were hit
  *   LEVEL        memory.pressure_level of version 1 groups, announced through an eventfd
+ *   THRESHOLD    memory.usage_in_bytes of version 1 groups with a limit, on crossing 7/8 and 15/16 of it, announced the same way. Without
+ *                swap the kernel finds nothing to reclaim in anonymous memory, so that it kills without a word about pressure.
  *
  * Groups above the process's own are watched where they have a limit. Reports are at least REPORT_INTERVAL_NS apart, as a group at its
  * limit has new events all the time, and reclaim must have had its effect before the next report means anything.
@@ -37,7 +39,7 @@
 #define PSI_SOME "some 150000 2000000"
 #define PSI_FULL "full 100000 2000000"
 
-#define SOURCES_MAX 12
+#define SOURCES_MAX 16
 #define REPORT_INTERVAL_NS UINT64_C(200000000)
 #define NS_PER_MS UINT64_C(1000000)
 #define FILE_NUMBER_LEAST 200
@@ -52,7 +54,7 @@ struct own_file {
     ino_t inode;
 };
 
-enum source_kind { SOURCE_PSI, SOURCE_EVENTS, SOURCE_LEVEL };
+enum source_kind { SOURCE_PSI, SOURCE_EVENTS, SOURCE_LEVEL /* and THRESHOLD: eventfds */ };
 
 static struct source {
     enum source_kind kind;
@@ -175,13 +177,16 @@ static void open_events(const struct cgroup *group) {
     if (source != NULL && !read_events(source, &source->high, &source->urgent)) drop_source(source_count - 1);
 }
 
-/* Version 1: "eventfd file level" into cgroup.event_control. The kernel keeps the eventfd, the other two files may be closed. */
-static void open_level(const struct cgroup *group, const char *level, enum platform_pressure pressure) {
+/*
+ * Version 1: "eventfd file argument" into cgroup.event_control, the argument a level or a number of bytes. The kernel keeps the
+ * eventfd, the other two files may be closed.
+ */
+static void open_eventfd(const struct cgroup *group, const char *name, const char *argument, enum platform_pressure pressure) {
     int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int file = cgroup_open(group, "memory.pressure_level", O_RDONLY);
+    int file = cgroup_open(group, name, O_RDONLY);
     int control = cgroup_open(group, "cgroup.event_control", O_WRONLY);
     char text[64];
-    size_t length = format_text(text, sizeof text, "%d %d %s", event, file, level);
+    size_t length = format_text(text, sizeof text, "%d %d %s", event, file, argument);
     bool ok = event >= 0 && file >= 0 && control >= 0 && write_whole(control, text, length);
     if (control >= 0) close(control);
     if (file >= 0) close(file);
@@ -192,16 +197,28 @@ static void open_level(const struct cgroup *group, const char *level, enum platf
     }
 }
 
+/* It tells of every crossing, downwards too; the one report too many does no harm. */
+static void open_threshold(const struct cgroup *group, uint64_t bytes, enum platform_pressure pressure) {
+    char text[24];
+    format_text(text, sizeof text, "%lu", bytes);
+    open_eventfd(group, "memory.usage_in_bytes", text, pressure);
+}
+
 /* The process's own group, and those above it that have a limit. */
 static void open_groups(struct cgroup *group) {
     unsigned level = 0;
     do {
-        if (level != 0 && cgroup_limit_bytes(group) == UINT64_MAX) continue;
+        uint64_t limit = cgroup_limit_bytes(group);
+        if (level != 0 && limit == UINT64_MAX) continue;
         if (group->version == 2) {
             open_events(group);
         } else {
-            open_level(group, "critical", PLATFORM_PRESSURE_CRITICAL);
-            open_level(group, "medium", PLATFORM_PRESSURE_SOME);
+            if (limit != UINT64_MAX) {
+                open_threshold(group, limit - limit / 16, PLATFORM_PRESSURE_CRITICAL);
+                open_threshold(group, limit - limit / 8, PLATFORM_PRESSURE_SOME);
+            }
+            open_eventfd(group, "memory.pressure_level", "critical", PLATFORM_PRESSURE_CRITICAL);
+            open_eventfd(group, "memory.pressure_level", "medium", PLATFORM_PRESSURE_SOME);
         }
     } while (++level < CGROUP_LEVELS_MAX && cgroup_parent(group));
 }

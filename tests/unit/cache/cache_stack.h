@@ -30,8 +30,8 @@ static inline void stack_fail(const char *what) {
 
 static inline void stack_thread_ended(uint32_t id) { cache_thread_exit(&caches, id); }
 
-/* False: no memory for the layers, which only tests of failures expect. */
-static inline bool stack_build(const struct sim_config *sim, unsigned magazine_max, uint64_t hard_limit_bytes) {
+/* Zone and slabs only. False: no memory, which only tests of failures expect, here and below. */
+static inline bool stack_build_slabs(const struct sim_config *sim, uint64_t hard_limit_bytes) {
     struct zone_config config = {.reserve_bytes = 64 * MIB,
                                  .thp = ZONE_THP_NEVER,
                                  .populate_granules = 1,
@@ -45,9 +45,17 @@ static inline bool stack_build(const struct sim_config *sim, unsigned magazine_m
     stack_wrong = NULL;
     if (!zone_init(&zone, &config)) return false;
     slab_init(&slabs, &zone, cache_magazine_bytes);
+    return true;
+}
+
+static inline bool stack_build_caches(unsigned magazine_max) {
     if (!cache_init(&caches, &slabs, magazine_max)) return false;
     platform_on_thread_exit(stack_thread_ended);
     return true;
+}
+
+static inline bool stack_build(const struct sim_config *sim, unsigned magazine_max, uint64_t hard_limit_bytes) {
+    return stack_build_slabs(sim, hard_limit_bytes) && stack_build_caches(magazine_max);
 }
 
 /* The cache of objects of a size. */

@@ -46,6 +46,15 @@ static inline void give_all(unsigned cache, void *const *objects, unsigned count
     for (unsigned i = 0; i < count; i++) give(cache, objects[i]);
 }
 
+/* Held, and never in an array on the way. */
+static inline void hold_from_slabs(unsigned cache, void **objects, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(slab_alloc_batch(&slabs, cache, &objects[i], 1), 1);
+        *(uint64_t *)objects[i] = STACK_STAMP;
+    }
+    held[cache] += count;
+}
+
 static inline struct cache_stats stats_of(unsigned cache) {
     struct cache_stats stats;
     cache_stats_get(&caches, cache, &stats);

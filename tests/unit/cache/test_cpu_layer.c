@@ -58,10 +58,8 @@ static void arrays_of_all_caches_have_slots_of_their_own(void **state) {
     /* Every array to the brim; had two a slot in common, an object would come back as another cache's. */
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         unsigned rounds = caches.depots[cache].rounds_max;
-        for (unsigned i = 0; i < rounds; i++) {
-            assert_int_equal(slab_alloc_batch(&slabs, cache, &objects[0], 1), 1);
-            cache_free(&caches, cache, objects[0]);
-        }
+        hold_from_slabs(cache, objects, rounds);
+        give_all(cache, objects, rounds);
         assert_int_equal(rounds_in(0, cache), rounds);
     }
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
@@ -161,10 +159,10 @@ static void what_the_depot_refuses_goes_to_the_slabs(void **state) {
     unsigned cache = cache_of(64), rounds = rounds_of(cache), magazines = 0;
     while (stock_depot(cache)) magazines++;
     assert_in_range(magazines, 1, 64 * KIB / 64 / (rounds / 2) + 1); /* 64 KiB of objects may wait, and a magazine more */
-    for (unsigned i = 0; i < rounds + 1; i++) assert_int_equal(slab_alloc_batch(&slabs, cache, &objects[i], 1), 1);
-    for (unsigned i = 0; i < rounds; i++) cache_free(&caches, cache, objects[i]);
+    hold_from_slabs(cache, objects, rounds + 1);
+    give_all(cache, objects, rounds);
     uint64_t to_slabs = slab_stats_of(cache).frees, to_depot = stats_of(cache).depot_frees;
-    cache_free(&caches, cache, objects[rounds]);
+    give(cache, objects[rounds]);
     assert_int_equal(slab_stats_of(cache).frees, to_slabs + rounds / 2);
     assert_int_equal(stats_of(cache).depot_frees, to_depot);
     assert_int_equal(stats_of(cache).depot_magazines, magazines);

@@ -97,12 +97,13 @@ static void a_large_cache_may_keep_more_magazines(void **state) {
     /* A sixteenth of the objects, once that is more: known at the next tick. */
     static void *many[100 * 16 * 32];
     assert_true(share * 16 * half <= ARRAY_LENGTH(many));
-    for (unsigned i = 0; i < share * 16 * half; i++) assert_int_equal(slab_alloc_batch(&slabs, cache, &many[i], 1), 1);
+    hold_from_slabs(cache, many, share * 16 * half);
     cache_tick(&caches);
     while (stock_depot(cache)) magazines++;
     assert_in_range(depot->full_count, share, share + share / 16 + 2);
     /* What was full above the limit of a cache that has shrunk is not taken any more. */
     slab_free_batch(&slabs, cache, many, share * 16 * half);
+    held[cache] = 0;
     slab_reap(&slabs);
     cache_tick(&caches);
     assert_false(stock_depot(cache));
@@ -284,8 +285,8 @@ static void m_returns_when_nobody_visits(void **state) {
     unsigned grown = depot->rounds;
     assert_int_equal(grown, 2 * start);
     /* A full array of the large kind, a full magazine, an empty one. */
-    for (unsigned i = 0; i < grown + 1; i++) assert_int_equal(slab_alloc_batch(&slabs, cache, &objects[i], 1), 1);
-    for (unsigned i = 0; i < grown; i++) cache_free(&caches, cache, objects[i]);
+    hold_from_slabs(cache, objects, grown + 1);
+    give_all(cache, objects, grown);
     for (unsigned i = 0; i < IDLE_TICKS - 1; i++) depot_tick(&caches, cache, false);
     assert_int_equal(depot->rounds, grown);
     assert_null(depot_take_full(depot)); /* a visit: counted from here again */
@@ -302,7 +303,7 @@ static void m_returns_when_nobody_visits(void **state) {
     /* More rounds than m in the array: they go by halves of m, and the array gets no larger than m again. */
     assert_int_equal(rounds_in(0, cache), grown);
     ASSERT_SOUND();
-    cache_free(&caches, cache, objects[grown]);
+    give(cache, objects[grown]);
     ASSERT_SOUND();
     assert_true(rounds_in(0, cache) <= grown);
     take_all(cache, objects, grown);

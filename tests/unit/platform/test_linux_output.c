@@ -98,19 +98,27 @@ static void a_closed_stream_is_no_error(void **state) {
 
 /* ------------------------------------------------------------------ death */
 
+static int reports[2]; /* a pipe: what a handler of the program has to say about the crash */
+
+static void report(int number) {
+    (void)number;
+    EXPECT(write(reports[1], "!", 1) == 1);
+}
+
 static void exit_instead(int number) {
     (void)number;
     _exit(3);
 }
 
-enum obstacle { NOTHING, BLOCKED = 1, IGNORED = 2, HANDLED = 4 };
+enum obstacle { NOTHING, BLOCKED = 1, IGNORED = 2, HANDLED = 4, HANDLER_EXITS = 8 };
 
 static void die(void *argument) {
     int obstacles = *(int *)argument;
     sigset_t all;
     sigfillset(&all);
     if ((obstacles & IGNORED) != 0) signal(SIGABRT, SIG_IGN);
-    if ((obstacles & HANDLED) != 0) signal(SIGABRT, exit_instead);
+    if ((obstacles & HANDLED) != 0) signal(SIGABRT, report);
+    if ((obstacles & HANDLER_EXITS) != 0) signal(SIGABRT, exit_instead);
     if ((obstacles & BLOCKED) != 0) sigprocmask(SIG_SETMASK, &all, NULL);
     platform_die();
 }
@@ -118,10 +126,26 @@ static void die(void *argument) {
 static void death_is_by_abort_whatever_stands_in_the_way(void **state) {
     (void)state;
     static const int cases[] = {NOTHING, BLOCKED, IGNORED, HANDLED, BLOCKED | IGNORED, BLOCKED | HANDLED};
+    char said[2];
+    assert_int_equal(pipe2(reports, O_NONBLOCK), 0);
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         int obstacles = cases[i], status = child_status(die, &obstacles);
         assert_true(WIFSIGNALED(status));
         assert_int_equal(WTERMSIG(status), SIGABRT);
+        assert_int_equal(read(reports[0], said, sizeof said), (obstacles & HANDLED) != 0 ? 1 : -1); /* the handler ran once */
+    }
+    close(reports[0]);
+    close(reports[1]);
+}
+
+/* As with abort(): a handler may end the process its own way. */
+static void a_handler_of_the_program_has_the_last_word(void **state) {
+    (void)state;
+    static const int cases[] = {HANDLER_EXITS, BLOCKED | HANDLER_EXITS};
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        int obstacles = cases[i], status = child_status(die, &obstacles);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 3);
     }
 }
 
@@ -249,6 +273,7 @@ int main(void) {
         cmocka_unit_test(lines_are_written_whole),
         cmocka_unit_test(a_closed_stream_is_no_error),
         cmocka_unit_test(death_is_by_abort_whatever_stands_in_the_way),
+        cmocka_unit_test(a_handler_of_the_program_has_the_last_word),
         cmocka_unit_test(the_first_process_dies_too),
         cmocka_unit_test(the_environment_is_read_as_it_is),
         cmocka_unit_test(files_are_created_and_truncated),

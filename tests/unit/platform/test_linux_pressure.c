@@ -170,7 +170,8 @@ static void close_again_and_again(void *unused) {
     (void)unused;
     wakes = 0;
     EXPECT(pthread_create(&waiter, NULL, count_wakes, &wanted) == 0);
-    for (unsigned i = 1; i <= 30; i++) {
+    wake_until(1); /* closing may hit any later opening, but where the very first fails there is nothing to test */
+    for (unsigned i = 2; i <= 30; i++) {
         usleep(2000);
         syscall(SYS_close_range, 3, ~0u, 0);
         wake_until(i);

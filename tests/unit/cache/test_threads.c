@@ -1,0 +1,292 @@
+/*
+ * test_threads.c - many threads. With CPU caches, memory in caches is bounded by CPUs, whatever the number of threads. In thread mode every
+ * thread has an array of its own, from its first miss until it ends: then its rounds go back and its id serves the next thread;
+ * a thread that gets no id, or has ended, works without an array. And fork, which leaves one thread of many.
+ */
+#include "unit/cache/cache_test.h"
+
+#define THREADS 10000
+
+static void *objects[THREADS];
+
+static void build_threads(uint64_t address_limit_bytes) {
+    const struct sim_config sim = {.cpus = 2, .arena_bytes = 8 * (uint64_t)GIB, .thread_mode = true};
+    assert_true(stack_build_slabs(&sim, UINT64_MAX));
+    sim_set_address_limit(address_limit_bytes);
+    assert_true(stack_build_caches(256));
+}
+
+/* ------------------------------------------------------------------ CPU mode */
+
+static void cached_memory_is_bounded_by_cpus(void **state) {
+    (void)state;
+    build(2, 256);
+    unsigned cache = cache_of(64);
+    struct depot *depot = &caches.depots[cache];
+    for (unsigned thread = 0; thread < THREADS; thread++) { /* all of them stay alive */
+        sim_thread_become(thread);
+        sim_cpu_set(thread % 2);
+        objects[thread] = must_take(cache);
+    }
+    uint64_t most = 2 * depot->rounds + (uint64_t)depot->full_max * (depot->rounds / 2);
+    assert_true(stats_of(cache).cached <= most);
+    assert_int_equal(cache_area_bytes(&caches), 2 * CPU_AREA_BYTES);
+    for (unsigned thread = 0; thread < THREADS; thread++) {
+        sim_thread_become(thread);
+        give(cache, objects[thread]);
+    }
+    most = 2 * depot->rounds + (uint64_t)depot->full_max * (depot->rounds / 2);
+    assert_true(stats_of(cache).cached <= most);
+    assert_int_equal(cache_area_bytes(&caches), 2 * CPU_AREA_BYTES);
+    ASSERT_SOUND();
+    for (unsigned thread = 0; thread < THREADS; thread++) { /* their ends cost nothing */
+        sim_thread_become(thread);
+        sim_thread_exit();
+    }
+    sim_thread_become(THREADS);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* ------------------------------------------------------------------ thread mode */
+
+static void a_thread_has_an_array_from_its_first_miss_to_its_end(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
+    assert_int_equal(platform_thread_id(), 0);
+    give(cache, must_take(cache));
+    uint32_t first = platform_thread_id();
+    assert_int_not_equal(first, 0);
+    assert_int_equal(rounds_in(first, cache), half);
+    sim_thread_become(1);
+    void *object = must_take(cache);
+    uint32_t second = platform_thread_id();
+    assert_true(second != 0 && second != first);
+    sim_thread_become(0);
+    sim_cpu_set(1); /* its array goes with it */
+    void *mine = must_take(cache);
+    assert_int_equal(rounds_in(first, cache), half - 1);
+    give(cache, object); /* of another thread: as good as any */
+    assert_ptr_equal(must_take(cache), object);
+    sim_thread_exit();
+    assert_int_equal(header_word_of(first, cache), 0);
+    assert_int_equal(rounds_in(second, cache), half - 1);
+    /* The id and its area go to the next thread. */
+    sim_thread_become(2);
+    give(cache, mine);
+    assert_int_equal(platform_thread_id(), first);
+    assert_int_equal(rounds_in(first, cache), 1);
+    give(cache, object);
+    ASSERT_SOUND();
+    sim_thread_exit();
+    sim_thread_become(1);
+    sim_thread_exit();
+    assert_int_equal(slab_stats_of(cache).in_use, 0);
+    sim_thread_become(3);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void area_zero_is_everybodys_and_stays_empty(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64);
+    sim_fail_only(1u << SIM_COMMIT);
+    void *first = must_take(cache); /* gets an id */
+    sim_thread_become(1);
+    sim_fail_call(1, SIM_FOREVER); /* no memory for its area */
+    void *object = must_take(cache);
+    assert_int_equal(platform_thread_id(), 0);
+    give(cache, object);
+    for (unsigned c = 0; c < SLAB_CACHE_END; c++) assert_int_equal(header_word_of(0, c), 0);
+    /* It tries again, and has an array as soon as there is memory. */
+    sim_fail_call(0, 0);
+    give(cache, first);
+    assert_int_not_equal(platform_thread_id(), 0);
+    sim_thread_exit();
+    sim_thread_become(0);
+    sim_thread_exit();
+    sim_thread_become(2);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void a_thread_that_has_ended_gets_no_id_again(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64);
+    void *kept = must_take(cache);
+    sim_thread_exit();
+    assert_true(platform_thread_ended());
+    /* Destructors of thread-local variables that run late. */
+    void *late = must_take(cache);
+    assert_int_equal(platform_thread_id(), 0);
+    give(cache, kept);
+    give(cache, late);
+    assert_int_equal(platform_thread_id(), 0);
+    assert_int_equal(slab_stats_of(cache).in_use, 0);
+    sim_thread_become(1);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void ids_are_no_more_than_threads_alive_at_once(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64);
+    for (unsigned thread = 0; thread < 3000; thread++) { /* seven alive at a time */
+        sim_thread_become(thread);
+        objects[thread] = must_take(cache);
+        if (thread < 6) continue;
+        sim_thread_become(thread - 6);
+        give(cache, objects[thread - 6]);
+        sim_thread_exit();
+    }
+    assert_int_equal(caches.ids_made, 1 + 7);
+    assert_int_equal(cache_area_bytes(&caches), 7 * CPU_AREA_BYTES);
+    for (unsigned thread = 3000 - 6; thread < 3000; thread++) {
+        sim_thread_become(thread);
+        give(cache, objects[thread]);
+        sim_thread_exit();
+    }
+    sim_thread_become(3000);
+    assert_int_equal(slab_stats_of(cache).in_use, 0);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void ten_thousand_threads_alive_give_everything_back(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64);
+    for (unsigned thread = 0; thread < THREADS; thread++) {
+        sim_thread_become(thread);
+        objects[thread] = must_take(cache);
+    }
+    assert_int_equal(caches.ids_made, 1 + THREADS);
+    ASSERT_SOUND();
+    for (unsigned thread = 0; thread < THREADS; thread++) {
+        sim_thread_become(thread);
+        give(cache, objects[(thread + 1) % THREADS]);
+        sim_thread_exit();
+    }
+    sim_thread_become(THREADS);
+    assert_int_equal(caches.spare_count, THREADS);
+    assert_int_equal(slab_stats_of(cache).in_use, stats_of(cache).cached);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void threads_without_an_id_work_on_slabs(void **state) {
+    (void)state;
+    build_threads(2 * (uint64_t)GIB); /* little address space: 63 threads have arrays */
+    unsigned cache = cache_of(64), with = 0;
+    for (unsigned thread = 0; thread < 200; thread++) {
+        sim_thread_become(thread);
+        objects[thread] = must_take(cache);
+        with += platform_thread_id() != 0;
+    }
+    assert_int_equal(with, 63);
+    ASSERT_SOUND();
+    for (unsigned thread = 200; thread-- > 0;) {
+        sim_thread_become(thread);
+        give(cache, objects[thread]);
+        sim_thread_exit();
+    }
+    sim_thread_become(200);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void ticks_and_drains_leave_other_threads_alone(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
+    give(cache, must_take(cache));
+    sim_thread_become(1);
+    give(cache, must_take(cache));
+    assert_true(stock_depot(cache));
+    for (unsigned i = 0; i < 3; i++) cache_tick(&caches);
+    assert_int_equal(stats_of(cache).cached, 2 * half);
+    assert_int_equal(caches.depots[cache].full_count, 0); /* but for the depot, which has its working set as ever */
+    cache_drain(&caches);
+    assert_int_equal(sim_calls(SIM_FENCE), 0);
+    assert_int_equal(stats_of(cache).cached, half);
+    assert_int_equal(rounds_in(platform_thread_id(), cache), 0);
+    ASSERT_SOUND();
+    sim_thread_become(0);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* ------------------------------------------------------------------ fork */
+
+static void a_forked_child_takes_what_other_threads_had(void **state) {
+    (void)state;
+    for (unsigned thread_mode = 0; thread_mode < 2; thread_mode++) {
+        if (thread_mode)
+            build_threads(UINT64_MAX);
+        else
+            build(4, 256);
+        unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
+        for (unsigned thread = 0; thread < 4; thread++) {
+            sim_thread_become(thread);
+            sim_cpu_set(thread % 2);
+            give(cache, must_take(cache));
+        }
+        sim_thread_become(4); /* has ended before the fork: its id is spare already */
+        give(cache, must_take(cache));
+        sim_thread_exit();
+        sim_thread_become(2);
+        uint32_t own = platform_thread_id();
+        cache_fork_prepare(&caches);
+        sim_fork_child();
+        cache_fork_child(&caches);
+        cache_fork_child_settle(&caches);
+        assert_int_equal(sim_locks_held(), 0);
+        ASSERT_SOUND();
+        if (thread_mode) {
+            assert_int_equal(rounds_in(own, cache), half);
+            assert_int_equal(stats_of(cache).cached, half);
+            assert_int_equal(caches.spare_count, caches.ids_made - 2); /* all but 0 and the own */
+            for (unsigned i = 0; i < caches.spare_count; i++) {        /* each once */
+                assert_int_not_equal(caches.spare_ids[i], own);
+                for (unsigned k = 0; k < i; k++) assert_int_not_equal(caches.spare_ids[i], caches.spare_ids[k]);
+            }
+        }
+        for (unsigned thread = 5; thread < 15; thread++) { /* the child has threads of its own */
+            sim_thread_become(thread);
+            give(cache, must_take(cache));
+        }
+        ASSERT_SOUND();
+        for (unsigned thread = 5; thread < 15; thread++) {
+            sim_thread_become(thread);
+            sim_thread_exit();
+        }
+        sim_thread_become(2);
+        ASSERT_NOTHING_LEFT();
+    }
+}
+
+static void the_parent_of_a_fork_goes_on(void **state) {
+    (void)state;
+    build(2, 256);
+    unsigned cache = cache_of(64);
+    void *object = must_take(cache);
+    cache_fork_prepare(&caches);
+    assert_false(platform_lock_try(&caches.depots[cache].lock));
+    cache_fork_parent(&caches);
+    assert_int_equal(sim_locks_held(), 0);
+    give(cache, object);
+    cache_tick(&caches);
+    ASSERT_NOTHING_LEFT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cached_memory_is_bounded_by_cpus),
+        cmocka_unit_test(a_thread_has_an_array_from_its_first_miss_to_its_end),
+        cmocka_unit_test(area_zero_is_everybodys_and_stays_empty),
+        cmocka_unit_test(a_thread_that_has_ended_gets_no_id_again),
+        cmocka_unit_test(ids_are_no_more_than_threads_alive_at_once),
+        cmocka_unit_test(ten_thousand_threads_alive_give_everything_back),
+        cmocka_unit_test(threads_without_an_id_work_on_slabs),
+        cmocka_unit_test(ticks_and_drains_leave_other_threads_alone),
+        cmocka_unit_test(a_forked_child_takes_what_other_threads_had),
+        cmocka_unit_test(the_parent_of_a_fork_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/*
+ * test_slabs.c - the life of slabs: made when a cache has nothing free, used fullest first and lowest address first, empty ones kept up to
+ * an eighth of the cache and given back by reaping; the counts that follow.
+ */
+#include "unit/slab/slab_support.h"
+
+enum { MANY = 20000 };
+static void *objects[MANY];
+
+static void one_slab_serves_until_it_is_full(void **state) {
+    (void)state;
+    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_END; cache++) {
+        unsigned capacity = capacity_min(cache);
+        size_t bytes = slabs.caches[cache].object_bytes;
+        for (unsigned i = 0; i < capacity; i++) {
+            take(cache, &objects[i], 1);
+            assert_ptr_equal(objects[i], (char *)objects[0] + i * bytes);
+        }
+        assert_int_equal(stats_of(cache).slabs, 1);
+        assert_int_equal(stats_of(cache).total, capacity);
+        take(cache, &objects[capacity], 1);
+        assert_int_equal(stats_of(cache).slabs, 2);
+        assert_int_not_equal(slab_of(objects[capacity]), slab_of(objects[0]));
+        assert_int_equal(stats_of(cache).in_use, capacity + 1);
+        ASSERT_SOUND();
+        give(cache, objects, capacity + 1);
+    }
+    assert_empty();
+}
+
+static void a_batch_is_cut_short_where_a_new_slab_would_be_needed(void **state) {
+    (void)state;
+    unsigned cache = cache_of(64), capacity = capacity_min(cache);
+    assert_int_equal(take_batch(cache, objects, 3), 3); /* the first brings a slab */
+    assert_int_equal(take_batch(cache, objects + 3, capacity), capacity - 3);
+    assert_int_equal(stats_of(cache).slabs, 1);
+    assert_int_equal(take_batch(cache, objects + capacity, capacity + 5), capacity);
+    assert_int_equal(stats_of(cache).slabs, 2);
+    /* What is free in several slabs is one batch. */
+    void *some[6] = {objects[1], objects[2], objects[5], objects[capacity], objects[capacity + 1], objects[capacity + 7]};
+    give(cache, some, 6);
+    assert_int_equal(take_batch(cache, some, 10), 6);
+    ASSERT_SOUND();
+    give(cache, objects, 2 * capacity);
+    assert_empty();
+}
+
+static void freed_objects_come_back_lowest_first(void **state) {
+    (void)state;
+    unsigned cache = cache_of(48), capacity = capacity_min(cache);
+    static const unsigned order[] = {70, 3, 64, 63, 0, 20, 66, 1};
+    static const unsigned sorted[] = {0, 1, 3, 20, 63, 64, 66, 70};
+    assert_true(capacity > 70);
+    take(cache, objects, capacity);
+    for (unsigned i = 0; i < ARRAY_LENGTH(order); i++) give(cache, &objects[order[i]], 1);
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < ARRAY_LENGTH(sorted); i++) {
+        void *object;
+        take(cache, &object, 1);
+        assert_ptr_equal(object, objects[sorted[i]]);
+        ASSERT_SOUND();
+    }
+    give(cache, objects, capacity);
+    assert_empty();
+}
+
+/* Three full slabs, of which some, half and most is freed, in each order of freeing: the fullest one serves, until it is full. */
+static void the_fullest_slab_serves_first(void **state) {
+    (void)state;
+    static const unsigned char orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    unsigned cache = cache_of(64), capacity = capacity_min(cache);
+    for (unsigned o = 0; o < 6; o++) {
+        const unsigned freed[3] = {capacity / 16, capacity / 2, capacity - 2};
+        size_t number[3];
+        void *object;
+        take(cache, objects, 3 * capacity);
+        for (unsigned s = 0; s < 3; s++) {
+            unsigned slab = orders[o][s];
+            number[slab] = slab_of(objects[slab * capacity]);
+            give(cache, &objects[slab * capacity], freed[slab]);
+        }
+        ASSERT_SOUND();
+        for (unsigned s = 0; s < 3; s++)
+            for (unsigned i = 0; i < freed[s]; i++) {
+                take(cache, &object, 1);
+                assert_int_equal(slab_of(object), number[s]);
+                objects[s * capacity + i] = object;
+            }
+        assert_int_equal(stats_of(cache).slabs, 3);
+        give(cache, objects, 3 * capacity);
+        assert_empty();
+    }
+}
+
+/* Freed one by one, a slab passes through all lists from full to empty, and back. */
+static void a_slab_moves_through_all_lists(void **state) {
+    (void)state;
+    static const size_t sizes[] = {16, 48, 640, 2048, 6144, 16384, 32768};
+    for (unsigned s = 0; s < ARRAY_LENGTH(sizes); s++) {
+        unsigned cache = cache_of(sizes[s]), capacity = capacity_min(cache);
+        take(cache, objects, capacity);
+        assert_int_equal(slabs.caches[cache].bucket_map, 0);
+        for (unsigned i = 0; i < capacity; i++) {
+            unsigned at = i % 2 == 0 ? i / 2 : capacity - 1 - i / 2;
+            give(cache, &objects[at], 1);
+            assert_int_equal(bit_count(slabs.caches[cache].bucket_map), 1);
+            ASSERT_SOUND();
+        }
+        assert_int_equal(slabs.caches[cache].empty_slabs, 1);
+        for (unsigned i = 0; i < capacity; i++) {
+            take(cache, &objects[i], 1);
+            ASSERT_SOUND();
+        }
+        assert_int_equal(slabs.caches[cache].empty_slabs, 0);
+        give(cache, objects, capacity);
+        assert_empty();
+    }
+}
+
+static void empty_slabs_stay_up_to_an_eighth(void **state) {
+    (void)state;
+    static const size_t sizes[] = {16, 96, 512, 3072, 32768};
+    for (unsigned s = 0; s < ARRAY_LENGTH(sizes); s++) {
+        unsigned cache = cache_of(sizes[s]), n = (unsigned)min_u64(MANY, 12 * MIB / sizes[s]);
+        bool kept = false;
+        take(cache, objects, n);
+        while (n != 0) {
+            unsigned some = (unsigned)min_u64(n, 40);
+            give(cache, &objects[n -= some], some);
+            struct slab_stats stats = stats_of(cache);
+            /* The bound counts the cache as it was when the last slab came empty. */
+            assert_true(slabs.caches[cache].empty_slabs <= empty_slabs_bound(cache) + 1);
+            kept |= slabs.caches[cache].empty_slabs != 0;
+            assert_true(stats.memory_bytes <= (stats.total << GRANULE_SHIFT)); /* in use or not, it is all accounted for */
+        }
+        ASSERT_SOUND();
+        assert_true(kept);
+        assert_true(stats_of(cache).slabs != 0 && stats_of(cache).slabs <= empty_slabs_bound(cache));
+        slab_reap(&slabs);
+        assert_int_equal(stats_of(cache).slabs, 0);
+        assert_int_equal(stats_of(cache).memory_bytes, 0);
+        assert_empty();
+    }
+}
+
+/* A loop of filling and emptying one slab costs the zone nothing. */
+static void the_last_empty_slab_waits_for_the_next_burst(void **state) {
+    (void)state;
+    unsigned cache = cache_of(1024), capacity = capacity_min(cache);
+    struct zone_counters before, after;
+    take(cache, objects, capacity);
+    give(cache, objects, capacity);
+    zone_counters_get(&zone, &before);
+    void *first = objects[0];
+    for (unsigned i = 0; i < 10; i++) {
+        take(cache, objects, capacity);
+        assert_ptr_equal(objects[0], first);
+        give(cache, objects, capacity);
+    }
+    zone_counters_get(&zone, &after);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_empty();
+}
+
+static void partial_slabs_serve_before_empty_ones(void **state) {
+    (void)state;
+    unsigned cache = cache_of(64), capacity = capacity_min(cache);
+    void *object;
+    take(cache, objects, 2 * capacity);
+    size_t partial = slab_of(objects[capacity]);
+    give(cache, &objects[capacity], capacity - 1); /* one stays there */
+    give(cache, objects, capacity);
+    assert_int_equal(slabs.caches[cache].empty_slabs, 1);
+    for (unsigned i = 0; i + 1 < capacity; i++) {
+        take(cache, &object, 1);
+        assert_int_equal(slab_of(object), partial);
+        objects[capacity + i] = object;
+    }
+    assert_int_equal(slabs.caches[cache].empty_slabs, 1);
+    ASSERT_SOUND();
+    give(cache, &objects[capacity], capacity);
+    assert_empty();
+}
+
+static void reaping_takes_the_empty_ones_only(void **state) {
+    (void)state;
+    unsigned cache = cache_of(64), other = cache_of(256), capacity = capacity_min(cache);
+    take(cache, objects, 3 * capacity);
+    give(cache, objects, capacity);
+    give(cache, &objects[capacity], capacity - 1);
+    take(other, &objects[0], 1);
+    slab_reap(&slabs);
+    assert_int_equal(stats_of(cache).slabs, 2);
+    assert_int_equal(stats_of(cache).in_use, capacity + 1);
+    assert_int_equal(stats_of(other).slabs, 1);
+    ASSERT_SOUND();
+    give(other, &objects[0], 1);
+    give(cache, &objects[2 * capacity - 1], capacity + 1);
+    assert_empty();
+}
+
+static void slabs_grow_with_the_cache(void **state) {
+    (void)state;
+    unsigned cache = cache_of(512);
+    const struct slab_cache *info = &slabs.caches[cache];
+    assert_true(info->granules_max > info->granules_min);
+    unsigned n = 0;
+    uint64_t slab_count = 0;
+    bool largest = false;
+    while (n < 4000) {
+        uint64_t granules_before = info->granules;
+        take(cache, &objects[n++], 1);
+        if (info->slabs == slab_count) continue;
+        slab_count = info->slabs;
+        unsigned granules = (unsigned)(info->granules - granules_before);
+        assert_in_range(granules, info->granules_min, info->granules_max);
+        /* No larger than an eighth of what was there, so that a small cache stays small. */
+        assert_true(granules == info->granules_min || granules * 8 <= granules_before);
+        largest |= granules == info->granules_max;
+    }
+    assert_true(largest);
+    assert_int_equal(stats_of(cache).slab_bytes, (uint64_t)info->granules_max << GRANULE_SHIFT);
+    ASSERT_SOUND();
+    give(cache, objects, n);
+    assert_empty();
+}
+
+/* Every granule of a slab leads to its cache and its start, and to nothing once the slab is gone. */
+static void addresses_lead_to_their_cache(void **state) {
+    (void)state;
+    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_END; cache++) {
+        take(cache, objects, 1);
+        size_t granule = zone_granule_of(&zone, objects[0]);
+        for (unsigned i = 0; i < slabs.caches[cache].granules_min; i++) {
+            assert_int_equal(zone.tags[granule + i] & 0xff, cache);
+            assert_int_equal(zone.tags[granule + i] >> 8, i);
+        }
+        give(cache, objects, 1);
+        slab_reap(&slabs);
+        for (unsigned i = 0; i < slabs.caches[cache].granules_min; i++) assert_int_equal(zone.tags[granule + i], TAG_NONE);
+    }
+    assert_empty();
+}
+
+static void the_counts_add_up(void **state) {
+    (void)state;
+    unsigned cache = cache_of(100);
+    take(cache, objects, 500);
+    give(cache, &objects[300], 200);
+    struct slab_stats stats = stats_of(cache);
+    assert_int_equal(stats.object_bytes, 112);
+    assert_int_equal(stats.allocs, 500);
+    assert_int_equal(stats.frees, 200);
+    assert_int_equal(stats.in_use, 300);
+    assert_true(stats.total >= 300 && stats.total * 112 <= stats.memory_bytes);
+    assert_int_equal(stats.memory_bytes % GRANULE_BYTES, 0);
+    give(cache, objects, 300);
+    assert_empty();
+}
+
+static void the_child_of_a_fork_goes_on(void **state) {
+    (void)state;
+    unsigned cache = cache_of(64);
+    take(cache, objects, 100);
+    slab_fork_prepare(&slabs);
+    for (unsigned c = SLAB_CACHE_FIRST; c < SLAB_CACHE_END; c++) assert_int_not_equal(slabs.caches[c].lock.word, 0);
+    slab_fork_parent(&slabs);
+    give(cache, &objects[50], 50);
+    slab_fork_prepare(&slabs);
+    sim_fork_child();
+    slab_fork_child(&slabs);
+    take(cache, &objects[50], 50);
+    ASSERT_SOUND();
+    give(cache, objects, 100);
+    assert_empty();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(one_slab_serves_until_it_is_full, plain_slabs),
+        cmocka_unit_test_setup(a_batch_is_cut_short_where_a_new_slab_would_be_needed, plain_slabs),
+        cmocka_unit_test_setup(freed_objects_come_back_lowest_first, plain_slabs),
+        cmocka_unit_test_setup(the_fullest_slab_serves_first, plain_slabs),
+        cmocka_unit_test_setup(a_slab_moves_through_all_lists, plain_slabs),
+        cmocka_unit_test_setup(empty_slabs_stay_up_to_an_eighth, plain_slabs),
+        cmocka_unit_test_setup(the_last_empty_slab_waits_for_the_next_burst, plain_slabs),
+        cmocka_unit_test_setup(partial_slabs_serve_before_empty_ones, plain_slabs),
+        cmocka_unit_test_setup(reaping_takes_the_empty_ones_only, plain_slabs),
+        cmocka_unit_test_setup(slabs_grow_with_the_cache, plain_slabs),
+        cmocka_unit_test_setup(addresses_lead_to_their_cache, plain_slabs),
+        cmocka_unit_test_setup(the_counts_add_up, plain_slabs),
+        cmocka_unit_test_setup(the_child_of_a_fork_goes_on, plain_slabs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
