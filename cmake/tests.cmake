@@ -115,4 +115,16 @@ if(STRATA_HELPERS)
             target_link_libraries(${program_target} PRIVATE strata_static)
         endif()
     endforeach()
+
+    # Where lock ranks are checked, a process that forks while its threads allocate goes through every lock; a violation ends it.
+    if(STRATA_LOCK_DEBUG AND NOT STRATA_NO_OVERRIDE AND NOT STRATA_SANITIZE)
+        foreach(conf "rseq:auto" "rseq:off" "background:on,decay_ms:1")
+            string(REGEX REPLACE "[:,].*" "" name ${conf})
+            string(REGEX MATCH "(off|auto|on)" value ${conf})
+            set(name stress.fork_storm.${name}_${value})
+            add_test(NAME ${name} COMMAND stress_fork_storm 500 3)
+            set_tests_properties(${name} PROPERTIES LABELS locks TIMEOUT ${ctest_timeout_s}
+                ENVIRONMENT "LD_PRELOAD=$<TARGET_FILE:strata>;STRATA_CONF=verify:on,${conf}")
+        endforeach()
+    endif()
 endif()

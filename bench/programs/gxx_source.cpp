@@ -25,14 +25,12 @@
 namespace {
 
 // A type of its own for every N, so that nothing of the containers below is shared between instantiations.
-template <int N>
-struct Key {
+template <int N> struct Key {
     std::uint32_t value = 0;
     friend auto operator<=>(const Key &, const Key &) = default;
 };
 
-template <int N>
-struct HashKey {
+template <int N> struct HashKey {
     std::size_t operator()(const Key<N> &key) const { return key.value * 2654435761u + N; }
 };
 
@@ -45,8 +43,7 @@ struct Sequence {
     }
 };
 
-template <int N>
-std::uint64_t ordered() {
+template <int N> std::uint64_t ordered() {
     Sequence numbers{N + 1};
     std::map<Key<N>, std::vector<std::pair<Key<N>, std::string>>> map;
     for (int i = 0; i < 50; i++) {
@@ -61,8 +58,7 @@ std::uint64_t ordered() {
     return sum;
 }
 
-template <int N>
-std::uint64_t hashed() {
+template <int N> std::uint64_t hashed() {
     Sequence numbers{N + 1000};
     std::unordered_map<Key<N>, std::set<std::uint32_t>, HashKey<N>> map;
     for (int i = 0; i < 60; i++) {
@@ -76,8 +72,7 @@ std::uint64_t hashed() {
     return sum;
 }
 
-template <int N>
-std::uint64_t visited() {
+template <int N> std::uint64_t visited() {
     using Value = std::variant<Key<N>, std::string, std::vector<Key<N>>, std::optional<std::uint32_t>>;
     Sequence numbers{N + 2000};
     std::deque<Value> values;
@@ -107,8 +102,7 @@ std::uint64_t visited() {
     return sum;
 }
 
-template <int N>
-std::uint64_t composed() {
+template <int N> std::uint64_t composed() {
     Sequence numbers{N + 3000};
     std::vector<std::function<std::uint64_t(Key<N>)>> steps;
     for (int i = 0; i < 8; i++) {
@@ -131,17 +125,14 @@ std::uint64_t composed() {
 }
 
 // Nested tuples: the type grows with N, and with it the names that the compiler keeps.
-template <int N>
-struct Nested {
+template <int N> struct Nested {
     using Type = std::tuple<Key<N>, std::array<Key<N>, 3>, typename Nested<N - 1>::Type>;
 };
-template <>
-struct Nested<0> {
+template <> struct Nested<0> {
     using Type = std::tuple<Key<0>>;
 };
 
-template <class Tuple>
-constexpr std::size_t depth() {
+template <class Tuple> constexpr std::size_t depth() {
     if constexpr (std::tuple_size_v<Tuple> == 1) {
         return 1;
     } else {
@@ -166,8 +157,7 @@ constexpr std::size_t primes_below_4000() {
 }
 static_assert(primes_below_4000() == 550);
 
-template <int... N>
-std::uint64_t all(std::integer_sequence<int, N...>) {
+template <int... N> std::uint64_t all(std::integer_sequence<int, N...>) {
     std::uint64_t sum = 0;
     ((sum = sum * 1000003 + ordered<N>() + hashed<N>() + visited<N>() + composed<N>()), ...);
     return sum;

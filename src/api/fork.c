@@ -29,6 +29,7 @@ static void child(void) {
     cache_fork_child(&heap.caches);
     platform_lock_reset(&heap.lock);
     maintenance_fork_child();
+    introspect_fork_child();
     cache_fork_child_settle(&heap.caches);
 }
 

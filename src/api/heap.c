@@ -25,19 +25,25 @@ static void read_options(void) {
     options_set_defaults(&heap.options);
     options_parse(&heap.options, strata_conf, "strata_conf", secure);
     options_parse(&heap.options, platform_getenv("STRATA_CONF"), "STRATA_CONF", secure);
+    if (heap.options.stats != OPTION_STATS_OFF && heap.options.stats_file[0] == 0) platform_error_keep();
 }
 
 static bool build_layers(void) {
     const struct options *options = &heap.options;
     struct zone_config config = {
         .reserve_bytes = options->reserve_bytes,
-        .thp = options->thp == OPTION_THP_ALWAYS ? ZONE_THP_ALWAYS : options->thp == OPTION_THP_NEVER ? ZONE_THP_NEVER : ZONE_THP_AUTO,
+        .thp = options->thp == OPTION_THP_ALWAYS  ? ZONE_THP_ALWAYS
+               : options->thp == OPTION_THP_NEVER ? ZONE_THP_NEVER
+                                                  : ZONE_THP_AUTO,
         .populate_granules = (unsigned)(options->populate_pages * platform_info()->page_bytes >> GRANULE_SHIFT),
         .hard_limit_bytes = options->hard_limit_bytes != 0 ? options->hard_limit_bytes : UINT64_MAX,
         .soft_limit_bytes = options->soft_limit_bytes != 0 ? options->soft_limit_bytes : UINT64_MAX,
     };
-    if (!zone_init(&heap.zone, &config)) return false;
-    slab_init(&heap.slabs, &heap.zone, cache_magazine_bytes);
+    if (!heap.layers_stand) { /* else it was the caches for which there was no memory the last time */
+        if (!zone_init(&heap.zone, &config)) return false;
+        slab_init(&heap.slabs, &heap.zone, cache_magazine_bytes);
+        heap.layers_stand = true;
+    }
     return cache_init(&heap.caches, &heap.slabs, (unsigned)options->magazine_max_rounds);
 }
 
@@ -101,7 +107,11 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     return STRATA_LIKELY(block != NULL) ? block : out_of_memory();
 }
 
-static const char *const function_names[] = {[HEAP_FREE] = "free", [HEAP_FREE_SIZED] = "free_sized", [HEAP_FREE_ALIGNED_SIZED] = "free_aligned_sized", [HEAP_REALLOC] = "realloc", [HEAP_USABLE_SIZE] = "malloc_usable_size"};
+static const char *const function_names[] = {[HEAP_FREE] = "free",
+                                             [HEAP_FREE_SIZED] = "free_sized",
+                                             [HEAP_FREE_ALIGNED_SIZED] = "free_aligned_sized",
+                                             [HEAP_REALLOC] = "realloc",
+                                             [HEAP_USABLE_SIZE] = "malloc_usable_size"};
 
 void heap_bad_address(enum heap_function function, const void *address) {
     static const struct check_sink sink = {.write = sink_write, .die = sink_die};
@@ -109,7 +119,8 @@ void heap_bad_address(enum heap_function function, const void *address) {
     check_set_sink(&sink); /* it may be the first call of the process */
     if (!zone_contains(&heap.zone, address)) fatal("%s(): %p: not a pointer of this heap", name, address);
     unsigned tag = heap.zone.tags[zone_granule_of(&heap.zone, address)] & 0xff;
-    if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES) fatal("%s(): %p: not the start of an object (cache %s)", name, address, heap.slabs.caches[tag].name);
+    if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)
+        fatal("%s(): %p: not the start of an object (cache %s)", name, address, heap.slabs.caches[tag].name);
     fatal("%s(): %p: not an allocated block (double free, or inside a block)", name, address);
 }
 

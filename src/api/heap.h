@@ -21,14 +21,15 @@ struct heap {
 
     struct options options; /* immutable after initialisation */
     struct platform_lock lock;
-    bool ready;             /* written once, under the lock; release and acquire */
-    bool dying;             /* atomic: the process is being ended because of misuse; see emergency.c */
+    bool layers_stand; /* zone and slabs are built; under the lock */
+    bool ready;        /* written once, under the lock; release and acquire */
+    bool dying;        /* atomic: the process is being ended because of misuse; see emergency.c */
     uint64_t started_ns;
-    uint64_t next_tick_ns;  /* atomic */
-    uint32_t slow_calls;    /* atomic, approximate */
+    uint64_t next_tick_ns;     /* atomic */
+    uint32_t slow_calls;       /* atomic, approximate */
     uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
-    bool cgroup_known;      /* the control group's limit has been read; by the thread that reaps */
-    uint64_t pressure_events; /* atomic */
+    bool cgroup_known;         /* the control group's limit has been read; by the thread that reaps */
+    uint64_t pressure_events;  /* atomic */
 
     struct platform_event maintenance_event;
     uint32_t maintenance_state; /* enum maintenance_state; atomic */
@@ -65,6 +66,9 @@ const char *heap_check(void);
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
 void maintenance_fork_child(void);
+
+/* introspect.c */
+void introspect_fork_child(void);
 
 /* emergency.c: from emergency_begin on nothing else allocates. */
 void emergency_begin(void);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "api/also_as.h"
 #include "api/heap.h"
@@ -14,6 +13,9 @@
 #include "base/check.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
+
+#define STANDARD_ERROR 2
+#define VERIFY_FAILED 125 /* exit status: as env and nohup, for what failed before the program ran */
 
 /* ------------------------------------------------------------------ the snapshot */
 
@@ -74,8 +76,10 @@ static void fill_groups(struct report_snapshot *snapshot) {
 }
 
 static void fill_snapshot(struct report_snapshot *snapshot) {
-    static const char *const modes[] = {
-        [PLATFORM_CPU_RSEQ_MM_CID] = "rseq-mm_cid", [PLATFORM_CPU_RSEQ_CPU_ID] = "rseq-cpu_id", [PLATFORM_CPU_THREAD] = "thread", [PLATFORM_CPU_SIM] = "sim"};
+    static const char *const modes[] = {[PLATFORM_CPU_RSEQ_MM_CID] = "rseq-mm_cid",
+                                        [PLATFORM_CPU_RSEQ_CPU_ID] = "rseq-cpu_id",
+                                        [PLATFORM_CPU_THREAD] = "thread",
+                                        [PLATFORM_CPU_SIM] = "sim"};
     __builtin_memset(snapshot, 0, sizeof *snapshot);
     snapshot->pid = platform_process_id();
     snapshot->mode = modes[platform_cpu_mode()];
@@ -108,22 +112,14 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
 
 /*
  * A snapshot is some 20 KiB: more than a small thread stack may have left, so it lives here, guarded by a lock of its own that is
- * held while it is written out.
+ * held while it is written out. A fork does not wait for it, as the writing may take long: its child begins a snapshot of its own.
  */
 static struct report_snapshot shared_snapshot;
 static struct platform_lock snapshot_lock = PLATFORM_LOCK_INIT(0);
 
-static bool write_to_descriptor(void *context, const char *bytes, size_t count) {
-    int fd = *(const int *)context;
-    while (count != 0) {
-        ssize_t written = write(fd, bytes, count);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return false;
-        bytes += written;
-        count -= (size_t)written;
-    }
-    return true;
-}
+void introspect_fork_child(void) { platform_lock_reset(&snapshot_lock); }
+
+static bool write_to_descriptor(void *context, const char *bytes, size_t count) { return platform_file_write(*(const int *)context, bytes, count); }
 
 static bool write_to_stream(void *context, const char *bytes, size_t count) { return fwrite(bytes, 1, count, context) == count; }
 
@@ -165,7 +161,7 @@ int strata_malloc_info(int options, FILE *stream) {
 }
 ALSO_AS(malloc_info, strata_malloc_info)
 
-void strata_malloc_stats(void) { strata_stats_table(STDERR_FILENO); }
+void strata_malloc_stats(void) { strata_stats_table(STANDARD_ERROR); }
 ALSO_AS(malloc_stats, strata_malloc_stats)
 
 struct strata_mallinfo2 strata_mallinfo2(void) {
@@ -238,7 +234,7 @@ __attribute__((constructor)) static void verify_at_start(void) {
                  i == 0   ? (const void *)(uintptr_t)strata_malloc
                  : i == 1 ? (const void *)(uintptr_t)strata_calloc
                           : (const void *)(uintptr_t)strata_realloc);
-        _exit(125);
+        platform_exit(VERIFY_FAILED);
     }
 }
 #endif
@@ -246,7 +242,7 @@ __attribute__((constructor)) static void verify_at_start(void) {
 __attribute__((destructor)) static void report_at_exit(void) {
     if (!__atomic_load_n(&heap.ready, __ATOMIC_ACQUIRE) || heap.options.stats == OPTION_STATS_OFF) return;
     report_function *report = heap.options.stats == OPTION_STATS_JSON ? report_json : report_table;
-    int fd = STDERR_FILENO;
+    int fd = -1;
     char path[OPTIONS_PATH_BYTES];
     if (heap.options.stats_file[0] != 0) {
         if (!options_path_expand(path, sizeof path, heap.options.stats_file, platform_process_id())) {
@@ -259,6 +255,6 @@ __attribute__((destructor)) static void report_at_exit(void) {
             return;
         }
     }
-    report_to_descriptor(report, fd);
-    if (fd != STDERR_FILENO) platform_file_close(fd);
+    report_to_descriptor(report, fd >= 0 ? fd : platform_error_file());
+    if (fd >= 0) platform_file_close(fd);
 }

@@ -117,7 +117,8 @@ static void set_growth_step(void) {
  */
 static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
     uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
-    if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+    if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
     if (populated >= CGROUP_HEAP_GRANULES && !heap.cgroup_known) adopt_cgroup_limit(); /* one thread at a time is here */
     cache_reap(&heap.caches);
     set_growth_step();

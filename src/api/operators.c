@@ -42,7 +42,7 @@ STRATA_INLINE void *new_aligned(size_t size, size_t align) {
     return STRATA_LIKELY(p != NULL) ? p : new_failed(size, align);
 }
 
-#define OPERATOR(result, name, mangled, ...) \
+#define OPERATOR(result, name, mangled, ...)                 \
     STRATA_EXPORT result name(__VA_ARGS__) __asm__(mangled); \
     STRATA_EXPORT result name(__VA_ARGS__)
 
@@ -67,15 +67,15 @@ static STRATA_COLD void *nothrow_aligned_failed(const char *mangled, size_t size
     return next != NULL ? next(size, align, tag) : NULL;
 }
 
-#define NEW_NOTHROW(name, mangled)                                                  \
-    OPERATOR(void *, name, mangled, size_t size, const void *tag) {                 \
-        void *p = strata_malloc(size);                                              \
-        return STRATA_LIKELY(p != NULL) ? p : nothrow_failed(mangled, size, tag);   \
+#define NEW_NOTHROW(name, mangled)                                                \
+    OPERATOR(void *, name, mangled, size_t size, const void *tag) {               \
+        void *p = strata_malloc(size);                                            \
+        return STRATA_LIKELY(p != NULL) ? p : nothrow_failed(mangled, size, tag); \
     }
-#define NEW_ALIGNED_NOTHROW(name, mangled)                                                        \
-    OPERATOR(void *, name, mangled, size_t size, size_t align, const void *tag) {                 \
-        void *p = strata_memalign(align, size);                                                   \
-        return STRATA_LIKELY(p != NULL) ? p : nothrow_aligned_failed(mangled, size, align, tag);  \
+#define NEW_ALIGNED_NOTHROW(name, mangled)                                                       \
+    OPERATOR(void *, name, mangled, size_t size, size_t align, const void *tag) {                \
+        void *p = strata_memalign(align, size);                                                  \
+        return STRATA_LIKELY(p != NULL) ? p : nothrow_aligned_failed(mangled, size, align, tag); \
     }
 NEW_NOTHROW(new_one_nothrow, "_ZnwmRKSt9nothrow_t")
 NEW_NOTHROW(new_array_nothrow, "_ZnamRKSt9nothrow_t")
@@ -89,17 +89,19 @@ OPERATOR(void, delete_array_sized, "_ZdaPvm", void *p, size_t size) { strata_fre
 OPERATOR(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) { strata_free_aligned_sized(p, align, 0); }
 OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) { strata_free_aligned_sized(p, align, 0); }
 OPERATOR(void, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t size, size_t align) { strata_free_aligned_sized(p, align, size); }
-OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t size, size_t align) { strata_free_aligned_sized(p, align, size); }
+OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t size, size_t align) {
+    strata_free_aligned_sized(p, align, size);
+}
 
-#define DELETE_NOTHROW(name, mangled)                                  \
-    OPERATOR(void, name, mangled, void *p, const void *tag) {          \
-        (void)tag;                                                     \
-        strata_free(p);                                                \
+#define DELETE_NOTHROW(name, mangled)                         \
+    OPERATOR(void, name, mangled, void *p, const void *tag) { \
+        (void)tag;                                            \
+        strata_free(p);                                       \
     }
-#define DELETE_ALIGNED_NOTHROW(name, mangled)                              \
+#define DELETE_ALIGNED_NOTHROW(name, mangled)                               \
     OPERATOR(void, name, mangled, void *p, size_t align, const void *tag) { \
-        (void)tag;                                                         \
-        strata_free_aligned_sized(p, align, 0);                            \
+        (void)tag;                                                          \
+        strata_free_aligned_sized(p, align, 0);                             \
     }
 DELETE_NOTHROW(delete_one_nothrow, "_ZdlPvRKSt9nothrow_t")
 DELETE_NOTHROW(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t")

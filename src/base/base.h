@@ -47,7 +47,7 @@ STRATA_INLINE unsigned bit_count(uint64_t x) { return (unsigned)__builtin_popcou
 STRATA_INLINE uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 STRATA_INLINE uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-#define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 #define ARRAY_LENGTH(a) (sizeof(a) / sizeof((a)[0]))
 
 #endif

@@ -86,8 +86,10 @@ size_t format_text_v(char *buffer, size_t bytes, const char *format, va_list arg
         case '%': put_char(&text, '%'); break;
         default: /* a format that we do not know is shown as it stands, never guessed at */
             put_char(&text, '%');
-            if (*f == 0) f--;
-            else put_char(&text, *f);
+            if (*f == 0)
+                f--;
+            else
+                put_char(&text, *f);
             break;
         }
     }

@@ -30,9 +30,9 @@ void log_line(const char *format, ...) STRATA_PRINTF(1, 2);
 _Noreturn void fatal(const char *format, ...) STRATA_PRINTF(1, 2) __attribute__((cold));
 
 /* An invariant of ours that does not hold: always on, as its cost is a predicted branch. Never used for what a caller may do wrong. */
-#define CHECK(condition)                                                                                                              \
-    do {                                                                                                                              \
-        if (STRATA_UNLIKELY(!(condition))) fatal("internal error at %s:%d: %s does not hold", __FILE__, __LINE__, #condition);        \
+#define CHECK(condition)                                                                                                       \
+    do {                                                                                                                       \
+        if (STRATA_UNLIKELY(!(condition))) fatal("internal error at %s:%d: %s does not hold", __FILE__, __LINE__, #condition); \
     } while (0)
 
 #endif

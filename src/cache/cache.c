@@ -127,7 +127,8 @@ const char *cache_check(struct cache_layer *caches) {
         const char *broken = NULL;
         platform_lock_acquire(&depot->lock);
         for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next, full++)
-            if (magazine->count == 0 || magazine->count > magazine_capacity(magazine)) broken = "depot: a full magazine with too few or too many rounds";
+            if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
+                broken = "depot: a full magazine with too few or too many rounds";
         for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
             if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
         if (full != depot->full_count || empty != depot->empty_count) broken = "depot: a count differs from its list";

@@ -37,31 +37,31 @@ struct magazine {
 struct depot {
     struct platform_lock lock;
     struct magazine *full, *empty;
-    uint32_t full_count, full_low;   /* how many, and the fewest since the last tick */
+    uint32_t full_count, full_low; /* how many, and the fewest since the last tick */
     uint32_t empty_count, empty_low;
-    uint32_t full_max;               /* beyond this, full magazines go to the slabs */
-    uint16_t rounds;                 /* m: read without the lock */
-    uint16_t rounds_start;           /* where m begins, and returns to when idle; immutable, as is the next */
+    uint32_t full_max;     /* beyond this, full magazines go to the slabs */
+    uint16_t rounds;       /* m: read without the lock */
+    uint16_t rounds_start; /* where m begins, and returns to when idle; immutable, as is the next */
     uint16_t rounds_max;
-    uint16_t bottom;                 /* the first slot in every CPU area; immutable */
-    uint16_t kind;                   /* magazines of m/2 rounds come from this magazine cache */
-    uint32_t contended;              /* since the last tick */
-    uint64_t contention;             /* since the start */
-    uint64_t allocs, frees;          /* objects handed to and taken from the CPU layer */
+    uint16_t bottom;        /* the first slot in every CPU area; immutable */
+    uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
+    uint32_t contended;     /* since the last tick */
+    uint64_t contention;    /* since the start */
+    uint64_t allocs, frees; /* objects handed to and taken from the CPU layer */
     uint64_t ticks_idle;
-    uint64_t visits, visits_seen;    /* at the last tick */
+    uint64_t visits, visits_seen; /* at the last tick */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 struct cache_layer {
     struct slab_layer *slabs;
-    unsigned areas;        /* how many CPU areas the address space has */
+    unsigned areas; /* how many CPU areas the address space has */
     bool thread_mode;
-    bool closed;           /* magazine_max 0: no CPU layer */
+    bool closed; /* magazine_max 0: no CPU layer */
     struct depot depots[SLAB_CACHE_MAGAZINES];
     struct platform_lock drain_lock;
-    uint64_t *used;        /* bit a: area a has open headers; atomic */
-    uint64_t *digests;     /* per area: its tops at the last tick; guarded by drain_lock */
-    uint32_t *spare_ids;   /* thread mode: ids to give out; guarded by drain_lock */
+    uint64_t *used;      /* bit a: area a has open headers; atomic */
+    uint64_t *digests;   /* per area: its tops at the last tick; guarded by drain_lock */
+    uint32_t *spare_ids; /* thread mode: ids to give out; guarded by drain_lock */
     uint32_t spare_count, ids_made;
     uint64_t drains;
 };

@@ -17,9 +17,7 @@
 
 #include "base/check.h"
 
-static struct cpu_header *header_at(unsigned area, unsigned cache) {
-    return cpu_area_header(cpu_area_at(area), cache);
-}
+static struct cpu_header *header_at(unsigned area, unsigned cache) { return cpu_area_header(cpu_area_at(area), cache); }
 /* All of a header at one moment, while its owner may be at work. */
 static struct cpu_header header_load(unsigned area, unsigned cache) {
     struct cpu_header header;
@@ -49,6 +47,9 @@ bool cpu_layer_init(struct cache_layer *caches) {
     caches->spare_ids = caches->thread_mode ? zone_metadata_alloc(zone, caches->areas * sizeof(uint32_t)) : NULL;
     if (!platform_commit(areas, committed) || caches->used == NULL || (caches->thread_mode ? caches->spare_ids == NULL : caches->digests == NULL)) {
         platform_unreserve(areas, align_up(bytes, info->page_bytes));
+        if (caches->used != NULL) zone_metadata_free(zone, caches->used, (caches->areas + 63) / 64 * sizeof(uint64_t));
+        if (caches->digests != NULL) zone_metadata_free(zone, caches->digests, caches->areas * sizeof(uint64_t));
+        if (caches->spare_ids != NULL) zone_metadata_free(zone, caches->spare_ids, caches->areas * sizeof(uint32_t));
         return false;
     }
     caches->ids_made = 1;
@@ -127,7 +128,8 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         if (open) CHECK(bottom == depot->bottom);
         /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
         note_used(caches, area);
-        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? depot->bottom : top, depot->bottom, wanted))) return true;
+        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? depot->bottom : top, depot->bottom, wanted)))
+            return true;
     }
 }
 
@@ -220,7 +222,9 @@ void cpu_layer_drain_own(struct cache_layer *caches) {
 
 /* ------------------------------------------------------------------ looking inside, fork */
 
-static unsigned last_area(const struct cache_layer *caches) { return caches->thread_mode ? __atomic_load_n(&caches->ids_made, __ATOMIC_RELAXED) : caches->areas; }
+static unsigned last_area(const struct cache_layer *caches) {
+    return caches->thread_mode ? __atomic_load_n(&caches->ids_made, __ATOMIC_RELAXED) : caches->areas;
+}
 
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
     uint64_t rounds = 0;

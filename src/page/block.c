@@ -167,7 +167,8 @@ static bool resize_superpages(struct zone *zone, char *address, struct block_des
     struct superpage *first = superpage_of(zone, address);
     size_t needed = superpages_of(granules);
     if (needed > block->superpages || needed < block->superpages / 4) {
-        if (arena_resize(&zone->addresses, (uintptr_t)address, (uint64_t)block->superpages << SUPERPAGE_SHIFT, (uint64_t)needed << SUPERPAGE_SHIFT) != ARENA_OK)
+        if (arena_resize(&zone->addresses, (uintptr_t)address, (uint64_t)block->superpages << SUPERPAGE_SHIFT, (uint64_t)needed << SUPERPAGE_SHIFT) !=
+            ARENA_OK)
             return false;
         if (needed > block->superpages) {
             if (!zone_superpages_commit(zone, first, needed)) {

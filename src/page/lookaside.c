@@ -18,6 +18,9 @@
 #define RESERVE_SHARE 32
 /* Transparent huge pages by `auto` from this heap size on: then one superpage more or less is a small share of it. */
 #define HUGE_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
+/* Idle pages inside huge pages in use, at most this share of what is allocated; and how many superpages are looked at for the emptiest. */
+#define HUGE_IDLE_SHARE 8
+#define HUGE_LOOKS 16
 
 /* The descriptors of a superpage that has no runs: they say nothing, and are a sixty-fourth of its size. */
 static void release_descriptors(struct zone *zone, struct superpage *superpage) {
@@ -139,19 +142,48 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool
     return released;
 }
 
-static uint64_t reserve_granules(const struct zone *zone) {
-    return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE);
-}
+static uint64_t reserve_granules(const struct zone *zone) { return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE); }
 
 static uint64_t over_soft_limit(const struct zone *zone) {
     uint64_t limit = zone->config.soft_limit_bytes >> GRANULE_SHIFT;
     return zone->counters.populated > limit ? zone->counters.populated - limit : 0;
 }
 
+/* The emptiest of the first few superpages of huge pages in use; NULL: there is none. */
+static struct superpage *emptiest_huge(struct zone *zone) {
+    struct superpage *emptiest = NULL;
+    unsigned looks = 0;
+    LIST_FOR_EACH(&zone->idle_holes, node) {
+        struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
+        if (superpage_kept_idle(superpage, superpage->idle) == 0) continue;
+        if (emptiest == NULL || superpage->idle > emptiest->idle) emptiest = superpage;
+        if (++looks == HUGE_LOOKS) break;
+    }
+    return emptiest;
+}
+
+/*
+ * Huge pages are worth some idle pages, not any number: beyond a share of what is in use the emptiest ones are broken up and
+ * give their holes back. The advice goes first, or the kernel would soon fill the holes with a huge page again.
+ */
+static void break_up_huge(struct zone *zone) {
+    for (;;) {
+        uint64_t kept = zone->counters.idle_huge;
+        if (kept <= SUPERPAGE_GRANULES || kept <= zone->counters.allocated / HUGE_IDLE_SHARE || !zone_mappings_left(zone)) return;
+        struct superpage *superpage = emptiest_huge(zone);
+        if (superpage == NULL || !platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, false)) return;
+        zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
+        superpage->huge = false;
+        zone->counters.mappings++;
+        if (release_holes(zone, superpage, UINT64_MAX) == 0) return;
+    }
+}
+
 void zone_make_room(struct zone *zone, uint64_t fresh) {
     uint64_t reserve = reserve_granules(zone);
     uint64_t idle = zone->counters.idle - zone->counters.idle_huge;
     if (idle > reserve) zone_release_idle(zone, reserve, fresh, false);
+    break_up_huge(zone);
     zone_trim_to_limit(zone);
 }
 

@@ -70,8 +70,8 @@ struct superpage {
     uint16_t idle;
     uint8_t state; /* enum superpage_state */
     uint8_t mobility;
-    bool huge;  /* transparent huge pages were asked for */
-    bool moved; /* pages have moved in or out: the mapping is split here */
+    bool huge;      /* transparent huge pages were asked for */
+    bool moved;     /* pages have moved in or out: the mapping is split here */
     uint8_t linked; /* enum idle_list: where idle_link is */
     bool described; /* descriptors of all its granules may be present: it was cut into runs */
     uint8_t spare[20];
@@ -83,20 +83,20 @@ struct zone_config {
     uint64_t reserve_bytes; /* of address space; 0: as much as suits the process */
     enum zone_thp thp;
     unsigned populate_granules; /* at most so many are made present at once; 1: none ahead of need */
-    uint64_t hard_limit_bytes; /* of allocated pages; UINT64_MAX: none */
-    uint64_t soft_limit_bytes; /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
+    uint64_t hard_limit_bytes;  /* of allocated pages; UINT64_MAX: none */
+    uint64_t soft_limit_bytes;  /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
 };
 
 /* Guarded by the zone's lock. In granules, since the start where the name says total. */
 struct zone_counters {
     uint64_t allocated, populated, idle;
     uint64_t idle_huge; /* of idle, in superpages of huge pages that are in use: handed back only when most of one is idle, or all is wanted */
-    uint64_t idle_low; /* the least idle - idle_huge since the last tick: what no one needed */
+    uint64_t idle_low;  /* the least idle - idle_huge since the last tick: what no one needed */
     uint64_t blocks, block_granules;
     uint64_t populated_total, released_total;
     uint64_t moves;
     uint64_t described; /* superpages whose descriptors may be present */
-    uint64_t mappings; /* an estimate of what the heap's address space costs */
+    uint64_t mappings;  /* an estimate of what the heap's address space costs */
 };
 
 struct metadata {
@@ -115,11 +115,11 @@ struct zone {
     struct superpage *superpages;
 
     struct platform_lock lock;
-    uint64_t extent_bytes;    /* committed, as extent_units says */
-    uint64_t reserved_bytes;  /* from base, without holes where `growing` is off */
-    uint64_t window_bytes;    /* for which the flat arrays have room */
-    bool growing;             /* the address space is limited: reserve piece by piece */
-    unsigned page_granules;   /* granules in a page of the operating system */
+    uint64_t extent_bytes;   /* committed, as extent_units says */
+    uint64_t reserved_bytes; /* from base, without holes where `growing` is off */
+    uint64_t window_bytes;   /* for which the flat arrays have room */
+    bool growing;            /* the address space is limited: reserve piece by piece */
+    unsigned page_granules;  /* granules in a page of the operating system */
     struct zone_config config;
     struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
     struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];

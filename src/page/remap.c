@@ -39,7 +39,8 @@ void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) 
     for (size_t done = 0; done < granules;) {
         unsigned source_at = (unsigned)((at + done) % SUPERPAGE_GRANULES), target_at = (unsigned)((to_at + done) % SUPERPAGE_GRANULES);
         unsigned count = (unsigned)min_u64(granules - done, SUPERPAGE_GRANULES - (source_at > target_at ? source_at : target_at));
-        marks_follow(zone, &zone->superpages[(at + done) / SUPERPAGE_GRANULES], source_at, &zone->superpages[(to_at + done) / SUPERPAGE_GRANULES], target_at, count);
+        marks_follow(zone, &zone->superpages[(at + done) / SUPERPAGE_GRANULES], source_at, &zone->superpages[(to_at + done) / SUPERPAGE_GRANULES],
+                     target_at, count);
         done += count;
     }
     zone->counters.moves++;

@@ -96,7 +96,8 @@ static struct superpage *search_group(struct zone *zone, enum mobility mobility,
     return NULL;
 }
 
-static struct superpage *take_fresh(struct zone *zone, enum mobility mobility) {
+/* `fresh`: how many granules will be present with the first touch, beside those that are touched; 0 without a huge page. */
+static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned *fresh) {
     struct superpage *superpage = zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
     list_init(&superpage->bucket);
@@ -106,8 +107,17 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility) {
     superpage->described = true;
     zone_advise_huge(zone, superpage, false);
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
+    unsigned idle_before = superpage->idle;
+    if (superpage->huge) {
+        /* The first touch of any of its pages brings them all. */
+        unsigned absent = SUPERPAGE_GRANULES - bits_count(superpage->populated);
+        bits_set(superpage->populated, 0, SUPERPAGE_GRANULES);
+        zone->counters.populated += absent;
+        zone->counters.populated_total += absent;
+        *fresh = absent;
+    }
     superpage_recount(superpage);
-    zone_superpage_relink(zone, superpage, superpage->idle);
+    zone_superpage_relink(zone, superpage, idle_before);
     return superpage;
 }
 
@@ -163,10 +173,10 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (align < zone->page_granules) align = zone->page_granules;
     platform_lock_acquire(&zone->lock);
     struct superpage *superpage = NULL;
-    unsigned start = 0;
+    unsigned start = 0, fresh_huge = 0;
     if (zone_within_limit(zone, granules)) {
         superpage = search_group(zone, mobility, granules, align, &start);
-        if (superpage == NULL) superpage = take_fresh(zone, mobility);
+        if (superpage == NULL) superpage = take_fresh(zone, mobility, &fresh_huge);
         if (superpage == NULL) superpage = steal(zone, mobility, granules, align, &start);
     }
     if (superpage == NULL) {
@@ -179,7 +189,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (mobility == MOBILITY_MOVABLE) zone_fill_from_idle(zone, superpage, start, granules);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
-    if (run->fresh != 0) zone_make_room(zone, run->fresh);
+    if (run->fresh + fresh_huge != 0) zone_make_room(zone, run->fresh + fresh_huge);
     /* After room was made: pages that are marked ahead must not be handed back before they are there. */
     unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
     platform_lock_release(&zone->lock);

@@ -37,14 +37,21 @@ static struct layout layout_of(uint64_t window_bytes, size_t page_bytes) {
     return layout;
 }
 
+/* One reservation: the heap, where `whole`, and the arrays behind it. */
+struct window {
+    char *start;
+    size_t bytes;
+};
+
 /* Reserves heap and arrays for `window_bytes`, the heap itself only where `whole`. */
-static bool reserve_window(struct zone *zone, uint64_t window_bytes, bool whole) {
+static bool reserve_window(struct zone *zone, uint64_t window_bytes, bool whole, struct window *window) {
     size_t page_bytes = platform_info()->page_bytes;
     struct layout layout = layout_of(window_bytes, page_bytes);
     size_t heap_bytes = whole ? window_bytes : 0;
-    char *start = platform_reserve(NULL, heap_bytes + align_up(layout.total, SUPERPAGE_BYTES), SUPERPAGE_BYTES);
-    if (start == NULL) return false;
-    char *arrays = start + heap_bytes;
+    window->bytes = heap_bytes + align_up(layout.total, SUPERPAGE_BYTES);
+    window->start = platform_reserve(NULL, window->bytes, SUPERPAGE_BYTES);
+    if (window->start == NULL) return false;
+    char *start = window->start, *arrays = start + heap_bytes;
     zone->superpages = (struct superpage *)(void *)arrays;
     zone->tags = (granule_tag *)(void *)(arrays + layout.superpages);
     zone->descs = (struct granule_desc *)(void *)(arrays + layout.superpages + layout.tags);
@@ -77,22 +84,25 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
     list_init(&zone->idle_free);
     list_init(&zone->idle_holes);
 
+    struct window window;
     uint64_t limit = info->address_limit_bytes;
     if (limit < RESERVE_BYTES_MAX * 2) {
         /* The limit counts every mapping of the process: take as little as can be grown from. */
-        uint64_t window = align_up(max_u64(limit, RESERVE_BYTES_MIN), SUPERPAGE_BYTES) * 2;
-        if (!reserve_window(zone, window, false)) return false;
+        uint64_t window_bytes = align_up(max_u64(limit, RESERVE_BYTES_MIN), SUPERPAGE_BYTES) * 2;
+        if (!reserve_window(zone, window_bytes, false, &window)) return false;
     } else {
-        uint64_t window = config->reserve_bytes != 0 ? align_up(max_u64(config->reserve_bytes, RESERVE_BYTES_MIN), SUPERPAGE_BYTES) : RESERVE_BYTES_MAX;
-        while (!reserve_window(zone, window, true)) {
-            if (window <= RESERVE_BYTES_MIN) return false;
-            window = align_down(window / 4, SUPERPAGE_BYTES);
+        uint64_t window_bytes =
+            config->reserve_bytes != 0 ? align_up(max_u64(config->reserve_bytes, RESERVE_BYTES_MIN), SUPERPAGE_BYTES) : RESERVE_BYTES_MAX;
+        while (!reserve_window(zone, window_bytes, true, &window)) {
+            if (window_bytes <= RESERVE_BYTES_MIN) return false;
+            window_bytes = align_down(window_bytes / 4, SUPERPAGE_BYTES);
         }
     }
     zone->counters.mappings = 4;
     CHECK(arena_init(&zone->addresses, "heap", SUPERPAGE_BYTES, &address_ops, zone, ARENA_BEST_FIT) == ARENA_OK);
-    if (!zone->growing) return arena_add(&zone->addresses, zone->base, zone->window_bytes) == ARENA_OK;
-    return true;
+    if (zone->growing || arena_add(&zone->addresses, zone->base, zone->window_bytes) == ARENA_OK) return true;
+    platform_unreserve(window.start, window.bytes); /* the arena's tags are in it */
+    return false;
 }
 
 /* Commits the elements [from, to) of a flat array, as whole pages; what is committed twice at the edges does no harm. */

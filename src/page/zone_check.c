@@ -39,7 +39,7 @@ void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBIL
 
 static bool is_linked(const struct list *head, const struct list *node) {
     LIST_FOR_EACH(head, at)
-    if (at == node) return true;
+        if (at == node) return true;
     return false;
 }
 
@@ -60,8 +60,7 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
         return "superpage: says it is on an idle list, and is not";
     if (superpage->state == SUPERPAGE_RUNS) {
         if (superpage->free == SUPERPAGE_GRANULES) return "superpage: wholly free but not given back";
-        if (superpage->largest_free != 0 &&
-            !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
+        if (superpage->largest_free != 0 && !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
             return "superpage: not in the bucket of its longest run";
     }
     return NULL;
@@ -85,13 +84,20 @@ const char *zone_check(struct zone *zone) {
     }
     if (broken == NULL) {
         const struct zone_counters *counters = &zone->counters;
-        if (allocated != counters->allocated) broken = "zone: allocated differs from the sum over superpages";
-        else if (populated != counters->populated) broken = "zone: populated differs from the sum over superpages";
-        else if (idle != counters->idle) broken = "zone: idle differs from the sum over superpages";
-        else if (idle_huge != counters->idle_huge) broken = "zone: idle_huge differs from the sum over superpages";
-        else if (described != counters->described) broken = "zone: described differs from the number of such superpages";
-        else if (counters->allocated + counters->idle != counters->populated) broken = "zone: allocated + idle differs from populated";
-        else if (taken << SUPERPAGE_SHIFT != arena_size(&zone->addresses, ARENA_ALLOCATED)) broken = "zone: superpages in use differ from the arena of addresses";
+        if (allocated != counters->allocated)
+            broken = "zone: allocated differs from the sum over superpages";
+        else if (populated != counters->populated)
+            broken = "zone: populated differs from the sum over superpages";
+        else if (idle != counters->idle)
+            broken = "zone: idle differs from the sum over superpages";
+        else if (idle_huge != counters->idle_huge)
+            broken = "zone: idle_huge differs from the sum over superpages";
+        else if (described != counters->described)
+            broken = "zone: described differs from the number of such superpages";
+        else if (counters->allocated + counters->idle != counters->populated)
+            broken = "zone: allocated + idle differs from populated";
+        else if (taken << SUPERPAGE_SHIFT != arena_size(&zone->addresses, ARENA_ALLOCATED))
+            broken = "zone: superpages in use differ from the arena of addresses";
     }
     platform_lock_release(&zone->lock);
     return broken != NULL ? broken : arena_check(&zone->addresses);

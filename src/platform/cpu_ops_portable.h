@@ -12,17 +12,17 @@
 /* True: the virtual CPU was preempted here, the sequence starts again. */
 bool sim_preempt_point(void);
 uint32_t sim_cpu_id(void);
-#define CPU_OPS_STORE(again)                                                                                                          \
-    do {                                                                                                                              \
-        if (sim_preempt_point()) goto again;                                                                                          \
+#define CPU_OPS_STORE(again)                 \
+    do {                                     \
+        if (sim_preempt_point()) goto again; \
     } while (0)
 /* Between the reads of top and of the bounds, too, as a processor may take its time there without the kernel seeing it. */
 #define CPU_OPS_LOAD(again) CPU_OPS_STORE(again)
 STRATA_INLINE uint32_t cpu_id(void) { return sim_cpu_id(); }
 #else
-#define CPU_OPS_STORE(again)                                                                                                          \
-    do {                                                                                                                              \
-        if (false) goto again;                                                                                                        \
+#define CPU_OPS_STORE(again)   \
+    do {                       \
+        if (false) goto again; \
     } while (0)
 #define CPU_OPS_LOAD(again) CPU_OPS_STORE(again)
 /* This thread's id: 0 until cache/ gives it one. */
@@ -100,9 +100,7 @@ again:;
     return put;
 }
 
-STRATA_INLINE uint64_t cpu_header_word(const struct cpu_header *header) {
-    return CPU_OPS_READ((const cpu_header_bits *)(const void *)header);
-}
+STRATA_INLINE uint64_t cpu_header_word(const struct cpu_header *header) { return CPU_OPS_READ((const cpu_header_bits *)(const void *)header); }
 
 STRATA_INLINE uint64_t cpu_header_read(unsigned cache) { return cpu_header_word(cpu_area_header(cpu_area(), cache)); }
 

@@ -10,40 +10,39 @@
 #define STRATA_PLATFORM_CPU_OPS_X86_64_H
 
 /* glibc's RSEQ_SIG for x86-64, in the shape of a trapping instruction that disassemblers can follow. */
-#define CPU_OPS_BEGIN                                                                                                                 \
-    ".pushsection __rseq_cs, \"aw\"\n\t"                                                                                              \
-    ".balign 32\n\t"                                                                                                                  \
-    "3: .long 0, 0\n\t"                                                                                                               \
-    ".quad 1f, 2f - 1f, 4f\n\t"                                                                                                       \
-    ".popsection\n\t"                                                                                                                 \
-    "5: leaq 3b(%%rip), %%rax\n\t"                                                                                                    \
-    "movq %%rax, %%fs:8(%[rseq])\n\t"                                                                                                 \
-    "1: movl %%fs:(%[id]), %%eax\n\t"                                                                                                 \
-    "shlq %[shift], %%rax\n\t"                                                                                                        \
+#define CPU_OPS_BEGIN                    \
+    ".pushsection __rseq_cs, \"aw\"\n\t" \
+    ".balign 32\n\t"                     \
+    "3: .long 0, 0\n\t"                  \
+    ".quad 1f, 2f - 1f, 4f\n\t"          \
+    ".popsection\n\t"                    \
+    "5: leaq 3b(%%rip), %%rax\n\t"       \
+    "movq %%rax, %%fs:8(%[rseq])\n\t"    \
+    "1: movl %%fs:(%[id]), %%eax\n\t"    \
+    "shlq %[shift], %%rax\n\t"           \
     "addq %[areas], %%rax\n\t"
 
-#define CPU_OPS_END                                                                                                                   \
-    "2:\n\t"                                                                                                                          \
-    ".pushsection __rseq_failure, \"ax\"\n\t"                                                                                         \
-    ".byte 0x0f, 0xb9, 0x3d\n\t"                                                                                                      \
-    ".long 0x53053053\n\t"                                                                                                            \
-    "4: jmp 5b\n\t"                                                                                                                   \
+#define CPU_OPS_END                           \
+    "2:\n\t"                                  \
+    ".pushsection __rseq_failure, \"ax\"\n\t" \
+    ".byte 0x0f, 0xb9, 0x3d\n\t"              \
+    ".long 0x53053053\n\t"                    \
+    "4: jmp 5b\n\t"                           \
     ".popsection\n\t"
 
-#define CPU_OPS_INPUTS                                                                                                                \
+#define CPU_OPS_INPUTS                                                                                                                     \
     [rseq] "r"(platform_cpu.rseq_offset), [id] "r"(platform_cpu.id_offset), [areas] "rm"(platform_cpu.areas), [shift] "i"(CPU_AREA_SHIFT), \
         [header] "r"((uint64_t)cache * sizeof(struct cpu_header))
 
 /* Takes the last round of `cache`; NULL when the array is empty or closed. */
 STRATA_INLINE void *cpu_pop(unsigned cache) {
     void *round;
-    __asm__ goto(CPU_OPS_BEGIN
-                 "movzwl (%%rax,%[header]), %%ecx\n\t"
-                 "cmpw 4(%%rax,%[header]), %%cx\n\t"
-                 "jbe %l[empty]\n\t"
-                 "movq -8(%%rax,%%rcx,8), %[round]\n\t"
-                 "decl %%ecx\n\t"
-                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
+                               "cmpw 4(%%rax,%[header]), %%cx\n\t"
+                               "jbe %l[empty]\n\t"
+                               "movq -8(%%rax,%%rcx,8), %[round]\n\t"
+                               "decl %%ecx\n\t"
+                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
                  : [round] "=&r"(round)
                  : CPU_OPS_INPUTS
                  : "rax", "rcx", "cc", "memory"
@@ -56,13 +55,12 @@ empty:
 
 /* Puts a round on top; false when the array is full or closed. */
 STRATA_INLINE bool cpu_push(unsigned cache, void *round) {
-    __asm__ goto(CPU_OPS_BEGIN
-                 "movzwl (%%rax,%[header]), %%ecx\n\t"
-                 "cmpw 6(%%rax,%[header]), %%cx\n\t"
-                 "jae %l[full]\n\t"
-                 "movq %[round], (%%rax,%%rcx,8)\n\t"
-                 "incl %%ecx\n\t"
-                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
+                               "cmpw 6(%%rax,%[header]), %%cx\n\t"
+                               "jae %l[full]\n\t"
+                               "movq %[round], (%%rax,%%rcx,8)\n\t"
+                               "incl %%ecx\n\t"
+                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
                  :
                  : CPU_OPS_INPUTS, [round] "r"(round)
                  : "rax", "rcx", "cc", "memory"
@@ -75,22 +73,21 @@ full:
 /* Takes up to `count` (>= 1) rounds into `out`, the top one first; returns how many. */
 static inline unsigned cpu_pop_batch(unsigned cache, void **out, unsigned count) {
     uint64_t taken;
-    __asm__ goto(CPU_OPS_BEGIN
-                 "movzwl (%%rax,%[header]), %%ecx\n\t"
-                 "movzwl 4(%%rax,%[header]), %%edx\n\t"
-                 "subl %%ecx, %%edx\n\t" /* bottom - top: minus the number of rounds */
-                 "jae %l[empty]\n\t"
-                 "negl %%edx\n\t"
-                 "cmpl %[count], %%edx\n\t"
-                 "cmoval %[count], %%edx\n\t"
-                 "xorl %k[taken], %k[taken]\n\t"
-                 "6: movq -8(%%rax,%%rcx,8), %%r8\n\t"
-                 "movq %%r8, (%[out],%[taken],8)\n\t"
-                 "decl %%ecx\n\t"
-                 "incl %k[taken]\n\t"
-                 "cmpl %%edx, %k[taken]\n\t"
-                 "jb 6b\n\t"
-                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
+                               "movzwl 4(%%rax,%[header]), %%edx\n\t"
+                               "subl %%ecx, %%edx\n\t" /* bottom - top: minus the number of rounds */
+                               "jae %l[empty]\n\t"
+                               "negl %%edx\n\t"
+                               "cmpl %[count], %%edx\n\t"
+                               "cmoval %[count], %%edx\n\t"
+                               "xorl %k[taken], %k[taken]\n\t"
+                               "6: movq -8(%%rax,%%rcx,8), %%r8\n\t"
+                               "movq %%r8, (%[out],%[taken],8)\n\t"
+                               "decl %%ecx\n\t"
+                               "incl %k[taken]\n\t"
+                               "cmpl %%edx, %k[taken]\n\t"
+                               "jb 6b\n\t"
+                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
                  : [taken] "=&r"(taken)
                  : CPU_OPS_INPUTS, [out] "r"(out), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "cc", "memory"
@@ -103,21 +100,20 @@ empty:
 /* Puts up to `count` (>= 1) rounds of `in` on top, in order; returns how many found room. */
 static inline unsigned cpu_push_batch(unsigned cache, void *const *in, unsigned count) {
     uint64_t put;
-    __asm__ goto(CPU_OPS_BEGIN
-                 "movzwl (%%rax,%[header]), %%ecx\n\t"
-                 "movzwl 6(%%rax,%[header]), %%edx\n\t"
-                 "subl %%ecx, %%edx\n\t" /* limit - top: the room */
-                 "jbe %l[full]\n\t"
-                 "cmpl %[count], %%edx\n\t"
-                 "cmoval %[count], %%edx\n\t"
-                 "xorl %k[put], %k[put]\n\t"
-                 "6: movq (%[in],%[put],8), %%r8\n\t"
-                 "movq %%r8, (%%rax,%%rcx,8)\n\t"
-                 "incl %%ecx\n\t"
-                 "incl %k[put]\n\t"
-                 "cmpl %%edx, %k[put]\n\t"
-                 "jb 6b\n\t"
-                 "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
+                               "movzwl 6(%%rax,%[header]), %%edx\n\t"
+                               "subl %%ecx, %%edx\n\t" /* limit - top: the room */
+                               "jbe %l[full]\n\t"
+                               "cmpl %[count], %%edx\n\t"
+                               "cmoval %[count], %%edx\n\t"
+                               "xorl %k[put], %k[put]\n\t"
+                               "6: movq (%[in],%[put],8), %%r8\n\t"
+                               "movq %%r8, (%%rax,%%rcx,8)\n\t"
+                               "incl %%ecx\n\t"
+                               "incl %k[put]\n\t"
+                               "cmpl %%edx, %k[put]\n\t"
+                               "jb 6b\n\t"
+                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
                  : [put] "=&r"(put)
                  : CPU_OPS_INPUTS, [in] "r"(in), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "cc", "memory"
@@ -150,12 +146,11 @@ STRATA_INLINE uint64_t cpu_header_read(unsigned cache) {
 
 /* Replaces the header of `cache` on this CPU where its area is `area` and the header still is `expected`. */
 static inline bool cpu_header_replace(const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
-    __asm__ goto(CPU_OPS_BEGIN
-                 "cmpq %[area], %%rax\n\t"
-                 "jne %l[changed]\n\t"
-                 "cmpq %[expected], (%%rax,%[header])\n\t"
-                 "jne %l[changed]\n\t"
-                 "movq %[wanted], (%%rax,%[header])\n\t" CPU_OPS_END
+    __asm__ goto(CPU_OPS_BEGIN "cmpq %[area], %%rax\n\t"
+                               "jne %l[changed]\n\t"
+                               "cmpq %[expected], (%%rax,%[header])\n\t"
+                               "jne %l[changed]\n\t"
+                               "movq %[wanted], (%%rax,%[header])\n\t" CPU_OPS_END
                  :
                  : CPU_OPS_INPUTS, [area] "r"(area), [expected] "r"(expected), [wanted] "r"(wanted)
                  : "rax", "cc", "memory"

@@ -15,11 +15,11 @@
 /* ------------------------------------------------------------------ facts */
 
 struct platform_info {
-    size_t page_bytes;           /* the operating system's base page: 4, 16 or 64 KiB */
-    unsigned page_shift;         /* log2(page_bytes) */
-    unsigned cpus;               /* processors that the process may ever run on: the bound of concurrency ids */
+    size_t page_bytes;            /* the operating system's base page: 4, 16 or 64 KiB */
+    unsigned page_shift;          /* log2(page_bytes) */
+    unsigned cpus;                /* processors that the process may ever run on: the bound of concurrency ids */
     uint64_t address_limit_bytes; /* RLIMIT_AS, UINT64_MAX where there is none */
-    bool secure;                 /* set-user-id and the like: the environment is not to be trusted with files */
+    bool secure;                  /* set-user-id and the like: the environment is not to be trusted with files */
 };
 
 /* Reads the facts once. Called before anything else here, by one thread; later calls do nothing. */
@@ -69,31 +69,32 @@ uint64_t platform_now_ns(void);
  * locks in falling layer order: the holder of a lock of rank r takes only locks of a higher number.
  */
 enum lock_rank {
-    LOCK_RANK_API = 1,   /* options, fork, maintenance */
-    LOCK_RANK_DRAIN,     /* one drain of CPU caches at a time */
-    LOCK_RANK_DEPOT,     /* cache/ depot, one a cache */
-    LOCK_RANK_SLAB,      /* slab/ lists, one a cache */
-    LOCK_RANK_ZONE,      /* page/ zone */
-    LOCK_RANK_ARENA,     /* arena/, one an arena; an arena never holds it while it calls its source */
-    LOCK_RANK_METADATA,  /* page/ bootstrap allocator */
-    LOCK_RANK_PLATFORM,  /* inside platform/ */
+    LOCK_RANK_API = 1,  /* options, fork, maintenance */
+    LOCK_RANK_DRAIN,    /* one drain of CPU caches at a time */
+    LOCK_RANK_DEPOT,    /* cache/ depot, one a cache */
+    LOCK_RANK_SLAB,     /* slab/ lists, one a cache */
+    LOCK_RANK_ZONE,     /* page/ zone */
+    LOCK_RANK_ARENA,    /* arena/, one an arena; an arena never holds it while it calls its source */
+    LOCK_RANK_METADATA, /* page/ bootstrap allocator */
+    LOCK_RANK_PLATFORM, /* inside platform/ */
 };
 
 struct platform_lock {
     uint32_t word; /* 0 free, 1 held, 2 held with waiters; accessed by atomics only */
     uint32_t rank; /* enum lock_rank, immutable */
 };
-#define PLATFORM_LOCK_INIT(r) \
-    { 0, (r) }
+#define PLATFORM_LOCK_INIT(r) {0, (r)}
 
 void platform_lock_acquire_slow(struct platform_lock *lock);
 void platform_lock_release_slow(struct platform_lock *lock);
 #ifdef STRATA_LOCK_DEBUG
 void platform_lock_note_acquire(struct platform_lock *lock);
 void platform_lock_note_release(struct platform_lock *lock);
+void platform_lock_note_reset(struct platform_lock *lock);
 #else
 STRATA_INLINE void platform_lock_note_acquire(struct platform_lock *lock) { (void)lock; }
 STRATA_INLINE void platform_lock_note_release(struct platform_lock *lock) { (void)lock; }
+STRATA_INLINE void platform_lock_note_reset(struct platform_lock *lock) { (void)lock; }
 #endif
 
 /* Acquire order on success: what the last holder wrote is visible. */
@@ -123,7 +124,10 @@ STRATA_INLINE void platform_lock_unhold(struct platform_lock *lock) {
     if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2) platform_lock_release_slow(lock);
 }
 /* In the child of a fork, where the holder may be gone: free again. */
-STRATA_INLINE void platform_lock_reset(struct platform_lock *lock) { __atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED); }
+STRATA_INLINE void platform_lock_reset(struct platform_lock *lock) {
+    platform_lock_note_reset(lock);
+    __atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED);
+}
 
 /* ------------------------------------------------------------------ processors */
 
@@ -188,6 +192,13 @@ uint64_t platform_memory_limit_bytes(void);
 
 void platform_write_error(const char *text, size_t bytes); /* standard error, whole or not at all */
 _Noreturn void platform_die(void);                         /* abort, also where SIGABRT is handled or blocked */
+_Noreturn void platform_exit(int status);                  /* at once, without exit handlers */
+/*
+ * Standard error at the end of a process: programs may have closed theirs by then, as coreutils do in an exit handler. keep: makes a
+ * duplicate, at the start. file: the number of standard error where it is open, else of the duplicate, else -1; for platform_file_write.
+ */
+void platform_error_keep(void);
+int platform_error_file(void);
 const char *platform_getenv(const char *name);
 /* A new file for writing (create, truncate, never following a final symbolic link when secure); -1 on failure. */
 int platform_file_create(const char *path);

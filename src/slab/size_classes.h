@@ -11,9 +11,9 @@
 #include "base/base.h"
 
 #define SIZE_CLASS_MAX_BYTES (32 * KIB)
-#define SIZE_CLASS_LINEAR_BYTES 128  /* multiples of 16 up to here */
-#define SIZE_CLASS_STEPS 8           /* to each doubling above */
-#define SIZE_CLASS_FINE_BYTES 1024   /* looked up by 16 up to here, by 128 above */
+#define SIZE_CLASS_LINEAR_BYTES 128                                            /* multiples of 16 up to here */
+#define SIZE_CLASS_STEPS 8                                                     /* to each doubling above */
+#define SIZE_CLASS_FINE_BYTES 1024                                             /* looked up by 16 up to here, by 128 above */
 #define SIZE_CLASS_COUNT (SIZE_CLASS_LINEAR_BYTES / 16 + 8 * SIZE_CLASS_STEPS) /* eight doublings from 128 B to 32 KiB */
 
 #define SIZE_CLASS_TABLE_ENTRIES (SIZE_CLASS_FINE_BYTES / 16 + (SIZE_CLASS_MAX_BYTES - SIZE_CLASS_FINE_BYTES) / 128 + 1)

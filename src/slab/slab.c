@@ -11,7 +11,7 @@
 
 #define SLAB_NONE UINT32_MAX
 #define SLAB_BYTES_MAX (16 * KIB)
-#define SLAB_OBJECTS_MAX 64
+#define SLAB_OBJECTS_MAX 16
 #define SLAB_GROWTH_SHARE 8
 #define RECIPROCAL_SHIFT 40
 #define EMPTY_GRANULES_MIN 4
@@ -58,7 +58,8 @@ void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magaz
         cache_init(slabs, SLAB_CACHE_FIRST + n, "malloc", bytes, MOBILITY_UNMOVABLE);
         for (; entry <= size_class_index(bytes); entry++) slabs->class_of[entry] = (uint8_t)(SLAB_CACHE_FIRST + n);
     }
-    for (unsigned n = 0; n < SLAB_MAGAZINE_CACHES; n++) cache_init(slabs, SLAB_CACHE_MAGAZINES + n, "magazine", magazine_bytes[n], MOBILITY_RECLAIMABLE);
+    for (unsigned n = 0; n < SLAB_MAGAZINE_CACHES; n++)
+        cache_init(slabs, SLAB_CACHE_MAGAZINES + n, "magazine", magazine_bytes[n], MOBILITY_RECLAIMABLE);
 }
 
 unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align) {
@@ -106,7 +107,7 @@ static unsigned next_slab_granules(const struct slab_cache *cache) {
 static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cache, unsigned granules, uint32_t *granule) {
     struct zone_run run;
     if (!zone_run_alloc(slabs->zone, granules, 1, cache->mobility, &run) &&
-        (granules == cache->granules_min || !zone_run_alloc(slabs->zone, granules = cache->granules_min, 1, cache->mobility, &run)))
+        (granules == cache->granules_min || !zone_run_alloc(slabs->zone, cache->granules_min, 1, cache->mobility, &run)))
         return NULL;
     unsigned capacity = (unsigned)(((size_t)run.granules << GRANULE_SHIFT) / cache->object_bytes);
     *granule = (uint32_t)zone_granule_of(slabs->zone, run.address);
@@ -141,7 +142,8 @@ static void unlink_empty(struct slab_layer *slabs, struct slab_cache *cache, str
 /* ------------------------------------------------------------------ objects */
 
 /* Takes up to `count` objects out of one slab, in address order. */
-static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t granule, void **objects, unsigned count) {
+static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t granule, void **objects,
+                             unsigned count) {
     char *base = zone_address_of(slabs->zone, granule);
     size_t bytes = cache->object_bytes;
     unsigned taken = 0, word = slab->first;

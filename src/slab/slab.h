@@ -30,21 +30,21 @@ struct slab_cache {
     char name[SLAB_NAME_BYTES]; /* immutable, as are the next six */
     uint32_t object_bytes;
     uint8_t tag;
-    uint8_t mobility;          /* enum mobility */
-    uint16_t granules_min;     /* of the smallest slab that wastes at most an eighth */
+    uint8_t mobility;      /* enum mobility */
+    uint16_t granules_min; /* of the smallest slab that wastes at most an eighth */
     uint16_t granules_max;
-    uint64_t reciprocal;       /* ceil(2^40 / object_bytes): a division by one multiplication */
+    uint64_t reciprocal; /* ceil(2^40 / object_bytes): a division by one multiplication */
 
     uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's granule; SLAB_NONE */
     uint32_t bucket_map;            /* bit b: bucket b is not empty */
     uint32_t empty_slabs;           /* wholly free ones */
     uint64_t slabs, granules, total, in_use;
-    uint64_t allocs, frees;         /* objects */
+    uint64_t allocs, frees; /* objects */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 struct slab_layer {
     struct zone *zone;
-    struct slab_cache caches[SLAB_CACHE_END]; /* by tag; the first SLAB_CACHE_FIRST are unused */
+    struct slab_cache caches[SLAB_CACHE_END];   /* by tag; the first SLAB_CACHE_FIRST are unused */
     uint8_t class_of[SIZE_CLASS_TABLE_ENTRIES]; /* size_class_index -> tag */
 };
 

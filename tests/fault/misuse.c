@@ -37,8 +37,10 @@ static void call_by_name(const char *name, char *p) {
     void *found = strata_function(name);
     REQUIRE(found != NULL);
     memcpy(&function, &found, sizeof function);
-    if (strcmp(name, "free_aligned_sized") == 0) function(p, 64, SMALL);
-    else function(p, SMALL, 0);
+    if (strcmp(name, "free_aligned_sized") == 0)
+        function(p, 64, SMALL);
+    else
+        function(p, SMALL, 0);
 }
 static void free_sized_it(char *p) { call_by_name("free_sized", p); }
 static void free_aligned_sized_it(char *p) { call_by_name("free_aligned_sized", p); }

@@ -1,8 +1,8 @@
 /*
  * operators.cpp - every form of C++ operator new and delete: what they return, which belong together, new_handler, bad_alloc.
  *
- * operators GROUP: forms | handler | room (under a limit of memory) | failure | where. `where` proves that the operators are strata's, by the library that the address of
- * each lies in; the suite leaves it out under other mallocs.
+ * operators GROUP: forms | handler | room (under a limit of memory) | failure | where. `where` proves that the operators are strata's, by the library
+ * that the address of each lies in; the suite leaves it out under other mallocs.
  */
 #include "stress/support.h"
 
@@ -233,8 +233,10 @@ void group_failure() {
         static void dive(int depth) {
             std::string text(static_cast<size_t>(depth), 'd');
             auto guard = std::make_unique<tracked>();
-            if (depth > 0) dive(depth - 1);
-            else ::operator delete(::operator new(impossible()));
+            if (depth > 0)
+                dive(depth - 1);
+            else
+                ::operator delete(::operator new(impossible()));
         }
     };
     for (int i = 0; i < 100; i++) REQUIRE(throws_bad_alloc([] { unwinder::dive(50); }));
@@ -243,12 +245,45 @@ void group_failure() {
 
 void group_where() {
     static const char *const names[] = {
-        "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t",
-        "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm",
-        "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t",
-        "_ZdaPvmSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t", "malloc", "calloc", "realloc",
-        "reallocarray", "free", "free_sized", "free_aligned_sized", "aligned_alloc", "memalign", "posix_memalign", "valloc", "pvalloc",
-        "malloc_usable_size", "malloc_trim", "mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "mallopt",
+        "_Znwm",
+        "_Znam",
+        "_ZnwmRKSt9nothrow_t",
+        "_ZnamRKSt9nothrow_t",
+        "_ZnwmSt11align_val_t",
+        "_ZnamSt11align_val_t",
+        "_ZnwmSt11align_val_tRKSt9nothrow_t",
+        "_ZnamSt11align_val_tRKSt9nothrow_t",
+        "_ZdlPv",
+        "_ZdaPv",
+        "_ZdlPvm",
+        "_ZdaPvm",
+        "_ZdlPvRKSt9nothrow_t",
+        "_ZdaPvRKSt9nothrow_t",
+        "_ZdlPvSt11align_val_t",
+        "_ZdaPvSt11align_val_t",
+        "_ZdlPvmSt11align_val_t",
+        "_ZdaPvmSt11align_val_t",
+        "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+        "_ZdaPvSt11align_val_tRKSt9nothrow_t",
+        "malloc",
+        "calloc",
+        "realloc",
+        "reallocarray",
+        "free",
+        "free_sized",
+        "free_aligned_sized",
+        "aligned_alloc",
+        "memalign",
+        "posix_memalign",
+        "valloc",
+        "pvalloc",
+        "malloc_usable_size",
+        "malloc_trim",
+        "mallinfo",
+        "mallinfo2",
+        "malloc_info",
+        "malloc_stats",
+        "mallopt",
     };
     for (const char *name : names) {
         void *found = dlsym(RTLD_DEFAULT, name);
@@ -263,12 +298,18 @@ void group_where() {
 
 int main(int argc, char **argv) {
     std::string group = argc > 1 ? argv[1] : "forms";
-    if (group == "forms") group_forms();
-    else if (group == "handler") group_handler();
-    else if (group == "room") group_room();
-    else if (group == "failure") group_failure();
-    else if (group == "where") group_where();
-    else fail("usage: operators forms|handler|room|failure|where");
+    if (group == "forms")
+        group_forms();
+    else if (group == "handler")
+        group_handler();
+    else if (group == "room")
+        group_room();
+    else if (group == "failure")
+        group_failure();
+    else if (group == "where")
+        group_where();
+    else
+        fail("usage: operators forms|handler|room|failure|where");
     heap_check("at the end");
     return 0;
 }

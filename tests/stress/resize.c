@@ -41,9 +41,9 @@ static size_t sizes_make(size_t *sizes) {
         sizes[count++] = size + 1;
         sizes[count++] = size + size / 2;
     }
-    static const size_t large[] = {32 * KIB - 1, 32 * KIB,  32 * KIB + 1, 40000,         64 * KIB,     64 * KIB + 1, 100000,      128 * KIB,    200000,
-                                   256 * KIB,    300000,    512 * KIB,    MIB - 1,       MIB,          MIB + 4097,   2 * MIB - 1, 2 * MIB,      2 * MIB + 1,
-                                   3 * MIB,      4 * MIB,   5 * MIB + 77, 12 * MIB};
+    static const size_t large[] = {32 * KIB - 1, 32 * KIB,    32 * KIB + 1, 40000,     64 * KIB,     64 * KIB + 1, 100000,     128 * KIB,
+                                   200000,       256 * KIB,   300000,       512 * KIB, MIB - 1,      MIB,          MIB + 4097, 2 * MIB - 1,
+                                   2 * MIB,      2 * MIB + 1, 3 * MIB,      4 * MIB,   5 * MIB + 77, 12 * MIB};
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) sizes[count++] = large[i];
     REQUIRE(count <= MAX_SIZES);
     return count;

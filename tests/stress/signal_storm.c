@@ -1,11 +1,11 @@
 /*
  * signal_storm.c - signal handlers that allocate and free, in the middle of threads that allocate and free.
  *
- * signal_storm INSIDE THREADS INTERVAL_US KIND. Goes on until INSIDE signals have interrupted code of the malloc library, or 20 s. Each thread has its own timer, whose signal comes to it alone.
- * KIND warm: threads are pinned to a CPU each and use few blocks of few sizes, so that malloc and free stay on the fast path, which a
- * handler may interrupt at any instruction. KIND wander: threads move between CPUs, so that the handlers also come upon full and empty
- * magazines.
- * Printed: handlers run, and how many interrupted code of the malloc library, for the suite to see that the test tests.
+ * signal_storm INSIDE THREADS INTERVAL_US KIND. Goes on until INSIDE signals have interrupted code of the malloc library, or 20 s. Each thread has
+ * its own timer, whose signal comes to it alone. KIND warm: threads are pinned to a CPU each and use few blocks of few sizes, so that malloc and free
+ * stay on the fast path, which a handler may interrupt at any instruction. KIND wander: threads move between CPUs, so that the handlers also come
+ * upon full and empty magazines. Printed: handlers run, and how many interrupted code of the malloc library, for the suite to see that the test
+ * tests.
  */
 #include "stress/support.h"
 

@@ -40,8 +40,8 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void fail(const ch
     _exit(1);
 }
 
-#define REQUIRE(condition)                                                                            \
-    do {                                                                                              \
+#define REQUIRE(condition)                                                                               \
+    do {                                                                                                 \
         if (!(condition)) fail("%s:%d: not true: %s (errno %d)", __FILE__, __LINE__, #condition, errno); \
     } while (0)
 

@@ -7,6 +7,7 @@ import signal
 import statistics
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from strata.candidates import SYSTEM, choose_peers, installed_peers
@@ -194,6 +195,8 @@ def test_program_that_nothing_can_be_preloaded_into(tool, compile_c):
         (["--suite", "/no/such.toml"], "--suite: /no/such.toml: No such file"),
         (["--suite", "x", "true"], "--suite and a program (true): allowed: one of them"),
         (["--json", "/no/such/folder/file", "true"], "the folder does not exist"),
+        (["--svg", "/no/such/folder/file", "true"], "the folder does not exist"),
+        (["--svg", "x.svg", "--json", "-", "true"], "--svg: not together with --json -"),
         (["no-such-program"], "no-such-program: not found in PATH"),
     ],
 )
@@ -216,6 +219,16 @@ def test_interrupted_comparison_ends_its_program(tool, eventually, tmp_path, num
     finally:
         process.kill()
         process.wait()
+
+
+def test_picture(tool, tmp_path):
+    """--svg: the tables that were printed, as a picture."""
+    done = tool("compare", "--runs", "1", "--warmup", "0", "--peers", "none", "--svg", str(tmp_path / "x.svg"), "--", "true")
+    assert done.returncode == 0, done.stderr
+    root = ElementTree.parse(tmp_path / "x.svg").getroot()
+    assert root.tag.endswith("svg")
+    words = "".join(root.itertext()).replace("\N{NO-BREAK SPACE}", " ")
+    assert "strata" in words and "system" in words and "peak RSS MiB" in words
 
 
 def test_peers(strata_lib):

@@ -134,6 +134,10 @@ def compare_command(
         str | None,
         typer.Option("--json", metavar="FILE", help="Write all figures to FILE as JSON; - prints only that.", show_default=False),
     ] = None,
+    svg_file: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Also write what is printed to FILE as a picture (SVG).", show_default=False),
+    ] = None,
     pin: Annotated[
         str | None,
         typer.Option("--pin", metavar="CPUS", help="Run on these CPUs only, such as 0 or 0,2-3.", show_default=False),
@@ -235,9 +239,13 @@ def compare_command(
     # Before an hour of measuring, not after it.
     if json_file not in (None, "-") and not os.path.isdir(os.path.dirname(os.path.abspath(json_file))):
         raise StrataError(f"--json: {json_file}: the folder does not exist", EXIT_USAGE)
+    if svg_file is not None and json_file == "-":
+        raise StrataError("--svg: not together with --json -, which prints no tables", EXIT_USAGE)
+    if svg_file is not None and not os.path.isdir(svg_file.absolute().parent):
+        raise StrataError(f"--svg: {svg_file}: the folder does not exist", EXIT_USAGE)
 
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    console = make_console()
+    console = make_console(record=svg_file is not None)
     results: list[Result] = []
     with measuring(), RunProgress(workloads, plan, Console(stderr=True)) as progress:
         for workload in workloads:
@@ -252,7 +260,9 @@ def compare_command(
     else:
         print_end(console, results, plan)
         if json_file:
-            _write(json_file, document)
+            _write("--json", json_file, document)
+        if svg_file is not None:
+            _write("--svg", str(svg_file), console.export_svg(title="strata compare"))
     if has_failed(results):
         raise typer.Exit(EXIT_COMPARE_FAILED)
 
@@ -277,14 +287,14 @@ def _shortened(line: str, width: int = 70) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _write(path: str, text: str) -> None:
+def _write(option: str, path: str, text: str) -> None:
     """Writes whole or not at all, so that no reader sees half a document."""
     part = f"{path}.part"
     try:
         Path(part).write_text(text, encoding="utf-8")
         os.replace(part, path)
     except OSError as error:
-        raise StrataError(f"--json: {path}: {error.strerror}") from error
+        raise StrataError(f"{option}: {path}: {error.strerror}") from error
 
 
 def main() -> None:

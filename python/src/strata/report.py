@@ -56,11 +56,11 @@ def heading(metric: Metric) -> str:
     return "major" if metric.name == "major_faults" else metric.heading + unit
 
 
-def make_console() -> Console:
-    """Standard output; a file gets tables of the width that they are made for."""
-    console = Console(highlight=False)
+def make_console(record: bool = False) -> Console:
+    """Standard output; a file gets tables of the width that they are made for. record: what is printed can be exported."""
+    console = Console(highlight=False, record=record)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(highlight=False, width=WIDTH)
+        console = Console(highlight=False, width=WIDTH, record=record)
     return console
 
 

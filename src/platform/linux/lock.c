@@ -55,4 +55,6 @@ void platform_lock_note_acquire(struct platform_lock *lock) {
     held_ranks |= bit;
 }
 void platform_lock_note_release(struct platform_lock *lock) { held_ranks &= ~((uint32_t)1 << lock->rank); }
+/* The one thread of a fork's child inherits what was noted before the fork. */
+void platform_lock_note_reset(struct platform_lock *lock) { platform_lock_note_release(lock); }
 #endif

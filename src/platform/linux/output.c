@@ -9,12 +9,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "platform/linux/linux.h"
 
 #define FILE_MODE 0644
+#define KEPT_NUMBER_LEAST 200 /* programs count on getting low ones */
 #define STATUS_OF_SIGABRT 134 /* what a shell shows for a process that SIGABRT ended */
 
 static bool write_all(int file, const char *bytes, size_t count) {
@@ -50,6 +52,33 @@ void platform_die(void) {
     _exit(STATUS_OF_SIGABRT);
 }
 
+void platform_exit(int status) { _exit(status); }
+
+/* Device and inode tell whether the number is still our duplicate: the program may have closed it and have its own there. */
+static struct stat kept_status;
+static int kept_error = -1;
+
+void platform_error_keep(void) {
+    int saved = errno;
+    kept_error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_NUMBER_LEAST);
+    if (kept_error >= 0 && fstat(kept_error, &kept_status) != 0) {
+        close(kept_error);
+        kept_error = -1;
+    }
+    errno = saved;
+}
+
+int platform_error_file(void) {
+    int saved = errno, file = -1;
+    struct stat status;
+    if (fcntl(STDERR_FILENO, F_GETFD) >= 0)
+        file = STDERR_FILENO;
+    else if (kept_error >= 0 && fstat(kept_error, &status) == 0 && status.st_dev == kept_status.st_dev && status.st_ino == kept_status.st_ino)
+        file = kept_error;
+    errno = saved;
+    return file;
+}
+
 /*
  * Before the C library is set up (a preinit function, a resolver of indirect functions) it has no environment yet; the kernel has
  * it. A value that exceeds the buffer is cut, which the reader of options then complains about.
@@ -72,8 +101,10 @@ static const char *getenv_of_kernel(const char *name, size_t length) {
             } else if (found) {
                 if (kept < sizeof value - 1) value[kept++] = chunk[i];
             } else if (matched != SIZE_MAX) {
-                if (matched == length && chunk[i] == '=') found = true;
-                else matched = matched < length && chunk[i] == name[matched] ? matched + 1 : SIZE_MAX;
+                if (matched == length && chunk[i] == '=')
+                    found = true;
+                else
+                    matched = matched < length && chunk[i] == name[matched] ? matched + 1 : SIZE_MAX;
             }
         }
     }

@@ -74,12 +74,20 @@ void platform_lock_acquire_slow(struct platform_lock *lock) {
     lock->word = 1;
 }
 
-void platform_lock_note_release(struct platform_lock *lock) {
+/* Whether this thread held it. */
+static bool forget_held(const struct platform_lock *lock) {
     struct sim_locks *locks = &sim_thread_current()->locks;
     int index = held_index(lock);
-    if (index < 0) fatal("sim: a lock of rank %u is let go by a thread that does not hold it", lock->rank);
+    if (index < 0) return false;
     locks->count--;
     for (unsigned i = (unsigned)index; i < locks->count; i++) locks->held[i] = locks->held[i + 1];
+    return true;
+}
+
+void platform_lock_note_reset(struct platform_lock *lock) { forget_held(lock); }
+
+void platform_lock_note_release(struct platform_lock *lock) {
+    if (!forget_held(lock)) fatal("sim: a lock of rank %u is let go by a thread that does not hold it", lock->rank);
     if (sim_thread_can_switch() || find_contention(lock) != NULL) lock->word = 2;
 }
 

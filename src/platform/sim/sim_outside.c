@@ -134,6 +134,15 @@ void platform_die(void) {
     abort();
 }
 
+void platform_exit(int status) {
+    (void)status;
+    platform_die();
+}
+
+/* What is written to standard error is collected, not written to a file: nothing can close it, and it has no number. */
+void platform_error_keep(void) {}
+int platform_error_file(void) { return -1; }
+
 /* ------------------------------------------------------------------ environment and files */
 
 void sim_env_set(const char *name, const char *value) {

@@ -6,8 +6,8 @@
  */
 #include "unit/cache/cache_test.h"
 
-#define M 4 /* rounds in an array: few, so that all states can be tried */
-#define EXTRA 3
+#define M 4              /* rounds in an array: few, so that all states can be tried */
+#define MINE (2 * M + 3) /* objects that the interrupted thread holds at first */
 
 /* ------------------------------------------------------------------ the interrupter */
 
@@ -28,7 +28,7 @@ enum intruder {
 };
 
 static unsigned cache, cpus;
-static void *mine[2 * M + EXTRA];
+static void *mine[MINE + 1];
 static unsigned mine_count;
 static void *theirs[64];
 static unsigned their_count;
@@ -116,7 +116,7 @@ static void prepare(const struct scenario *scenario) {
     cache = cache_of(64);
     stack_set_rounds(cache, M, 2 * M);
     mine_count = their_count = 0;
-    for (unsigned i = 0; i < ARRAY_LENGTH(mine); i++) mine[mine_count++] = take(cache);
+    while (mine_count < MINE) mine[mine_count++] = take(cache);
     their_alloc(2 * M);
     cache_drain(&caches);
     if (!scenario->drained) {
@@ -148,25 +148,42 @@ static const char *run(void *context) {
     return stack_wrong;
 }
 
-static void explore_with(struct scenario scenario, unsigned deviations) {
+static void explore(struct sim_exploration *exploration, const struct scenario *scenario) {
+    if (!sim_explore(exploration))
+        fail_msg("%u rounds,%s%s%s %u CPUs: %s", scenario->rounds, scenario->stocked ? " stocked," : "", scenario->drained ? " drained," : "",
+                 scenario->grown ? " grown," : "", scenario->cpus, exploration->failure);
+}
+
+/* Every intruder at every point, on two CPUs and on three. */
+static void explore_with(struct scenario scenario) {
     for (scenario.cpus = 2; scenario.cpus <= 3; scenario.cpus++) {
-        struct sim_exploration exploration = {.scenario = run, .context = &scenario, .deviations = deviations, .aborts = true};
-        if (!sim_explore(&exploration))
-            fail_msg("%u rounds,%s%s%s %u CPUs: %s", scenario.rounds, scenario.stocked ? " stocked," : "", scenario.drained ? " drained," : "",
-                     scenario.grown ? " grown," : "", scenario.cpus, exploration.failure);
-        assert_true(exploration.points != 0);
-        assert_true(exploration.runs > exploration.points * (INTRUDERS - 1)); /* each intruder at each point, and aborts */
+        struct sim_exploration exploration = {.scenario = run, .context = &scenario};
+        explore(&exploration, &scenario);
+        uint64_t points = exploration.points; /* of the operation alone */
+        exploration.deviations = 1;
+        exploration.aborts = true;
+        explore(&exploration, &scenario);
+        assert_true(points != 0);
+        assert_int_equal(exploration.runs, 1 + points * INTRUDERS); /* and a bare abort */
     }
 }
 
-/* From every state of the array. */
-static void explore_states(const char *(*operation)(void), unsigned deviations) {
+/* The same from every state of the array. */
+static void explore_states(const char *(*operation)(void)) {
     for (unsigned stocked = 0; stocked < 2; stocked++) {
         for (unsigned rounds = 0; rounds <= M; rounds++)
             for (unsigned grown = 0; grown < 2; grown++)
-                explore_with((struct scenario){.operation = operation, .rounds = rounds, .stocked = stocked, .grown = grown}, deviations);
-        explore_with((struct scenario){.operation = operation, .stocked = stocked, .drained = true}, deviations);
+                explore_with((struct scenario){.operation = operation, .rounds = rounds, .stocked = stocked, .grown = grown});
+        explore_with((struct scenario){.operation = operation, .stocked = stocked, .drained = true});
     }
+}
+
+/* Every pair of intruders at every pair of points. */
+static void explore_pairs(struct scenario scenario) {
+    struct sim_exploration exploration = {.scenario = run, .context = &scenario, .deviations = 2};
+    scenario.cpus = 2;
+    explore(&exploration, &scenario);
+    assert_true(exploration.runs > (INTRUDERS - 1) * (INTRUDERS - 1));
 }
 
 /* ------------------------------------------------------------------ operations */
@@ -216,23 +233,33 @@ static const char *push_and_pop_batches(void) {
 
 static void an_allocation_is_whole(void **state) {
     (void)state;
-    explore_states(one_alloc, 2);
+    explore_states(one_alloc);
+    explore_pairs((struct scenario){.operation = one_alloc, .rounds = 0});
+    explore_pairs((struct scenario){.operation = one_alloc, .rounds = 0, .stocked = true});
+    explore_pairs((struct scenario){.operation = one_alloc, .rounds = 1});
+    explore_pairs((struct scenario){.operation = one_alloc, .drained = true});
 }
 static void a_free_is_whole(void **state) {
     (void)state;
-    explore_states(one_free, 2);
+    explore_states(one_free);
+    explore_pairs((struct scenario){.operation = one_free, .rounds = M});
+    explore_pairs((struct scenario){.operation = one_free, .rounds = M, .grown = true});
+    explore_pairs((struct scenario){.operation = one_free, .rounds = M - 1});
+    explore_pairs((struct scenario){.operation = one_free, .drained = true});
 }
 static void a_pair_is_whole(void **state) {
     (void)state;
-    explore_states(alloc_and_free, 1);
+    explore_states(alloc_and_free);
 }
 static void batches_are_whole(void **state) {
     (void)state;
-    explore_states(push_and_pop_batches, 1);
+    explore_states(push_and_pop_batches);
 }
 static void an_own_drain_is_whole(void **state) {
     (void)state;
-    explore_states(own_drain, 2);
+    explore_with((struct scenario){.operation = own_drain, .rounds = 0});
+    explore_with((struct scenario){.operation = own_drain, .rounds = M});
+    explore_with((struct scenario){.operation = own_drain, .drained = true});
 }
 
 /* ------------------------------------------------------------------ migration */
@@ -262,10 +289,10 @@ static const char *open_elsewhere(void *context) {
 }
 
 static void a_first_use_opens_the_array_where_the_thread_is(void **state) {
-    struct sim_exploration exploration = {.scenario = open_elsewhere, .deviations = 2, .aborts = true};
+    struct sim_exploration exploration = {.scenario = open_elsewhere, .deviations = 2};
     (void)state;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    assert_true(exploration.runs > 500);
+    assert_true(exploration.runs > (INTRUDERS - 1) * (INTRUDERS - 1));
 }
 
 int main(void) {

@@ -31,10 +31,22 @@ static void what_is_not_a_block_is_refused(void **state) {
     char *run = must_block(40 * KIB, 1), *large = must_block(3 * MIB, 1);
     struct zone_run foreign = must_run(3, 1, MOBILITY_UNMOVABLE);
     int local;
-    const void *const bad[] = {NULL,       &local,           (char *)zone.base - 4096, (char *)zone.base + zone.extent_bytes,
-                               run + 1,    run + 16,         run + GRANULE_BYTES,      run + 40 * KIB,
-                               large + 16, large + 2 * MIB,  large + 3 * MIB,          large - GRANULE_BYTES,
-                               (void *)1,  foreign.address,  zone.tags,                (void *)(UINTPTR_MAX - 15)};
+    const void *const bad[] = {NULL,
+                               &local,
+                               (char *)zone.base - 4096,
+                               (char *)zone.base + zone.extent_bytes,
+                               run + 1,
+                               run + 16,
+                               run + GRANULE_BYTES,
+                               run + 40 * KIB,
+                               large + 16,
+                               large + 2 * MIB,
+                               large + 3 * MIB,
+                               large - GRANULE_BYTES,
+                               (void *)1,
+                               foreign.address,
+                               zone.tags,
+                               (void *)(UINTPTR_MAX - 15)};
     for (unsigned i = 0; i < ARRAY_LENGTH(bad); i++) {
         assert_false(zone_block_free(&zone, (void *)(uintptr_t)bad[i]));
         assert_int_equal(zone_block_bytes(&zone, bad[i]), 0);

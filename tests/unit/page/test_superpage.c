@@ -43,7 +43,8 @@ static void counts_and_lengths(void **state) {
     uint64_t bits[SUPERPAGE_WORDS], seed = 2;
     for (unsigned round = 0; round < 2000; round++) {
         random_bits(bits, &seed);
-        unsigned start = (unsigned)(next_random(&seed) % SUPERPAGE_GRANULES), granules = 1 + (unsigned)(next_random(&seed) % (SUPERPAGE_GRANULES - start));
+        unsigned start = (unsigned)(next_random(&seed) % SUPERPAGE_GRANULES),
+                 granules = 1 + (unsigned)(next_random(&seed) % (SUPERPAGE_GRANULES - start));
         unsigned set = 0, inside = 0, longest = 0, clear = 0, next_set = SUPERPAGE_GRANULES, next_clear = SUPERPAGE_GRANULES;
         for (unsigned i = 0; i < SUPERPAGE_GRANULES; i++) {
             bool bit = has_bit(bits, i);
@@ -68,7 +69,8 @@ static void ranges_are_set_and_cleared_exactly(void **state) {
     uint64_t bits[SUPERPAGE_WORDS], before[SUPERPAGE_WORDS], seed = 3;
     for (unsigned round = 0; round < 2000; round++) {
         random_bits(bits, &seed);
-        unsigned start = (unsigned)(next_random(&seed) % SUPERPAGE_GRANULES), granules = 1 + (unsigned)(next_random(&seed) % (SUPERPAGE_GRANULES - start));
+        unsigned start = (unsigned)(next_random(&seed) % SUPERPAGE_GRANULES),
+                 granules = 1 + (unsigned)(next_random(&seed) % (SUPERPAGE_GRANULES - start));
         memcpy(before, bits, sizeof bits);
         if (round % 2 != 0)
             bits_set(bits, start, granules);

@@ -96,7 +96,60 @@ static void a_closed_stream_is_no_error(void **state) {
     assert_int_equal(child_status(write_to_nowhere, NULL), 0);
 }
 
+/* As at the end of coreutils, which close both streams in an exit handler. */
+static void speak_after_closing(void *unused) {
+    char said[4];
+    int ends[2];
+    (void)unused;
+    EXPECT(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    errno = 77;
+    platform_error_keep();
+    EXPECT(platform_error_file() == STDERR_FILENO);
+    close(STDERR_FILENO);
+    int kept = platform_error_file();
+    EXPECT(kept >= 200 && (fcntl(kept, F_GETFD) & FD_CLOEXEC) != 0);
+    EXPECT(platform_file_write(kept, "ab", 2) && read(ends[0], said, sizeof said) == 2);
+    /* The program takes the number for a file of its own. */
+    int other = open("/dev/null", O_WRONLY);
+    EXPECT(dup2(other, kept) == kept && close(other) == 0); /* other was number 2 */
+    EXPECT(platform_error_file() == -1);
+    close(kept);
+    EXPECT(platform_error_file() == -1 && errno == 77);
+}
+
+static void standard_error_is_kept_for_the_end(void **state) {
+    (void)state;
+    assert_int_equal(child_status(speak_after_closing, NULL), 0);
+}
+
+static void nothing_is_kept_unasked(void *unused) {
+    (void)unused;
+    EXPECT(platform_error_file() == STDERR_FILENO);
+    close(STDERR_FILENO);
+    EXPECT(platform_error_file() == -1);
+    platform_error_keep(); /* too late */
+    EXPECT(platform_error_file() == -1);
+}
+
+static void what_was_not_kept_is_gone(void **state) {
+    (void)state;
+    assert_int_equal(child_status(nothing_is_kept_unasked, NULL), 0);
+}
+
 /* ------------------------------------------------------------------ death */
+
+static void leave(void *unused) {
+    (void)unused;
+    atexit(abort);
+    platform_exit(125);
+}
+
+static void an_exit_runs_no_handlers(void **state) {
+    (void)state;
+    int status = child_status(leave, NULL);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 125);
+}
 
 static int reports[2]; /* a pipe: what a handler of the program has to say about the crash */
 
@@ -272,6 +325,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_written_whole),
         cmocka_unit_test(a_closed_stream_is_no_error),
+        cmocka_unit_test(standard_error_is_kept_for_the_end),
+        cmocka_unit_test(what_was_not_kept_is_gone),
+        cmocka_unit_test(an_exit_runs_no_handlers),
         cmocka_unit_test(death_is_by_abort_whatever_stands_in_the_way),
         cmocka_unit_test(a_handler_of_the_program_has_the_last_word),
         cmocka_unit_test(the_first_process_dies_too),

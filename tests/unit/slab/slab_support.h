@@ -27,11 +27,8 @@ static struct slab_layer slabs;
 static const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES] = {32, 64, 96, 160, 288, 544, 1056};
 
 static inline struct zone_config plain_config(void) {
-    return (struct zone_config){.reserve_bytes = 64 * MIB,
-                                .thp = ZONE_THP_NEVER,
-                                .populate_granules = 1,
-                                .hard_limit_bytes = UINT64_MAX,
-                                .soft_limit_bytes = UINT64_MAX};
+    return (struct zone_config){
+        .reserve_bytes = 64 * MIB, .thp = ZONE_THP_NEVER, .populate_granules = 1, .hard_limit_bytes = UINT64_MAX, .soft_limit_bytes = UINT64_MAX};
 }
 
 static inline void begin(const struct sim_config *sim, struct zone_config config) {
@@ -67,9 +64,7 @@ static inline unsigned capacity_min(unsigned cache) {
 }
 
 /* Slabs that may stay though they are empty: four granules, or an eighth of the cache, in slabs of full size, and one. */
-static inline uint64_t empty_slabs_bound(unsigned cache) {
-    return (4 + slabs.caches[cache].granules / 8) / slabs.caches[cache].granules_max + 1;
-}
+static inline uint64_t empty_slabs_bound(unsigned cache) { return (4 + slabs.caches[cache].granules / 8) / slabs.caches[cache].granules_max + 1; }
 
 #define STAMP UINT64_C(0x736c61622074616b)
 

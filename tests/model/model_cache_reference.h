@@ -1,0 +1,181 @@
+/*
+ * model_cache_reference.h - the naive reference of model_cache.c: every array of the CPU layer, every full magazine and every object that is held,
+ * as lists of pointers.
+ *
+ * It knows what each operation must do to them; where the layer has a choice (which objects a slab gives, how many, whether memory
+ * could be had), it looks at what happened, and checks that it was one of the choices.
+ */
+#ifndef STRATA_TESTS_MODEL_CACHE_REFERENCE_H
+#define STRATA_TESTS_MODEL_CACHE_REFERENCE_H
+
+#include "../unit/cache/cache_stack.h"
+#include "model.h"
+
+#define CACHES 4
+#define ACTORS 4 /* CPUs, or threads alive at once */
+#define AREAS (ACTORS + 1)
+#define HELD_MAX 1024
+#define MAGAZINES_MAX 8192
+
+static const size_t object_sizes[CACHES] = {16, 160, 1024, 20480};
+
+struct reference_array {
+    void *rounds[CACHE_ROUNDS_MAX];
+    unsigned count;
+    unsigned limit; /* 0: not open */
+    bool opened;    /* ever: first use counts as work, whatever is in the array then */
+};
+
+struct reference_magazine {
+    void *rounds[CACHE_TRANSFER_MAX];
+    unsigned count;
+};
+
+struct reference_cache {
+    unsigned tag;
+    size_t bytes;
+    unsigned m; /* adopted from the layer where it may change: see adopt_m */
+    unsigned contended;
+    struct reference_array arrays[AREAS];
+    struct reference_magazine full[MAGAZINES_MAX]; /* the newest last */
+    unsigned full_count, full_low;
+    void *held[HELD_MAX];
+    unsigned held_count;
+};
+
+static struct {
+    struct reference_cache caches[CACHES];
+    bool used[AREAS];
+    bool seen[AREAS]; /* by a tick or drain, with these counts, and one more where it was ever open */
+    unsigned seen_counts[AREAS][CACHES];
+} ref;
+
+/* ------------------------------------------------------------------ contents */
+
+/* Word 0 is the stamp of cache_stack.h; of large objects a sample is enough. */
+static void stamp(const struct reference_cache *cache, void *object) {
+    uint64_t *words = object;
+    for (size_t i = 1; i < cache->bytes / 8; i += i < 16 ? 1 : 31) words[i] = (uintptr_t)object * 31 + i;
+}
+static bool is_stamped(const struct reference_cache *cache, const void *object) {
+    const uint64_t *words = object;
+    if (words[0] != STACK_STAMP) return false;
+    for (size_t i = 1; i < cache->bytes / 8; i += i < 16 ? 1 : 31)
+        if (words[i] != (uintptr_t)object * 31 + i) return false;
+    return true;
+}
+
+/* ------------------------------------------------------------------ arrays and magazines */
+
+static unsigned half_of(const struct reference_cache *cache) { return (unsigned)max_u64(cache->m / 2, 1); }
+
+static struct reference_magazine *push_magazine(struct reference_cache *cache) {
+    struct reference_magazine *magazine = &cache->full[cache->full_count++];
+    magazine->count = 0;
+    return magazine;
+}
+static struct reference_magazine *pop_magazine(struct reference_cache *cache) {
+    struct reference_magazine *magazine = &cache->full[--cache->full_count];
+    if (cache->full_count < cache->full_low) cache->full_low = cache->full_count;
+    return magazine;
+}
+
+/* A slow path has come by: the array is open, and as large as m where that has room for what is in it. */
+static void reference_open(struct reference_cache *cache, unsigned area) {
+    struct reference_array *array = &cache->arrays[area];
+    ref.used[area] = array->opened = true;
+    if (array->limit == 0 || array->count <= cache->m) array->limit = cache->m;
+}
+
+/* A tick was here: m is as before, doubled after contention, or back at its start. */
+static void adopt_m(struct model *model) {
+    for (unsigned c = 0; c < CACHES; c++) {
+        struct reference_cache *cache = &ref.caches[c];
+        const struct depot *depot = &caches.depots[cache->tag];
+        bool grows = cache->contended > 8 && cache->m < depot->rounds_max;
+        bool right =
+            grows ? depot->rounds == min_u64(cache->m * 2, depot->rounds_max) : depot->rounds == cache->m || depot->rounds == depot->rounds_start;
+        MODEL_EXPECT(model, right, "m went from %u to %u after %u lock misses", cache->m, depot->rounds, cache->contended);
+        cache->m = depot->rounds;
+        cache->contended = 0;
+    }
+}
+
+/* Whether it is in none of the places where the reference knows objects to be. */
+static bool is_nowhere(const struct reference_cache *cache, const void *object) {
+    for (unsigned area = 0; area < AREAS; area++)
+        for (unsigned i = 0; i < cache->arrays[area].count; i++)
+            if (cache->arrays[area].rounds[i] == object) return false;
+    for (unsigned i = 0; i < cache->full_count; i++)
+        for (unsigned k = 0; k < cache->full[i].count; k++)
+            if (cache->full[i].rounds[k] == object) return false;
+    for (unsigned i = 0; i < cache->held_count; i++)
+        if (cache->held[i] == object) return false;
+    return true;
+}
+
+/* The rounds of a magazine into an array; what finds no room is forgotten, as the slabs have it. */
+static void reference_fill(struct reference_array *array, const struct reference_magazine *magazine, unsigned count) {
+    for (unsigned i = 0; i < count && array->count < array->limit; i++) array->rounds[array->count++] = magazine->rounds[i];
+}
+
+/* The top `count` rounds of an array, in their order. */
+static void reference_cut(struct reference_array *array, struct reference_magazine *magazine, unsigned count) {
+    array->count -= count;
+    magazine->count = count;
+    memcpy(magazine->rounds, array->rounds + array->count, count * sizeof(void *));
+}
+
+static void reference_empty_area(unsigned area, bool closed) {
+    for (unsigned c = 0; c < CACHES; c++) {
+        struct reference_array *array = &ref.caches[c].arrays[area];
+        array->count = 0;
+        if (closed) array->limit = 0;
+    }
+}
+
+static bool reference_has_rounds(unsigned area) {
+    unsigned rounds = 0;
+    for (unsigned c = 0; c < CACHES; c++) rounds += ref.caches[c].arrays[area].count;
+    return rounds != 0;
+}
+
+/* ------------------------------------------------------------------ comparison with the layer */
+
+static void compare_array(struct model *model, const struct reference_cache *cache, unsigned area) {
+    const struct reference_array *array = &cache->arrays[area];
+    const struct cpu_header header = header_of(area, cache->tag);
+    void *const *slots = (void *const *)(void *)cpu_area_at((uint32_t)area);
+    unsigned bottom = caches.depots[cache->tag].bottom;
+    MODEL_EXPECT(model, rounds_in(area, cache->tag) == array->count, "area %u has %u rounds of %zu bytes, not %u", area, rounds_in(area, cache->tag),
+                 cache->bytes, array->count);
+    MODEL_EXPECT(model, (header.limit == 0 ? 0u : header.limit - bottom) == array->limit, "area %u: the array of %zu bytes goes to %u, not to %u",
+                 area, cache->bytes, header.limit == 0 ? 0u : header.limit - bottom, array->limit);
+    for (unsigned i = 0; i < array->count && !model->failed; i++)
+        MODEL_EXPECT(model, slots[bottom + i] == array->rounds[i], "area %u: round %u of %zu bytes is another one", area, i, cache->bytes);
+}
+
+static void compare_depot(struct model *model, const struct reference_cache *cache) {
+    const struct magazine *magazine = caches.depots[cache->tag].full;
+    for (unsigned i = cache->full_count; i-- > 0 && !model->failed; magazine = magazine->next) {
+        bool same = magazine != NULL && magazine->count == cache->full[i].count;
+        MODEL_EXPECT(model, same, "full magazine %u of %u of %zu bytes is not there, or holds more or less", i, cache->full_count, cache->bytes);
+        if (same) same = memcmp(magazine->rounds, cache->full[i].rounds, magazine->count * sizeof(void *)) == 0;
+        MODEL_EXPECT(model, same, "full magazine %u of %zu bytes holds other rounds", i, cache->bytes);
+    }
+    MODEL_EXPECT(model, model->failed || magazine == NULL, "there are more than %u full magazines of %zu bytes", cache->full_count, cache->bytes);
+}
+
+static void compare_all(struct model *model) {
+    for (unsigned c = 0; c < CACHES && !model->failed; c++) {
+        const struct reference_cache *cache = &ref.caches[c];
+        for (unsigned area = 0; area < min_u64(AREAS, areas_there()); area++) compare_array(model, cache, area);
+        compare_depot(model, cache);
+        for (unsigned i = 0; i < cache->held_count && !model->failed; i++)
+            MODEL_EXPECT(model, is_stamped(cache, cache->held[i]), "object %u of %zu bytes has changed while it was held", i, cache->bytes);
+    }
+    const char *wrong = stack_check();
+    MODEL_EXPECT(model, wrong == NULL, "%s", wrong);
+}
+
+#endif

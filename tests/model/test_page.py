@@ -1,0 +1,19 @@
+"""page/ against a naive reference: places, contents, zeros, counters and limits, with failing platform calls and pages of all sizes."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def share(monkeypatch):
+    """Half of the budget for each test: the two of page/ and the two of slab/ take as long as any two."""
+    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 10)) / 2))
+
+
+def test_page_agrees_with_its_reference(model, explore):
+    assert explore(model("page"), longest=300) > 0
+
+
+def test_page_agrees_with_its_reference_for_long(model, random_runs):
+    assert random_runs(model("page")) > 0

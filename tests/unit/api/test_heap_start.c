@@ -1,0 +1,64 @@
+/*
+ * test_heap_start.c - the start of the heap where memory is short: it fails without losing anything, and comes about with the next call
+ * that finds memory. Every call of the platform that can fail does so in turn, once and several times in a row.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/heap.h"
+#include "platform/sim/sim.h"
+#include "strata/malloc.h"
+
+/* A process that has not allocated yet. */
+static void new_process(void) {
+    sim_reset(NULL);
+    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
+}
+
+static uint64_t reserved_by_a_good_start(void) {
+    new_process();
+    void *first = strata_malloc(10);
+    assert_non_null(first);
+    strata_free(first);
+    return sim_reserved_bytes();
+}
+
+static void a_failed_start_loses_nothing(void **state) {
+    (void)state;
+    uint64_t whole = reserved_by_a_good_start();
+    unsigned failed = 0;
+    for (unsigned times = 1; times <= 3; times++) {
+        for (unsigned call = 1;; call++) {
+            new_process();
+            sim_fail_call(call, times);
+            unsigned tries = 0;
+            uint64_t most = 0;
+            void *first;
+            while (errno = 0, (first = strata_malloc(10)) == NULL) {
+                assert_int_equal(errno, ENOMEM);
+                most = sim_reserved_bytes() > most ? sim_reserved_bytes() : most;
+                assert_true(++tries < 20);
+            }
+            bool reached = sim_failures() != 0;
+            sim_fail_call(0, 0);
+            failed += tries != 0;
+            assert_true(most <= whole);
+            /* A reservation that was refused is made smaller; none is made twice. */
+            assert_true(sim_reserved_bytes() <= whole);
+            strata_free(first);
+            assert_null(heap_check());
+            if (!reached) break;
+        }
+    }
+    assert_true(failed >= 3); /* the loop has met calls that the start can't do without */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_failed_start_loses_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/*
+ * test_interleave_threads.c - threads on two and three simulated CPUs, and two on one CPU, in every order that few switches allow: switches before
+ * each store of a sequence, around every lock and around the fence. Exchange through the depot, drains against owners at work, drains against
+ * each other, growth and fall of m, blocks handed from CPU to CPU, ends of threads: no object is lost or given twice.
+ */
+#include "unit/cache/cache_test.h"
+
+#define CPUS 3
+
+static unsigned cache;
+static void *box[4]; /* blocks on their way from one thread to another */
+static struct platform_event posted;
+
+struct scene {
+    void (*bodies[4])(void *);
+    unsigned cpus[4];
+    unsigned m;       /* rounds in an array: few */
+    unsigned stocked; /* full magazines in the depot at first */
+    unsigned filled;  /* so many CPUs have full arrays at first */
+    bool grown;       /* m has grown since these were opened */
+    bool one_left;    /* in the end at most one round is in the array of CPU 0 */
+    bool thread_mode;
+    unsigned deviations;
+    uint64_t runs_min;
+};
+
+static const char *run(void *context) {
+    const struct scene *scene = context;
+    const struct sim_config sim = {.cpus = CPUS, .arena_bytes = scene->thread_mode ? 2 * GIB : 192 * MIB, .thread_mode = scene->thread_mode};
+    if (!stack_build(&sim, 256, UINT64_MAX)) return "no memory";
+    memset(box, 0, sizeof box);
+    posted = (struct platform_event){0};
+    cache = cache_of(64);
+    stack_set_rounds(cache, scene->m, 2 * scene->m);
+    for (unsigned cpu = 0; cpu < scene->filled; cpu++) {
+        void *objects[16];
+        sim_cpu_set(cpu);
+        for (unsigned i = 0; i < scene->m; i++) objects[i] = take(cache);
+        for (unsigned i = 0; i < scene->m; i++) give(cache, objects[i]);
+    }
+    for (unsigned i = 0; i < scene->stocked; i++) (void)stock_depot(cache);
+    if (scene->grown) {
+        stack_contend(cache);
+        depot_tick(&caches, cache, false);
+    }
+    sim_cpu_set(CPUS - 1);
+    for (unsigned i = 0; i < ARRAY_LENGTH(scene->bodies) && scene->bodies[i] != NULL; i++) sim_thread_start(scene->cpus[i], scene->bodies[i], NULL);
+    if (!sim_run_threads()) stack_fail("a thread waits for ever");
+    if (scene->one_left && rounds_in(0, cache) > 1) stack_fail("a drain left rounds that were there before it");
+    (void)stack_check_drained();
+    for (unsigned c = 0; c < SLAB_CACHE_MAGAZINES; c++)
+        if (held[c] != 0) stack_fail("a thread kept an object");
+    return stack_wrong;
+}
+
+static void explore(struct scene scene) {
+    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = scene.deviations};
+    if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+    if (exploration.runs < scene.runs_min) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+}
+
+/* ------------------------------------------------------------------ what threads do */
+
+static void up_and_down(unsigned height, unsigned times) {
+    void *objects[8];
+    while (times-- != 0) {
+        for (unsigned i = 0; i < height; i++)
+            if ((objects[i] = take(cache)) == NULL) stack_fail("no memory, though there is plenty");
+        for (unsigned i = 0; i < height; i++) give(cache, objects[i]);
+    }
+}
+
+/* Past the array's end both ways. */
+static void exchange(void *unused) {
+    (void)unused;
+    up_and_down(4, 1);
+}
+static void push_and_pop(void *unused) {
+    (void)unused;
+    up_and_down(1, 3);
+}
+/* One free more than the array, as large as it was, has room for. */
+static void overflow(void *unused) {
+    void *object;
+    (void)unused;
+    if (slab_alloc_batch(&slabs, cache, &object, 1) != 1) stack_fail("no memory, though there is plenty");
+    *(uint64_t *)object = STACK_STAMP;
+    held[cache]++;
+    give(cache, object);
+}
+static void drain(void *unused) {
+    (void)unused;
+    cache_drain(&caches);
+}
+static void tick(void *unused) {
+    (void)unused;
+    cache_tick(&caches);
+    cache_tick(&caches);
+}
+static void tick_depot(void *unused) {
+    (void)unused;
+    depot_tick(&caches, cache, false);
+    depot_tick(&caches, cache, false);
+}
+static void grow(void *unused) {
+    (void)unused;
+    stack_contend(cache);
+    depot_tick(&caches, cache, false);
+}
+static void grow_and_fall(void *unused) {
+    grow(unused);
+    caches.depots[cache].ticks_idle = 100;
+    caches.depots[cache].visits_seen = caches.depots[cache].visits;
+    depot_tick(&caches, cache, false);
+}
+static void reap(void *unused) {
+    (void)unused;
+    cache_reap(&caches);
+}
+
+/* ------------------------------------------------------------------ the depot */
+
+static void magazines_cross_the_depot_whole(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {exchange, exchange}, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 500});
+    explore((struct scene){.bodies = {exchange, exchange}, .cpus = {0, 1}, .m = 4, .stocked = 1, .filled = 2, .deviations = 2, .runs_min = 200});
+    explore((struct scene){.bodies = {exchange, exchange, exchange}, .cpus = {0, 1, 2}, .m = 2, .stocked = 1, .deviations = 1, .runs_min = 100});
+}
+
+static void the_depot_shrinks_while_it_is_used(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {exchange, tick_depot}, .cpus = {0, 1}, .m = 2, .stocked = 2, .deviations = 2, .runs_min = 200});
+    explore((struct scene){.bodies = {exchange, exchange, tick_depot}, .cpus = {0, 1, 2}, .m = 2, .stocked = 1, .deviations = 1, .runs_min = 100});
+}
+
+static void m_changes_while_arrays_are_used(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {exchange, grow}, .cpus = {0, 1}, .m = 2, .filled = 2, .deviations = 2, .runs_min = 200});
+    explore((struct scene){.bodies = {exchange, grow_and_fall}, .cpus = {0, 1}, .m = 2, .filled = 2, .deviations = 2, .runs_min = 200});
+    explore((struct scene){.bodies = {exchange, exchange, grow_and_fall}, .cpus = {0, 1, 0}, .m = 2, .deviations = 1, .runs_min = 100});
+}
+
+/* ------------------------------------------------------------------ drains */
+
+static void a_drain_meets_an_owner_at_work(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {push_and_pop, drain}, .cpus = {0, 1}, .m = 4, .filled = 2, .deviations = 2, .runs_min = 500});
+    /* No other CPU has rounds: after the drain of this one there is no fence that would hide what an owner goes on to do. */
+    explore((struct scene){.bodies = {drain, push_and_pop}, .cpus = {1, 0}, .m = 4, .filled = 1, .deviations = 2, .runs_min = 300});
+    explore((struct scene){.bodies = {drain, overflow}, .cpus = {1, 0}, .m = 4, .filled = 1, .deviations = 2, .runs_min = 100});
+    explore((struct scene){.bodies = {drain, exchange}, .cpus = {1, 0}, .m = 2, .filled = 2, .deviations = 1, .runs_min = 100});
+    explore((struct scene){.bodies = {push_and_pop, push_and_pop, drain}, .cpus = {0, 1, 2}, .m = 4, .filled = 2, .deviations = 1, .runs_min = 40});
+}
+
+static void a_drain_meets_the_growth_of_an_array(void **state) {
+    (void)state;
+    explore((struct scene){
+        .bodies = {overflow, drain}, .cpus = {0, 1}, .m = 4, .filled = 1, .grown = true, .one_left = true, .deviations = 2, .runs_min = 100});
+    explore((struct scene){.bodies = {grow, exchange, drain}, .cpus = {2, 0, 1}, .m = 2, .filled = 2, .deviations = 2, .runs_min = 100});
+}
+
+static void idle_drains_and_reaps_meet_owners_at_work(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {push_and_pop, tick}, .cpus = {0, 1}, .m = 4, .filled = 2, .deviations = 2, .runs_min = 200});
+    explore((struct scene){.bodies = {exchange, reap}, .cpus = {0, 0}, .m = 2, .filled = 2, .stocked = 1, .deviations = 1, .runs_min = 40});
+}
+
+static void drains_meet_each_other(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {drain, drain, push_and_pop}, .cpus = {1, 2, 0}, .m = 4, .filled = 2, .deviations = 1, .runs_min = 100});
+    explore((struct scene){.bodies = {drain, tick}, .cpus = {0, 1}, .m = 4, .filled = 2, .stocked = 2, .deviations = 1, .runs_min = 100});
+}
+
+/* ------------------------------------------------------------------ sharing */
+
+static void threads_share_a_cpu(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {exchange, exchange}, .cpus = {0, 0}, .m = 2, .deviations = 2, .runs_min = 500});
+    explore((struct scene){.bodies = {push_and_pop, exchange, drain}, .cpus = {0, 0, 1}, .m = 4, .filled = 2, .deviations = 1, .runs_min = 40});
+}
+
+static void produce(void *unused) {
+    (void)unused;
+    for (unsigned i = 0; i < ARRAY_LENGTH(box); i++) {
+        void *object = take(cache);
+        __atomic_store_n(&box[i], object, __ATOMIC_RELEASE);
+        platform_event_wake(&posted);
+    }
+}
+
+static void consume(void *unused) {
+    (void)unused;
+    for (unsigned i = 0; i < ARRAY_LENGTH(box); i++) {
+        while (__atomic_load_n(&box[i], __ATOMIC_ACQUIRE) == NULL) (void)platform_event_wait(&posted, UINT64_MAX);
+        give(cache, box[i]);
+        box[i] = NULL;
+    }
+}
+
+static void blocks_are_handed_from_cpu_to_cpu(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {produce, consume}, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 500});
+    explore((struct scene){.bodies = {produce, consume, tick_depot}, .cpus = {0, 1, 2}, .m = 2, .deviations = 2, .runs_min = 100});
+}
+
+/* ------------------------------------------------------------------ thread mode */
+
+static void threads_come_and_go(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {exchange, exchange}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 500});
+    explore((struct scene){
+        .bodies = {push_and_pop, exchange, tick}, .thread_mode = true, .cpus = {0, 1, 0}, .m = 2, .stocked = 1, .deviations = 1, .runs_min = 80});
+    explore((struct scene){.bodies = {produce, consume, drain}, .thread_mode = true, .cpus = {0, 0, 1}, .m = 2, .deviations = 1, .runs_min = 80});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(magazines_cross_the_depot_whole),
+        cmocka_unit_test(the_depot_shrinks_while_it_is_used),
+        cmocka_unit_test(m_changes_while_arrays_are_used),
+        cmocka_unit_test(a_drain_meets_an_owner_at_work),
+        cmocka_unit_test(a_drain_meets_the_growth_of_an_array),
+        cmocka_unit_test(idle_drains_and_reaps_meet_owners_at_work),
+        cmocka_unit_test(drains_meet_each_other),
+        cmocka_unit_test(threads_share_a_cpu),
+        cmocka_unit_test(blocks_are_handed_from_cpu_to_cpu),
+        cmocka_unit_test(threads_come_and_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

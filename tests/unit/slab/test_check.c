@@ -1,0 +1,131 @@
+/*
+ * test_check.c - slab_check finds what is wrong: every kind of damage is planted in sound slabs, found under its name, and taken back.
+ */
+#include "unit/slab/slab_support.h"
+
+/* The head of a slab's descriptor as slab.c has it; build() verifies that this is what it looks like. */
+struct head {
+    uint32_t next, prev;
+    uint16_t free, capacity, granules;
+    uint8_t bucket, tag;
+    uint32_t scale, first;
+    uint64_t bits[];
+};
+#define NONE UINT32_MAX
+
+static void *objects[200];
+static struct slab_cache *cache;
+static struct head *few, *many; /* two slabs of the same cache with 5 and 6 of 64 objects free: neighbours in bucket 0 */
+static struct head *half;       /* with half free */
+
+static struct head *head_of(const void *object) { return (struct head *)(void *)&zone.descs[slab_of(object)]; }
+
+static int build(void **state) {
+    (void)state;
+    begin(NULL, plain_config());
+    unsigned tag = cache_of(64), capacity = capacity_min(tag);
+    cache = &slabs.caches[tag];
+    assert_int_equal(capacity, 64);
+    take(tag, objects, 3 * capacity);
+    few = head_of(objects[0]);
+    many = head_of(objects[64]);
+    half = head_of(objects[128]);
+    give(tag, &objects[0], 5);
+    give(tag, &objects[64], 6);
+    give(tag, &objects[128], 32);
+    ASSERT_SOUND();
+    assert_true(few->free == 5 && few->capacity == 64 && few->granules == 1 && few->tag == tag && few->bucket == 0 && few->first == 0);
+    assert_true(few->bits[0] == 0x1f && many->bits[0] == 0x3f && few->prev == slab_of(objects[64]) && few->next == NONE);
+    assert_true(many->next == slab_of(objects[0]) && many->prev == NONE);
+    assert_int_not_equal(half->bucket, 0);
+    return 0;
+}
+
+static void expect(const char *text) {
+    const char *found = slab_check(&slabs);
+    assert_non_null(found);
+    assert_string_equal(found, text);
+    assert_int_equal(sim_locks_held(), 0);
+}
+
+/* A field with another value for the length of one check. */
+#define EXPECT_WITH(field, value, text)                    \
+    do {                                                   \
+        __typeof__(field) saved_ = (field);                \
+        assert_true(saved_ != (__typeof__(field))(value)); \
+        (field) = (__typeof__(field))(value);              \
+        expect(text);                                      \
+        (field) = saved_;                                  \
+        assert_null(slab_check(&slabs));                   \
+    } while (0)
+
+static void bits_and_counts_of_a_slab(void **state) {
+    (void)state;
+    static const char text[] = "slab: free differs from its bits, or a full slab is in a bucket";
+    EXPECT_WITH(few->bits[0], few->bits[0] & ~UINT64_C(1), text);
+    EXPECT_WITH(few->bits[0], few->bits[0] | UINT64_C(1) << 63, text);
+    EXPECT_WITH(half->free, half->free + 1, text);
+    EXPECT_WITH(half->free, 0, text);
+    /* Full, and still in a bucket. */
+    uint64_t bits = few->bits[0];
+    few->bits[0] = 0;
+    few->free = 0;
+    expect(text);
+    few->bits[0] = bits;
+    few->free = 5;
+    assert_null(slab_check(&slabs));
+    EXPECT_WITH(few->first, 1, "slab: a free object before the first word");
+}
+
+static void places_in_the_buckets(void **state) {
+    (void)state;
+    EXPECT_WITH(few->bucket, 1, "slab: in the wrong bucket");
+    EXPECT_WITH(half->bucket, 0, "slab: in the wrong bucket");
+    EXPECT_WITH(half->scale, 1, "slab: in the wrong bucket");
+    /* The half free one in the bucket of those that are nearly empty. */
+    unsigned from = half->bucket;
+    EXPECT_WITH(cache->bucket_map, cache->bucket_map | 1u << 7, "slab: bucket map differs from the buckets");
+    cache->buckets[7] = cache->buckets[from];
+    cache->buckets[from] = NONE;
+    cache->bucket_map ^= 1u << 7 | 1u << from;
+    half->bucket = 7;
+    expect("slab: in the wrong bucket");
+}
+
+static void bucket_map(void **state) {
+    (void)state;
+    EXPECT_WITH(cache->bucket_map, 0, "slab: bucket map differs from the buckets");
+    EXPECT_WITH(cache->bucket_map, cache->bucket_map & ~1u, "slab: bucket map differs from the buckets");
+    EXPECT_WITH(cache->bucket_map, cache->bucket_map | 4, "slab: bucket map differs from the buckets");
+    EXPECT_WITH(cache->buckets[0], NONE, "slab: bucket map differs from the buckets");
+}
+
+static void links_and_tags(void **state) {
+    (void)state;
+    EXPECT_WITH(few->prev, NONE, "slab: broken link");
+    EXPECT_WITH(many->prev, 17, "slab: broken link");
+    EXPECT_WITH(few->tag, few->tag + 1, "slab: broken link");
+    /* One that fell out of its list: nobody would ever use it again. */
+    EXPECT_WITH(many->next, NONE, "slab: in use + free differs from the total");
+}
+
+static void sums_of_a_cache(void **state) {
+    (void)state;
+    EXPECT_WITH(cache->in_use, cache->in_use + 1, "slab: in use + free differs from the total");
+    EXPECT_WITH(cache->total, cache->total - 64, "slab: in use + free differs from the total");
+    EXPECT_WITH(cache->empty_slabs, 1, "slab: empty slabs differ from their count");
+    struct slab_cache *last = &slabs.caches[SLAB_CACHE_END - 1]; /* none is left out */
+    EXPECT_WITH(last->total, 1, "slab: in use + free differs from the total");
+    EXPECT_WITH(slabs.caches[SLAB_CACHE_FIRST].empty_slabs, 1, "slab: empty slabs differ from their count");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(bits_and_counts_of_a_slab, build),
+        cmocka_unit_test_setup(places_in_the_buckets, build),
+        cmocka_unit_test_setup(bucket_map, build),
+        cmocka_unit_test_setup(links_and_tags, build),
+        cmocka_unit_test_setup(sums_of_a_cache, build),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
