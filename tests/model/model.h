@@ -142,8 +142,8 @@ static inline int model_run_all(struct model_run *run, char *text, size_t text_b
 }
 
 #define MODEL_EXPORT(name, layer_)                                                                                                \
-    int model_##name(const uint8_t *records, size_t bytes, char *text, size_t text_bytes);                                        \
-    int model_##name##_random(uint64_t seed, uint64_t operations, char *text, size_t text_bytes);                                 \
+    STRATA_EXPORT int model_##name(const uint8_t *records, size_t bytes, char *text, size_t text_bytes);                          \
+    STRATA_EXPORT int model_##name##_random(uint64_t seed, uint64_t operations, char *text, size_t text_bytes);                   \
     int model_##name(const uint8_t *records, size_t bytes, char *text, size_t text_bytes) {                                       \
         static struct model_run run;                                                                                              \
         static const uint8_t none[1];                                                                                             \

@@ -236,6 +236,119 @@ static void huge_pages_keep_their_holes(void **state) {
     assert_empty();
 }
 
+/* A superpage of huge pages with holes, and a later one without huge pages, whose holes go in its place. */
+static void holes_elsewhere_go_before_those_of_huge_pages(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_ALWAYS);
+    struct zone_run huge[2], plain[2];
+    for (unsigned i = 0; i < 2; i++) huge[i] = must_run(256, 1, MOBILITY_UNMOVABLE);
+    sim_fail_only(1u << SIM_ADVISE_HUGE);
+    sim_fail_call(1, 1);
+    for (unsigned i = 0; i < 2; i++) plain[i] = must_run(256, 1, MOBILITY_RECLAIMABLE);
+    assert_int_equal(sim_failures(), 1);
+    drop_run(huge[0]), drop_run(plain[0]);
+    assert_int_equal(counters().idle_huge, 256);
+    assert_int_equal(zone_tick(&zone), 0);
+    assert_int_equal(zone_tick(&zone), 256 * GRANULE_BYTES);
+    assert_int_equal(counters().idle_huge, 256);
+    assert_int_equal(superpage_of(&zone, plain[1].address)->idle, 0);
+    ASSERT_SOUND();
+    drop_run(huge[1]), drop_run(plain[1]);
+    assert_empty();
+}
+
+/* By `auto` pages that are there stay small: a huge page would bring the rest of them, used or not. */
+static void no_advice_on_what_is_partly_there(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    struct zone_run first = must_run(300, 1, MOBILITY_UNMOVABLE), rest[18];
+    for (unsigned i = 0; i < 18; i++) rest[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    uint64_t calls = sim_calls(SIM_ADVISE_HUGE);
+    assert_true(calls != 0);
+    drop_run(first);
+    struct zone_run again = must_run(10, 1, MOBILITY_RECLAIMABLE);
+    assert_int_equal(number_of(again.address), number_of(first.address));
+    assert_false(again.huge);
+    assert_int_equal(sim_calls(SIM_ADVISE_HUGE), calls);
+    drop_run(again);
+    zone_release(&zone, 0);
+    again = must_run(10, 1, MOBILITY_RECLAIMABLE);
+    assert_int_equal(number_of(again.address), number_of(first.address));
+    assert_true(again.huge); /* now that they are gone */
+    drop_run(again);
+    drop_all(rest, 18);
+    assert_empty();
+}
+
+/* Superpages of huge pages, of which the first has 200 idle granules and each other one 128, in holes of 8. */
+enum { HUGE_ONES = 6, HUGE_RUNS = SUPERPAGE_GRANULES / 8 };
+static struct zone_run huge_runs[HUGE_ONES][HUGE_RUNS];
+
+static void make_huge_holes(void) {
+    huge_zone(ZONE_THP_ALWAYS);
+    for (unsigned s = 0; s < HUGE_ONES; s++)
+        for (unsigned i = 0; i < HUGE_RUNS; i++) huge_runs[s][i] = must_run(8, 1, MOBILITY_UNMOVABLE);
+    for (unsigned s = HUGE_ONES; s-- != 0;)
+        for (unsigned i = 0; i < (s == 0 ? 25 : 16); i++) drop_run(huge_runs[s][i * 2]);
+    assert_int_equal(counters().idle_huge, 200 + 5 * 128);
+    ASSERT_SOUND();
+}
+
+static unsigned count_huge(void) {
+    unsigned huge = 0;
+    for (unsigned s = 0; s < HUGE_ONES; s++) huge += superpage_of(&zone, huge_runs[s][HUGE_RUNS - 1].address)->huge;
+    return huge;
+}
+
+static void holes_in_huge_pages_are_kept_to_a_share(void **state) {
+    (void)state;
+    make_huge_holes();
+    struct superpage *emptiest = superpage_of(&zone, huge_runs[0][HUGE_RUNS - 1].address);
+    uint64_t calls = sim_calls(SIM_ADVISE_HUGE);
+    assert_int_equal(count_huge(), HUGE_ONES);
+    (void)must_run(SUPERPAGE_GRANULES, 1,
+                   MOBILITY_UNMOVABLE); /* the heap grows: now the emptiest one and another go, until a superpage's worth is left */
+    assert_false(emptiest->huge);
+    assert_int_equal(emptiest->idle, 0);
+    assert_int_equal(count_huge(), HUGE_ONES - 2);
+    assert_int_equal(counters().idle_huge, SUPERPAGE_GRANULES);
+    assert_int_equal(sim_calls(SIM_ADVISE_HUGE), calls + 3); /* for the new one, against the two */
+    assert_int_equal(present_granules(), counters().allocated + counters().idle);
+    ASSERT_SOUND();
+    assert_int_equal(platform_huge_bytes(), (HUGE_ONES - 2 + 1) * SUPERPAGE_BYTES);
+}
+
+static void huge_pages_stay_where_the_advice_is_refused(void **state) {
+    (void)state;
+    make_huge_holes();
+    uint64_t idle = counters().idle;
+    sim_fail_only(1u << SIM_ADVISE_HUGE);
+    sim_fail_call(1, SIM_FOREVER);
+    (void)must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_failures(), 2); /* for the new one, against the first; not again and again */
+    assert_int_equal(count_huge(), HUGE_ONES);
+    assert_int_equal(counters().idle, idle);
+    ASSERT_SOUND();
+}
+
+/* Its pages come back with one fault for all of them, so that none is populated ahead. */
+static void nothing_is_populated_ahead_in_huge_pages(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_ALWAYS;
+    config.populate_granules = 64;
+    begin(NULL, config);
+    (void)must_run(SUPERPAGE_GRANULES, 1, MOBILITY_RECLAIMABLE); /* a heap that is large enough */
+    (void)must_run(16, 1, MOBILITY_UNMOVABLE);
+    zone_release(&zone, 0);
+    struct zone_run run = must_run(8, 1, MOBILITY_UNMOVABLE);
+    assert_true(run.huge);
+    assert_int_equal(run.fresh, 8);
+    assert_int_equal(sim_calls(SIM_POPULATE), 0);
+    assert_int_equal(counters().idle, 0);
+    ASSERT_SOUND();
+}
+
 static void release_on_request_breaks_huge_pages(void **state) {
     (void)state;
     static struct zone_run kept[SUPERPAGE_GRANULES];
@@ -311,6 +424,11 @@ int main(void) {
         cmocka_unit_test(above_the_soft_limit_nothing_stays_idle),
         cmocka_unit_test(pages_come_ahead_of_need_in_a_larger_heap),
         cmocka_unit_test(huge_pages_keep_their_holes),
+        cmocka_unit_test(holes_elsewhere_go_before_those_of_huge_pages),
+        cmocka_unit_test(no_advice_on_what_is_partly_there),
+        cmocka_unit_test(holes_in_huge_pages_are_kept_to_a_share),
+        cmocka_unit_test(huge_pages_stay_where_the_advice_is_refused),
+        cmocka_unit_test(nothing_is_populated_ahead_in_huge_pages),
         cmocka_unit_test(release_on_request_breaks_huge_pages),
         cmocka_unit_test(advice_counts_the_pages_that_are_there),
         cmocka_unit_test(advice_follows_the_policy),
