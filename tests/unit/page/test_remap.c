@@ -175,6 +175,24 @@ static void huge_pages_move_whole(void **state) {
     assert_empty();
 }
 
+/* The advice belongs to the mapping, and goes with it, to superpages for which none was asked. */
+static void advice_moves_with_whole_superpages(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_ALWAYS;
+    begin(NULL, config);
+    struct zone_run run = must_run(512, 1, MOBILITY_UNMOVABLE), wall = must_run(512, 1, MOBILITY_UNMOVABLE);
+    drop_run(run);
+    char *block = must_block(3 * MIB, 1); /* too small to ask for huge pages itself */
+    assert_ptr_not_equal(block, run.address);
+    assert_int_equal(sim_calls(SIM_MOVE), 1);
+    assert_true(superpage_of(&zone, block)->huge);
+    assert_false(superpage_of(&zone, block + SUPERPAGE_BYTES)->huge);
+    ASSERT_SOUND();
+    drop_block(block), drop_run(wall);
+    assert_empty();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_is_filled_from_idle_pages, plain_zone),
@@ -186,6 +204,7 @@ int main(void) {
         cmocka_unit_test_setup(no_moves_beyond_the_share_of_mappings, plain_zone),
         cmocka_unit_test_setup(mappings_are_won_back, plain_zone),
         cmocka_unit_test(huge_pages_move_whole),
+        cmocka_unit_test(advice_moves_with_whole_superpages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
