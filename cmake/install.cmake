@@ -1,8 +1,8 @@
-# What `cmake --install` lays down: both libraries, headers, strata.pc, the CMake package, man pages.
+# What `cmake --install` lays down: the libraries, headers, strata.pc and strata-only.pc, the CMake package, man pages.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/strata)
-install(TARGETS strata strata_static EXPORT strata_targets)
+install(TARGETS strata strata_static strata_only strata_only_static EXPORT strata_targets)
 install(DIRECTORY include/strata DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT strata_targets NAMESPACE strata:: FILE strataTargets.cmake DESTINATION ${package_dir})
 configure_package_config_file(cmake/strataConfig.cmake.in strataConfig.cmake INSTALL_DESTINATION ${package_dir})
@@ -16,8 +16,13 @@ if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
     set(pc_prefix "\${pcfiledir}/${pc_up}")
     string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 endif()
-configure_file(cmake/strata.pc.in strata.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/strata.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(pc_description_strata "${PROJECT_DESCRIPTION}")
+set(pc_description_strata-only "${PROJECT_DESCRIPTION}, beside the program's malloc")
+foreach(pc_name strata strata-only)
+    set(pc_description "${pc_description_${pc_name}}")
+    configure_file(cmake/strata.pc.in ${pc_name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 
 install(FILES docs/man/strata.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)

@@ -1,44 +1,58 @@
-# strata (libstrata.so) and strata_static (libstrata.a), from one set of objects.
+# The libraries: strata (libstrata.so) and strata_static (libstrata.a), and the variant for programs that keep their malloc,
+# strata_only (libstrata-only.so) and strata_only_static (libstrata-only.a). Each pair is made from one set of objects.
 
 strata_layer_sources(linux_sources linux)
-add_library(strata_objects OBJECT ${linux_sources})
-set_target_properties(strata_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_link_libraries(strata_objects PRIVATE strata_library_flags Threads::Threads)
-if(STRATA_NO_OVERRIDE)
-    target_compile_definitions(strata_objects PRIVATE STRATA_NO_OVERRIDE=1)
-endif()
-
 set(version_script ${PROJECT_SOURCE_DIR}/src/api/strata.map)
-add_library(strata SHARED $<TARGET_OBJECTS:strata_objects>)
-set_target_properties(strata PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
-    LINK_DEPENDS ${version_script})
-target_link_libraries(strata PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-# nodelete: blocks and thread-exit callbacks outlive a dlclose. now: no lazy binding inside malloc.
-target_link_options(strata PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,relro LINKER:--version-script=${version_script})
-if(NOT STRATA_SANITIZE)
-    target_link_options(strata PRIVATE LINKER:--no-undefined)
-endif()
 
-# One relocatable object, its hidden names made local: linking libstrata.a brings all of it or nothing, and no name of
-# ours but the public ones can clash with a program's. (Sanitizers keep their own bookkeeping per object.)
-if(STRATA_SANITIZE)
-    add_library(strata_static STATIC $<TARGET_OBJECTS:strata_objects>)
-else()
-    set(merged ${CMAKE_CURRENT_BINARY_DIR}/strata_merged.o)
-    add_custom_command(OUTPUT ${merged}
-        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<TARGET_OBJECTS:strata_objects>
-        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
-        DEPENDS strata_objects $<TARGET_OBJECTS:strata_objects>
-        COMMAND_EXPAND_LISTS VERBATIM)
-    add_library(strata_static STATIC ${merged})
-    set_source_files_properties(${merged} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-endif()
-set_target_properties(strata_static PROPERTIES LINKER_LANGUAGE C OUTPUT_NAME strata EXPORT_NAME static)
-target_link_libraries(strata_static INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+# strata_add_library(TARGET FILE EXPORT STATIC_EXPORT [DEFINITION...]): targets TARGET and TARGET_static, files libFILE.so and
+# libFILE.a, known to users as strata::EXPORT and strata::STATIC_EXPORT.
+function(strata_add_library target file export static_export)
+    set(objects ${target}_objects)
+    add_library(${objects} OBJECT ${linux_sources})
+    set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(${objects} PRIVATE strata_library_flags Threads::Threads)
+    target_compile_definitions(${objects} PRIVATE ${ARGN})
 
-foreach(target strata strata_static)
-    target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-endforeach()
-add_library(strata::strata ALIAS strata)
-add_library(strata::static ALIAS strata_static)
+    add_library(${target} SHARED $<TARGET_OBJECTS:${objects}>)
+    set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
+        LINK_DEPENDS ${version_script} OUTPUT_NAME ${file} EXPORT_NAME ${export})
+    target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+    # nodelete: blocks and thread-exit callbacks outlive a dlclose. now: no lazy binding inside malloc.
+    target_link_options(${target} PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,relro LINKER:--version-script=${version_script})
+    if(NOT STRATA_SANITIZE)
+        target_link_options(${target} PRIVATE LINKER:--no-undefined)
+    endif()
+
+    # One relocatable object, its hidden names made local: linking the archive brings all of it or nothing, and no name of
+    # ours but the public ones can clash with a program's. (Sanitizers keep their own bookkeeping per object.)
+    if(STRATA_SANITIZE)
+        add_library(${target}_static STATIC $<TARGET_OBJECTS:${objects}>)
+    else()
+        set(merged ${CMAKE_CURRENT_BINARY_DIR}/${target}_merged.o)
+        add_custom_command(OUTPUT ${merged}
+            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<TARGET_OBJECTS:${objects}>
+            COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
+            DEPENDS ${objects} $<TARGET_OBJECTS:${objects}>
+            COMMAND_EXPAND_LISTS VERBATIM)
+        add_library(${target}_static STATIC ${merged})
+        set_source_files_properties(${merged} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    endif()
+    set_target_properties(${target}_static PROPERTIES LINKER_LANGUAGE C OUTPUT_NAME ${file} EXPORT_NAME ${static_export})
+    target_link_libraries(${target}_static INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+
+    foreach(library ${target} ${target}_static)
+        target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    endforeach()
+    add_library(strata::${export} ALIAS ${target})
+    add_library(strata::${static_export} ALIAS ${target}_static)
+endfunction()
+
+# In a build whose malloc is a sanitizer's, both are the same.
+set(not_overriding STRATA_NO_OVERRIDE=1)
+set(overriding "")
+if(STRATA_NO_OVERRIDE)
+    set(overriding ${not_overriding})
+endif()
+strata_add_library(strata strata strata static ${overriding})
+strata_add_library(strata_only strata-only only only_static ${not_overriding})

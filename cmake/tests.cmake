@@ -4,6 +4,7 @@
 #   test_linux_*.c    cmocka test of platform/linux itself, run by ctest
 #   model/model_*.c   model runner, part of libstrata_model.so (with every other .c of tests/model but test_*)
 #   api_*.c  .cpp     program that uses strata_* only, linked to libstrata.a, run by ctest; the sanitizer builds run these too
+#   only_*.c  .cpp    the same, but linked to libstrata-only.a
 #   linked_*.c .cpp   helper linked to libstrata.so
 #   static_*.c .cpp   helper linked to libstrata.a
 #   lib_*.c           helper that is a shared object linked to libstrata.so, for dlopen
@@ -50,8 +51,10 @@ set(cmocka_tests ${sources})
 list(FILTER cmocka_tests INCLUDE REGEX "/test_[^/]*\\.c$")
 set(api_tests ${sources})
 list(FILTER api_tests INCLUDE REGEX "/api_[^/]*$")
+set(only_tests ${sources})
+list(FILTER only_tests INCLUDE REGEX "/only_[^/]*$")
 set(helpers ${sources})
-list(FILTER helpers EXCLUDE REGEX "/(test|api)_[^/]*$")
+list(FILTER helpers EXCLUDE REGEX "/(test|api|only)_[^/]*$")
 if(sources MATCHES "\\.cpp(;|$)")
     enable_language(CXX)
 endif()
@@ -94,14 +97,20 @@ if(STRATA_TESTS)
 endif()
 
 if(STRATA_API_TESTS)
-    if(NOT api_tests)
-        message(FATAL_ERROR "no api_tests under tests/")
-    endif()
-    foreach(source IN LISTS api_tests)
-        strata_add_program(${source})
-        target_link_libraries(${program_target} PRIVATE strata_static)
-        add_test(NAME ${program_test} COMMAND ${program_target})
-        set_tests_properties(${program_test} PROPERTIES LABELS api TIMEOUT ${ctest_timeout_s})
+    foreach(kind api only)
+        set(library strata_static)
+        if(kind STREQUAL "only")
+            set(library strata_only_static)
+        endif()
+        if(NOT ${kind}_tests)
+            message(FATAL_ERROR "no ${kind}_tests under tests/")
+        endif()
+        foreach(source IN LISTS ${kind}_tests)
+            strata_add_program(${source})
+            target_link_libraries(${program_target} PRIVATE ${library})
+            add_test(NAME ${program_test} COMMAND ${program_target})
+            set_tests_properties(${program_test} PROPERTIES LABELS api TIMEOUT ${ctest_timeout_s})
+        endforeach()
     endforeach()
 endif()
 

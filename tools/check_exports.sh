@@ -1,5 +1,6 @@
 #!/bin/bash
-# The names that libstrata.so exports are the public ones, all of them; libstrata.a defines no other either:
+# The names that libstrata.so exports are the public ones, all of them; libstrata.a defines no other either. libstrata-only.so and
+# libstrata-only.a have those of them that begin with strata_, and none else:
 # tools/check_exports.sh BUILD_DIR
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,20 +18,25 @@ required="malloc calloc realloc reallocarray free free_sized free_aligned_sized 
 failures=0
 fail() { echo "exports: $*" >&2; failures=$((failures + 1)); }
 
-shared=$(nm -DP --defined-only "$build/libstrata.so" | cut -d' ' -f1 | sed 's/@.*//')
-static=$(nm -gP --defined-only "$build/libstrata.a" | grep -v '^$' | grep -v ':$' | cut -d' ' -f1)
-for name in $shared; do
-    [[ $name =~ $public ]] || fail "libstrata.so exports $name"
-done
-for name in $static; do
-    [[ $name =~ $public ]] || fail "libstrata.a defines $name globally"
-done
-# Each function of the public headers is exported by both.
+# Each function of the public headers is in every library.
 declared=$(cat include/strata/*.h | grep -oE '^STRATA_API [^(]*\bstrata_[a-z0-9_]+\(' | grep -oE 'strata_[a-z0-9_]+\($' | tr -d '(')
 [ "$(wc -w <<<"$declared")" -ge 10 ] || fail "hardly any STRATA_API function found in include/strata"
-for name in $required $declared; do
-    grep -qx "$name" <<<"$shared" || fail "libstrata.so does not export $name"
-    grep -qx "$name" <<<"$static" || fail "libstrata.a does not define $name"
+
+count=0
+check() { # file, pattern of the names that it may have, names that it must have
+    local names name
+    names=$(nm "$([[ $1 = *.so ]] && echo -DP || echo -gP)" --defined-only "$build/$1" | grep -v '^$' | grep -v ':$' | cut -d' ' -f1 | sed 's/@.*//')
+    for name in $names; do
+        [[ $name =~ $2 ]] || fail "$1 has the global name $name"
+    done
+    for name in $3; do
+        grep -qx "$name" <<<"$names" || fail "$1 does not have $name"
+    done
+    count=$((count + $(wc -w <<<"$names")))
+}
+for kind in so a; do
+    check libstrata.$kind "$public" "$required $declared"
+    check libstrata-only.$kind '^strata_[a-z0-9_]+$' "$declared"
 done
-echo "exports: $(wc -w <<<"$shared") symbols, $failures failures"
+echo "exports: $count symbols, $failures failures"
 [ $failures = 0 ]

@@ -1,7 +1,7 @@
 /*
  * also_as.h - one function under two names: strata_X, and the X that programs call. Private to api/.
  *
- * With STRATA_NO_OVERRIDE only strata_X exists, for builds whose malloc must stay another (ThreadSanitizer, AddressSanitizer).
+ * With STRATA_NO_OVERRIDE only strata_X exists: libstrata-only, for programs whose malloc must stay another.
  */
 #ifndef STRATA_API_ALSO_AS_H
 #define STRATA_API_ALSO_AS_H

@@ -1,9 +1,9 @@
 /*
  * fork.c - fork in a program with threads: every lock is taken in rank order before, and free on both sides after.
  *
- * Between, no other thread is inside a layer, so the child's copy is whole. Restartable sequences take no lock: they commit
- * with one store, before or after the copy, and a thread that isn't there any more left at most the rounds that it held in
- * a slow path, which the child can't reach and loses.
+ * Between, no other thread holds a lock of a layer. Restartable sequences take no lock: they commit with one store, before or after
+ * the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of
+ * rounds at most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
  */
 #include <pthread.h>
 

@@ -33,6 +33,7 @@ struct heap {
 
     struct platform_event maintenance_event;
     uint32_t maintenance_state; /* enum maintenance_state; atomic */
+    bool maintenance_asleep;    /* atomic: the thread sleeps until it is woken; see maintenance.c */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 

@@ -208,6 +208,15 @@ ALSO_AS(mallopt, strata_mallopt)
 
 /* ------------------------------------------------------------------ start and exit */
 
+#ifndef STRATA_SIM
+/*
+ * The heap is built here at the latest, where hardly a program has a second thread: a child of a fork before fork.c's handlers are
+ * registered would find heap.lock held by a thread that it doesn't have. The priority puts it before the constructors of a program that
+ * libstrata.a or libstrata-only.a is linked into, which may start threads. On platform/sim each test builds heaps of its own.
+ */
+__attribute__((constructor(101))) static void build_at_start(void) { heap_init(); }
+#endif
+
 #ifndef STRATA_NO_OVERRIDE
 /*
  * By what the program's functions return, not by their addresses: in a program that isn't position-independent the address of

@@ -3,7 +3,11 @@
  *
  * A tick, every decay_ms: idle CPUs are drained, depots and the lookaside give back what they did not need since the last
  * tick. The thread also waits for the system's word that memory is short. It starts lazily, once the heap passes
- * MAINTENANCE_HEAP_BYTES; after two ticks in which nothing happened it sleeps without a timeout until a slow path wakes it.
+ * MAINTENANCE_HEAP_BYTES; after QUIET_TICKS that found nothing to do it sleeps without a timeout, and the next slow path wakes it.
+ *
+ * That no wake is lost: a slow path changes the heap, counts itself in slow_calls and then reads maintenance_asleep; the thread
+ * sets maintenance_asleep and then looks whether slow_calls is what it was before its last tick. All four are sequentially
+ * consistent, so that one of the two sees the other.
  *
  * States of maintenance_state: NONE -> STARTING -> RUNNING; a fork's child is NONE again; FAILED stays, and slow paths do the ticks.
  */
@@ -17,6 +21,11 @@
 #define GROWTH_SHARE 16
 /* From this size on the limit of the control group is known. */
 #define CGROUP_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
+/*
+ * Ticks in a row without work and without a slow path before them, after which the thread sleeps until it is woken. What is
+ * freed now is seen by the next tick, leaves the CPU's cache by the one after it, and goes back by the third.
+ */
+#define QUIET_TICKS 3
 /* Slow calls between two looks at the clock. */
 #define SLOW_CALLS 64
 
@@ -35,8 +44,16 @@ static void maintenance_thread(void *argument) {
     (void)argument;
     bool pressure = platform_pressure_open();
     unsigned quiet = 0;
+    uint32_t calls_seen = 0; /* slow_calls before the last tick */
     for (;;) {
-        uint64_t timeout = quiet < 2 ? max_u64(tick_period_ns(), 1000000) : UINT64_MAX;
+        uint64_t timeout = max_u64(tick_period_ns(), 1000000);
+        if (quiet >= QUIET_TICKS) {
+            __atomic_store_n(&heap.maintenance_asleep, true, __ATOMIC_SEQ_CST);
+            if (__atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST) == calls_seen)
+                timeout = UINT64_MAX;
+            else
+                __atomic_store_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST);
+        }
         bool woken = false;
         enum platform_pressure level = PLATFORM_PRESSURE_NONE;
         if (pressure)
@@ -56,7 +73,10 @@ static void maintenance_thread(void *argument) {
             quiet = 0;
             continue;
         }
-        quiet = tick() ? 0 : quiet + 1;
+        uint32_t calls = __atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST);
+        bool active = tick() || calls != calls_seen;
+        quiet = active ? 0 : quiet + 1;
+        calls_seen = calls;
     }
 }
 
@@ -81,15 +101,12 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
         start_thread();
         return;
     }
+    if (state == MAINTENANCE_RUNNING) return; /* it looks at the clock itself */
     uint64_t now = platform_now_ns(), due = __atomic_load_n(&heap.next_tick_ns, __ATOMIC_RELAXED);
     if (now < due) return;
     /* One thread wins the tick; the others go on. */
     if (!__atomic_compare_exchange_n(&heap.next_tick_ns, &due, now + tick_period_ns(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
-    if (state == MAINTENANCE_RUNNING) {
-        platform_event_wake(&heap.maintenance_event);
-    } else if (state != MAINTENANCE_STARTING && due != 0) {
-        tick();
-    }
+    if (state != MAINTENANCE_STARTING && due != 0) tick();
 }
 
 /*
@@ -127,12 +144,16 @@ static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
 void maintenance_slow_call(bool may_start_thread) {
     uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
     if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated);
-    if (STRATA_LIKELY((__atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_RELAXED) & (SLOW_CALLS - 1)) != 0)) return;
-    look_at_clock(may_start_thread);
+    uint32_t calls = __atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_SEQ_CST);
+    if (STRATA_UNLIKELY(__atomic_load_n(&heap.maintenance_asleep, __ATOMIC_SEQ_CST)) &&
+        __atomic_exchange_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST))
+        platform_event_wake(&heap.maintenance_event);
+    if (STRATA_UNLIKELY((calls & (SLOW_CALLS - 1)) == 0)) look_at_clock(may_start_thread);
 }
 
 void maintenance_fork_child(void) {
     if (heap.maintenance_state == MAINTENANCE_RUNNING || heap.maintenance_state == MAINTENANCE_STARTING) platform_pressure_close();
     heap.maintenance_state = MAINTENANCE_NONE;
+    heap.maintenance_asleep = false;
     heap.maintenance_event = (struct platform_event){0};
 }

@@ -120,6 +120,7 @@ void *strata_realloc(void *p, size_t size) {
     }
     if (size > SIZE_CLASS_MAX_BYTES) {
         void *resized = zone_block_resize(&heap.zone, p, size, true);
+        maintenance_slow_call(true);
         if (resized != NULL) return resized;
         if (size <= old) return p;
     }

@@ -2,8 +2,8 @@
  * operators.c - every replaceable form of C++ operator new and delete, in C: no link to libstdc++ for programs without it.
  *
  * The names are the Itanium C++ ABI's, for size_t = unsigned long. A failing `new` calls the new_handler until memory comes
- * or there is none, then throws std::bad_alloc by the runtime's own helper; both are weak references, which a C++ program
- * brings and a C program never needs.
+ * or there is none, then throws std::bad_alloc by the runtime's own helper. Both are looked up when memory is short, not bound at
+ * load: a C program may bring the C++ runtime later, by dlopen, and keep its names to itself.
  */
 #ifndef STRATA_NO_OVERRIDE
 
@@ -16,15 +16,39 @@
 #include "strata/malloc.h"
 
 typedef void (*new_handler)(void);
-extern new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
-extern _Noreturn void throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+typedef new_handler get_new_handler_function(void);
+typedef void throw_bad_alloc_function(void);
+/* Where the program is linked with the runtime's archive, these are there without a dynamic symbol. */
+extern get_new_handler_function get_new_handler __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
+extern throw_bad_alloc_function throw_bad_alloc __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+
+/* A function of the C++ runtime that is in the process, wherever it is; NULL: there is none. */
+static STRATA_COLD uintptr_t runtime_function(const char *mangled) {
+    static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
+    uintptr_t found = (uintptr_t)dlsym(RTLD_NEXT, mangled);
+    for (unsigned i = 0; found == 0 && i < ARRAY_LENGTH(runtimes); i++) {
+        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (runtime == NULL) continue;
+        found = (uintptr_t)dlsym(runtime, mangled);
+        dlclose(runtime); /* only the count that this dlopen added */
+    }
+    return found;
+}
+
+static STRATA_COLD new_handler current_handler(void) {
+    get_new_handler_function *get = get_new_handler;
+    if (get == NULL) get = (get_new_handler_function *)runtime_function("_ZSt15get_new_handlerv");
+    return get != NULL ? get() : NULL;
+}
 
 /* A handler that throws leaves through this frame: it must be compiled with unwind tables (-fexceptions). */
 static STRATA_COLD void *new_failed(size_t size, size_t align) {
     for (;;) {
-        new_handler handler = get_new_handler != NULL ? get_new_handler() : NULL;
+        new_handler handler = current_handler();
         if (handler == NULL) {
-            if (throw_bad_alloc != NULL) throw_bad_alloc();
+            throw_bad_alloc_function *throw_it = throw_bad_alloc;
+            if (throw_it == NULL) throw_it = (throw_bad_alloc_function *)runtime_function("_ZSt17__throw_bad_allocv");
+            if (throw_it != NULL) throw_it();
             fatal("operator new: no memory for %zu bytes, and no C++ runtime to throw bad_alloc", size);
         }
         handler();
@@ -59,11 +83,11 @@ typedef void *nothrow_operator(size_t size, const void *tag);
 typedef void *nothrow_aligned_operator(size_t size, size_t align, const void *tag);
 
 static STRATA_COLD void *nothrow_failed(const char *mangled, size_t size, const void *tag) {
-    nothrow_operator *next = (nothrow_operator *)(uintptr_t)dlsym(RTLD_NEXT, mangled);
+    nothrow_operator *next = (nothrow_operator *)runtime_function(mangled);
     return next != NULL ? next(size, tag) : NULL;
 }
 static STRATA_COLD void *nothrow_aligned_failed(const char *mangled, size_t size, size_t align, const void *tag) {
-    nothrow_aligned_operator *next = (nothrow_aligned_operator *)(uintptr_t)dlsym(RTLD_NEXT, mangled);
+    nothrow_aligned_operator *next = (nothrow_aligned_operator *)runtime_function(mangled);
     return next != NULL ? next(size, align, tag) : NULL;
 }
 

@@ -106,16 +106,20 @@ void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct ma
     if (!fits) free_magazine(caches, magazine);
 }
 
-/* Takes `count` magazines off the front of a list. Under the lock. */
-static struct magazine *cut(struct magazine **list, uint32_t count) {
-    struct magazine *first = NULL;
-    while (count-- != 0) {
-        struct magazine *magazine = *list;
+/*
+ * One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: the list is shorter by now. The
+ * count of those not needed goes down with the list.
+ */
+static struct magazine *take_unneeded(struct depot *depot, struct magazine **list, uint32_t *count) {
+    platform_lock_acquire(&depot->lock);
+    struct magazine *magazine = *list;
+    if (magazine != NULL) {
         *list = magazine->next;
-        magazine->next = first;
-        first = magazine;
+        --*count;
+        note_low(depot);
     }
-    return first;
+    platform_lock_release(&depot->lock);
+    return magazine;
 }
 
 /* Under the lock, but others read m without it. */
@@ -141,24 +145,16 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     platform_lock_acquire(&depot->lock);
     uint32_t full_cut = all ? depot->full_count : depot->full_low;
     uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
-    struct magazine *full = cut(&depot->full, full_cut), *empty = cut(&depot->empty, empty_cut);
-    depot->full_count -= full_cut;
-    depot->empty_count -= empty_cut;
     depot->full_low = depot->full_count;
     depot->empty_low = depot->empty_count;
     depot->full_max = (uint32_t)max_u64(share, DEPOT_BYTES_MIN / ((uint64_t)slab_cache->object_bytes * transfer) + 1);
-    adapt_rounds(depot);
+    if (!all) adapt_rounds(depot); /* by time, which a reap says nothing about */
     platform_lock_release(&depot->lock);
 
-    while (full != NULL) {
-        struct magazine *next = full->next;
-        slab_free_batch(caches->slabs, cache, full->rounds, full->count);
-        free_magazine(caches, full);
-        full = next;
+    struct magazine *magazine;
+    while (full_cut-- != 0 && (magazine = take_unneeded(depot, &depot->full, &depot->full_count)) != NULL) {
+        slab_free_batch(caches->slabs, cache, magazine->rounds, magazine->count);
+        free_magazine(caches, magazine);
     }
-    while (empty != NULL) {
-        struct magazine *next = empty->next;
-        free_magazine(caches, empty);
-        empty = next;
-    }
+    while (empty_cut-- != 0 && (magazine = take_unneeded(depot, &depot->empty, &depot->empty_count)) != NULL) free_magazine(caches, magazine);
 }

@@ -95,27 +95,46 @@ static void mark_picked(struct zone *zone, struct superpage *superpage, const ui
     zone_superpage_relink(zone, superpage, idle_before);
 }
 
+/* Idle granules on their way to the system: marked allocated, owned by a thread that does not hold the lock. On its stack. */
+struct capture {
+    struct list link; /* zone->captures */
+    struct superpage *superpage;
+    unsigned count;
+    uint64_t picked[SUPERPAGE_WORDS];
+};
+
+static void end_capture(struct zone *zone, struct capture *capture, bool released) {
+    list_remove(&capture->link);
+    zone->counters.allocated -= capture->count;
+    mark_picked(zone, capture->superpage, capture->picked, false, released);
+    zone_superpage_settle(zone, capture->superpage);
+}
+
 /*
  * Runs: capture the idle granules by marking them allocated, let the lock go while the system works, then free them. The tail
  * of a block can't be captured, as its owner may grow into it: there the lock stays held.
  */
 static unsigned release_holes(struct zone *zone, struct superpage *superpage, uint64_t want) {
-    uint64_t picked[SUPERPAGE_WORDS];
-    unsigned count = pick_idle(superpage, want, zone->page_granules, picked);
+    struct capture capture = {.superpage = superpage};
+    unsigned count = capture.count = pick_idle(superpage, want, zone->page_granules, capture.picked);
     if (superpage->state == SUPERPAGE_BLOCK) {
-        bool ok = release_picked(zone, superpage, picked);
-        if (ok) mark_picked(zone, superpage, picked, false, true);
+        bool ok = release_picked(zone, superpage, capture.picked);
+        if (ok) mark_picked(zone, superpage, capture.picked, false, true);
         return ok ? count : 0;
     }
-    mark_picked(zone, superpage, picked, true, false);
+    list_push_back(&zone->captures, &capture.link);
+    mark_picked(zone, superpage, capture.picked, true, false);
     zone->counters.allocated += count;
     platform_lock_release(&zone->lock);
-    bool ok = release_picked(zone, superpage, picked);
+    bool ok = release_picked(zone, superpage, capture.picked);
     platform_lock_acquire(&zone->lock);
-    zone->counters.allocated -= count;
-    mark_picked(zone, superpage, picked, false, ok);
-    zone_superpage_settle(zone, superpage);
+    end_capture(zone, &capture, ok);
     return ok ? count : 0;
+}
+
+/* Their stacks are in the child's memory as they were. Whether the system has the pages already is not known: taken to be present. */
+void zone_drop_captures(struct zone *zone) {
+    while (!list_empty(&zone->captures)) end_capture(zone, CONTAINER_OF(zone->captures.next, struct capture, link), false);
 }
 
 /* The next superpage to give back from: wholly free ones first, as they go in one call. NULL: none that may be touched. */

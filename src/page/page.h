@@ -124,6 +124,7 @@ struct zone {
     struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
     struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];
     struct list idle_free;  /* superpages that are wholly free, with present pages */
+    struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
     struct metadata metadata;

@@ -83,6 +83,7 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
         for (unsigned b = 0; b < ZONE_BUCKETS; b++) list_init(&zone->buckets[m][b]);
     list_init(&zone->idle_free);
     list_init(&zone->idle_holes);
+    list_init(&zone->captures);
 
     struct window window;
     uint64_t limit = info->address_limit_bytes;
@@ -238,4 +239,5 @@ void zone_fork_child(struct zone *zone) {
     platform_lock_reset(&zone->metadata.lock);
     arena_fork_child(&zone->addresses);
     platform_lock_reset(&zone->lock);
+    zone_drop_captures(zone);
 }

@@ -60,6 +60,9 @@ void zone_make_room(struct zone *zone, uint64_t fresh);
 /* Hands back idle granules until `keep` are left, at most `want`; returns how many. Drops and retakes the lock. */
 uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool split_huge);
 
+/* In a forked child: what threads that are gone had captured is idle again. */
+void zone_drop_captures(struct zone *zone);
+
 /* Asks for huge pages on a superpage where the policy says so. `dense`: all of it will be used. */
 void zone_advise_huge(struct zone *zone, struct superpage *superpage, bool dense);
 /* Mappings may be spent on moves and advice up to here. */

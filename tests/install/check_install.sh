@@ -21,7 +21,8 @@ for file in include/strata/strata.h include/strata/malloc.h share/man/man1/strat
     [ -s "$prefix/$file" ] || fail "$file is missing"
     passed
 done
-for file in libstrata.so libstrata.so.0 libstrata.a pkgconfig/strata.pc cmake/strata/strataConfig.cmake cmake/strata/strataConfigVersion.cmake; do
+for file in libstrata.so libstrata.so.0 libstrata.a libstrata-only.so libstrata-only.so.0 libstrata-only.a pkgconfig/strata.pc pkgconfig/strata-only.pc \
+    cmake/strata/strataConfig.cmake cmake/strata/strataConfigVersion.cmake; do
     [ -s "$library_dir/$file" ] || fail "$file is missing"
     passed
 done
@@ -32,11 +33,13 @@ for page in man1/strata.1 man3/libstrata.3 man3/strata_malloc.3; do
     grep -q "^SYNOPSIS" <<<"$text" || fail "$page does not format where it is installed"
     passed
 done
-dynamic=$(readelf -dW "$library_dir/libstrata.so")
-grep -q 'soname: \[libstrata\.so\.0\]' <<<"$dynamic" || fail "soname is not libstrata.so.0"
-grep -q 'NODELETE' <<<"$dynamic" || fail "libstrata.so is not NODELETE"
-! grep -q 'NEEDED.*libstdc++' <<<"$dynamic" || fail "libstrata.so needs libstdc++"
-passed
+for name in libstrata libstrata-only; do
+    dynamic=$(readelf -dW "$library_dir/$name.so")
+    grep -q "soname: \[$name\.so\.0\]" <<<"$dynamic" || fail "soname is not $name.so.0"
+    grep -q 'NODELETE' <<<"$dynamic" || fail "$name.so is not NODELETE"
+    ! grep -q 'NEEDED.*libstdc++' <<<"$dynamic" || fail "$name.so needs libstdc++"
+    passed
+done
 
 # Each header on its own, in both languages and strict modes.
 for header in "$prefix"/include/strata/*.h; do
@@ -59,32 +62,46 @@ expect_well() { # program...
 }
 export PKG_CONFIG_PATH=$library_dir/pkgconfig
 export LD_LIBRARY_PATH=$library_dir
-[ "$(pkg-config --modversion strata)" = "$(cat "$library_dir/cmake/strata/strataConfigVersion.cmake" | sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p')" ] ||
-    fail "pkg-config and CMake disagree on the version"
-passed
-for compiler in gcc clang-19; do
-    flags="-Wall -Wextra -Werror -fno-builtin -o $work/consumer-$compiler tests/install/consumer/consumer.c"
-    $compiler $flags $(pkg-config --cflags --libs strata)
-    expect_well "$work/consumer-$compiler"
-    $compiler $flags $(pkg-config --cflags strata) -L"$library_dir" -Wl,-Bstatic -lstrata -Wl,-Bdynamic -pthread
-    expect_well "$work/consumer-$compiler"
-    ! readelf -d "$work/consumer-$compiler" | grep -q libstrata || fail "the static program needs libstrata.so"
+# Each package makes a program whose malloc is strata's, or leaves it its own.
+for package in strata strata-only; do
+    wanted=$([ $package = strata ] || echo foreign)
+    [ "$(pkg-config --modversion $package)" = "$(sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p' "$library_dir/cmake/strata/strataConfigVersion.cmake")" ] ||
+        fail "pkg-config and CMake disagree on the version of $package"
     passed
+    for compiler in gcc clang-19; do
+        program=$work/consumer-$package-$compiler
+        flags="-Wall -Wextra -Werror -fno-builtin -o $program tests/install/consumer/consumer.c"
+        $compiler $flags $(pkg-config --cflags --libs $package)
+        expect_well "$program" $wanted
+        readelf -d "$program" | grep -q "NEEDED.*\[lib$package\.so\.0\]" || fail "$program does not need lib$package.so"
+        passed
+        $compiler $flags $(pkg-config --cflags $package) -L"$library_dir" -Wl,-Bstatic -l$package -Wl,-Bdynamic -pthread
+        expect_well "$program" $wanted
+        ! readelf -d "$program" | grep -q libstrata || fail "the static program needs lib$package.so"
+        passed
+    done
+    # With glibc wholly static, too.
+    gcc -static -fno-builtin -o "$work/consumer-whole" tests/install/consumer/consumer.c $(pkg-config --cflags $package) "$library_dir/lib$package.a" -pthread
+    expect_well "$work/consumer-whole" $wanted
 done
-# With glibc wholly static, too.
-gcc -static -fno-builtin -o "$work/consumer-whole" tests/install/consumer/consumer.c $(pkg-config --cflags strata) "$library_dir/libstrata.a" -pthread
-expect_well "$work/consumer-whole"
 
 { cmake -S tests/install/consumer -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release && cmake --build "$work/consumer"; } \
     >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "the CMake consumer does not build"; }
 for program in c_strata c_static cxx_strata cxx_static; do
     expect_well "$work/consumer/$program"
 done
+for program in c_only c_only_static cxx_only cxx_only_static; do
+    expect_well "$work/consumer/$program" foreign
+done
+# Under strata after all, such a program has one heap for both families where its strata_* come from a shared library.
+LD_PRELOAD=$library_dir/libstrata.so expect_well "$work/consumer/c_only"
 # And the consumer can say no: loaded beside the C library's malloc, which comes first, strata is not malloc.
 libc=$(ldd "$work/consumer/c_strata" | awk '/libc\.so/ { print $3 }')
 LD_PRELOAD=$libc expect_well "$work/consumer/c_strata" foreign
 output=$(LD_PRELOAD=$libc "$work/consumer/c_strata") && fail "the consumer passed without strata's malloc"
 [ "$output" = "consumer: malloc is not strata's" ] || fail "the consumer failed in another way: $output"
+output=$("$work/consumer/c_strata" foreign) && fail "the consumer passed with strata's malloc where it wanted another"
+[ "$output" = "consumer: malloc is strata's" ] || fail "the consumer failed in another way: $output"
 passed
 
 # The command, installed with that prefix, finds the library there.

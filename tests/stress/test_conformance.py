@@ -1,5 +1,6 @@
 """What programs rely on in glibc's malloc family and in the C++ operators. Where glibc can be asked, it has to agree."""
 
+import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -78,3 +79,40 @@ def test_operators(strata, helper, group):
 def test_operators_are_stratas(strata, helper):
     """Every form of the operators and every function of the family resolves to libstrata.so."""
     strata.run([helper("stress/operators"), "where"])
+
+
+PLUGIN = r"""
+#include <cstdlib>
+#include <new>
+static int calls;
+static void handler() { if (++calls == 3) std::set_new_handler(nullptr); }
+extern "C" int plugin_works(void) {
+    size_t volatile much = (size_t)1 << 60;
+    int right = 0;
+    std::set_new_handler(handler);
+    try { ::operator delete(::operator new(much)); } catch (const std::bad_alloc &) { right += calls == 3; }
+    calls = 0;
+    std::set_new_handler(handler);
+    right += ::operator new(much, std::nothrow) == nullptr && calls == 3;
+    try { ::operator delete[](::operator new[](much, std::align_val_t(64)), std::align_val_t(64)); } catch (const std::bad_alloc &) { right++; }
+    return right;
+}
+"""
+PLUGIN_HOST = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    void *plugin = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+    int (*works)(void) = plugin ? (int (*)(void))dlsym(plugin, "plugin_works") : 0;
+    return works ? printf("%d\n", works()) != 2 : 99;
+}
+"""
+
+
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+def test_operators_for_a_plugin_of_a_c_program(strata, compile_c, tmp_path):
+    """The C++ runtime comes by dlopen(RTLD_LOCAL), after strata: new still calls the handler and throws what the plugin catches."""
+    host = compile_c("host", PLUGIN_HOST)
+    plugin = tmp_path / "plugin.so"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-x", "c++", "-", "-o", plugin], input=PLUGIN.encode(), check=True, timeout=60)
+    assert strata.run([host, plugin]).text == "3\n"

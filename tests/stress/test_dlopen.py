@@ -21,11 +21,6 @@ def host(strata, helper, strata_build, turns, libraries=(), conf=""):
     return int(result.text.split("=")[1])
 
 
-@pytest.fixture
-def no_expectation(monkeypatch):
-    """plugin_host itself runs on the C library's malloc."""
-
-
 @pytest.mark.strata_only
 @MODES
 def test_plugin_comes_and_goes(strata, helper, strata_build):

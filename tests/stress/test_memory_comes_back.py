@@ -41,6 +41,16 @@ def test_in_time_after_fork(strata, helper):
 
 @pytest.mark.strata_only
 @BOTH
+def test_one_block_after_a_silence(strata, helper):
+    """The maintenance thread sleeps since nothing happened; a single free, with no call after it, has to wake it."""
+    text = strata.run([helper("stress/comeback"), "silence"]).text
+    _, all_looks = looks(text)
+    assert all_looks[0][1] > 1000 * 1024, "it was gone before it was freed: nothing is tested"
+    assert_in_time(text)
+
+
+@pytest.mark.strata_only
+@BOTH
 def test_on_demand(strata, helper):
     """malloc_trim(0) gives all back at once, without a maintenance thread, whichever CPU's caches it is in."""
     result = strata.run([helper("stress/comeback"), "trim"], conf="background:off,decay_ms:3600000")

@@ -4,6 +4,7 @@
 stands in the way: such a list that is empty is no proof yet (the library's own check at start, verify:on, is).
 """
 
+import errno
 import os
 import shlex
 import stat
@@ -17,6 +18,10 @@ from strata.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, StrataError
 # The kernel follows this many interpreters of interpreters and then says ELOOP.
 MAX_SCRIPT_DEPTH = 5
 SHEBANG_BYTES = 256
+
+NAME_BYTES_MAX = 255
+# After these, execvp tries the next folder of PATH; at the end the last of them is what it fails with.
+SEARCH_GOES_ON = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ENODEV, errno.ETIMEDOUT)
 
 # A program that defines one of these comes before every preloaded library in the order of lookup.
 MALLOC_SYMBOLS = ("malloc", "calloc", "realloc", "free")
@@ -55,23 +60,30 @@ class Inspection:
 
 
 def resolve(program: str, env: Mapping[str, str] | None = None) -> Path:
-    """The file that execvp would start; StrataError with status 126 or 127 as coreutils' env has them."""
+    """The file that execvp would start. StrataError where there is none, with the status of coreutils' env: 127 for ENOENT alone, else 126."""
     env = os.environ if env is None else env
     if not program:
         raise StrataError("the program's name is empty", EXIT_NOT_FOUND)
     if "/" in program:
         candidates = [program]
+    elif len(os.fsencode(program)) > NAME_BYTES_MAX:
+        # Told before the search, which a folder of PATH that is missing would otherwise end with ENOENT.
+        raise StrataError(f"{program}: {os.strerror(errno.ENAMETOOLONG)}", EXIT_NOT_EXECUTABLE)
     else:
         candidates = [os.path.join(folder or ".", program) for folder in env.get("PATH", os.defpath).split(":")]
     refused = None
+    last = errno.ENOENT
     for candidate in candidates:
         try:
             mode = os.stat(candidate).st_mode
         except PermissionError:
             refused = refused or f"{candidate}: permission denied"
             continue
-        except OSError:
-            continue
+        except OSError as error:
+            last = error.errno
+            if last in SEARCH_GOES_ON:
+                continue
+            raise StrataError(f"{candidate}: {error.strerror}", EXIT_NOT_EXECUTABLE) from error
         if stat.S_ISDIR(mode):
             refused = refused or f"{candidate}: is a folder"
         elif not stat.S_ISREG(mode) or not os.access(candidate, os.X_OK):
@@ -80,6 +92,8 @@ def resolve(program: str, env: Mapping[str, str] | None = None) -> Path:
             return Path(candidate)
     if refused:
         raise StrataError(refused, EXIT_NOT_EXECUTABLE)
+    if last != errno.ENOENT:
+        raise StrataError(f"{program}: {os.strerror(last)}", EXIT_NOT_EXECUTABLE)
     where = "no such file" if "/" in program else "not found in PATH"
     raise StrataError(f"{program}: {where}", EXIT_NOT_FOUND)
 

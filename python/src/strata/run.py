@@ -2,7 +2,8 @@
 
 The program replaces this process (execve), so that its pid, signals, stdin, job control and exit status are its own. What
 Python changed for itself is put back first: the dispositions of SIGPIPE and SIGXFSZ, and the LC_CTYPE that it sets in the
-C locale. Python forgets whether SIGPIPE had been ignored before it started; the program gets the default.
+C locale. Python ignores these two signals before any of our code runs and keeps no record of what they were, so a caller that
+ignores them can't be told from one that doesn't: the program gets the default. All other signals stay as the caller has them.
 """
 
 import errno
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from strata.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_OWN_FAILURE, StrataError
+from strata.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, StrataError
 from strata.library import find_library, is_strata
 from strata.program import inspect, resolve
 
@@ -128,9 +129,5 @@ def _become(path: Path, command: list[str], env: Mapping[str, str]) -> None:
             os.execve("/bin/sh", ["/bin/sh", str(path), *command[1:]], env)
         except OSError as error:
             failure = error
-    status = EXIT_NOT_EXECUTABLE
-    if failure.errno in (errno.ENOENT, errno.ENOTDIR):
-        status = EXIT_NOT_FOUND
-    elif failure.errno in (errno.E2BIG, errno.ENOMEM):
-        status = EXIT_OWN_FAILURE
+    status = EXIT_NOT_FOUND if failure.errno == errno.ENOENT else EXIT_NOT_EXECUTABLE
     raise StrataError(f"{path}: cannot be started: {failure.strerror}", status) from failure

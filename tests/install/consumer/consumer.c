@@ -1,13 +1,15 @@
 /*
  * consumer.c - a program as others write it, on an installed strata: C11 here, and built as C++ by its CMake project.
  *
- * `consumer` wants malloc to be strata's (it was linked or preloaded); `consumer foreign` wants it to be the C library's.
+ * `consumer` wants malloc, and operator new, to be strata's (it was linked or preloaded); `consumer foreign` wants another's.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <strata/malloc.h>
+
+#define LARGE ((size_t)64 << 20)
 
 int main(int argc, char **argv) {
     int foreign = argc > 1 && strcmp(argv[1], "foreign") == 0;
@@ -24,13 +26,31 @@ int main(int argc, char **argv) {
     }
     strata_free(block);
 
-    /* Bytes in use move with malloc only where malloc is strata's. */
+    /* Bytes in use move with malloc only where malloc is strata's, and with strata_malloc always. */
     size_t before = strata_mallinfo2().hblkhd;
-    void *volatile large = malloc(64 << 20);
-    int ours = strata_mallinfo2().hblkhd >= before + (64 << 20);
+    void *volatile large = malloc(LARGE);
+    int ours = strata_mallinfo2().hblkhd >= before + LARGE;
     free(large);
     if (ours == foreign) {
         printf("consumer: malloc is %s\n", ours ? "strata's" : "not strata's");
+        return 1;
+    }
+#ifdef __cplusplus
+    before = strata_mallinfo2().hblkhd;
+    large = operator new(LARGE);
+    ours = strata_mallinfo2().hblkhd >= before + LARGE;
+    operator delete(large);
+    if (ours == foreign) {
+        printf("consumer: operator new is %s\n", ours ? "strata's" : "not strata's");
+        return 1;
+    }
+#endif
+    before = strata_mallinfo2().hblkhd;
+    large = strata_malloc(LARGE);
+    ours = strata_mallinfo2().hblkhd >= before + LARGE;
+    strata_free(large);
+    if (!ours || strata_mallinfo2().hblkhd != before) {
+        puts("consumer: strata_malloc and strata_free did not use strata's heap");
         return 1;
     }
     puts("consumer: well");
