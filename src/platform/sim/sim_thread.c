@@ -75,8 +75,9 @@ void sim_thread_exit(void) {
 }
 
 void sim_fork_child(void) {
-    if (running != NO_BODY) fatal("sim: sim_fork_child: a thread with a body is running");
-    memset(bodies, 0, sizeof bodies);
+    for (unsigned i = 0; i < SIM_BODIES_MAX; i++)
+        if (i != running) bodies[i] = (struct body){0}; /* what they had on their stacks stays readable, as it does in a real child */
+    if (running != NO_BODY) body_thread(running)->locks.count = 0;
     for (unsigned i = 0; i < threads_used; i++) threads[i].locks.count = 0;
 }
 

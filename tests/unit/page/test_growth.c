@@ -191,6 +191,47 @@ static void the_child_of_a_fork_goes_on(void **state) {
     assert_empty();
 }
 
+static struct zone_run kept_run, hole;
+
+static void hand_back(void *argument) {
+    (void)argument;
+    zone_release(&zone, 0);
+}
+
+static void fork_and_look(void *argument) {
+    const char **wrong = argument;
+    zone_fork_prepare(&zone);
+    sim_fork_child();
+    zone_fork_child(&zone);
+    *wrong = zone_check(&zone);
+    struct zone_counters now = counters();
+    if (*wrong == NULL && now.allocated != kept_run.granules) *wrong = "pages on their way to the system belong to nobody";
+}
+
+static const char *fork_during_release(void *context) {
+    static const char *wrong;
+    (void)context;
+    sim_explore_ignore(true);
+    begin(NULL, plain_config());
+    kept_run = must_run(10, 1, MOBILITY_UNMOVABLE);
+    hole = must_run(20, 1, MOBILITY_UNMOVABLE);
+    drop_run(hole);
+    wrong = "the thread that forks did not run";
+    sim_explore_ignore(false);
+    sim_thread_start(0, hand_back, NULL);
+    sim_thread_start(1, fork_and_look, &wrong);
+    sim_run_threads();
+    return wrong;
+}
+
+/* The child has no thread that would finish handing them back: they are idle again there, at whichever moment the fork came. */
+static void pages_on_their_way_to_the_system_survive_a_fork(void **state) {
+    (void)state;
+    struct sim_exploration exploration = {.scenario = fork_during_release, .deviations = 2};
+    if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+    assert_true(exploration.runs > 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_reserved_at_once_without_a_limit),
@@ -202,6 +243,7 @@ int main(void) {
         cmocka_unit_test(other_mappings_are_left_alone),
         cmocka_unit_test(impossible_requests_take_nothing),
         cmocka_unit_test(the_child_of_a_fork_goes_on),
+        cmocka_unit_test(pages_on_their_way_to_the_system_survive_a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
