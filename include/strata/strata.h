@@ -4,7 +4,8 @@
  * Valid in C11 and C++. Sizes are in bytes. Unless a function says otherwise:
  *   - threads: any thread may call it at any time, also before main and after exit handlers have run;
  *   - fork: it works in a child of fork as in the parent, whatever the parent's other threads were doing;
- *   - signals: not for signal handlers, as with malloc: the handler may have interrupted a thread that holds a lock of the heap;
+ *   - signals: not for signal handlers: each of them takes locks of the heap, and a handler may have interrupted a thread that holds one, for which
+ *     it would wait for ever. <strata/malloc.h> says what holds for malloc and free;
  *   - errno stays as it was.
  * The malloc family under names of its own is in <strata/malloc.h>.
  */
@@ -62,8 +63,8 @@ extern STRATA_API const char *strata_conf;
  * Returns 0, or EIO where the descriptor did not take all of the text (closed, full, broken pipe); then a part may be written.
  * Sizes are in bytes (keys ending in _bytes), times in nanoseconds (_ns), all else are counts. Keys are added in later versions, not renamed.
  * The figures are read while other threads run: each is right at some moment of the call, their sums may differ by what happened meanwhile.
- * Cost: up to some milliseconds, as it takes the lock of each cache in turn and reads two files of /proc; allocates nothing.
- * May wait where the descriptor does.
+ * Cost: that of strata_mallinfo2, and two files of /proc, one of which (smaps_rollup) costs the kernel time linear in the process's memory;
+ * allocates nothing. May wait where the descriptor does, or while another thread writes such a report.
  */
 STRATA_API int strata_stats_json(int fd);
 
@@ -79,18 +80,24 @@ STRATA_API int strata_stats_table(int fd);
  *
  * Returns NULL where all hold, else a text in static storage that names the first that does not; then memory that belongs to the heap
  * was overwritten, or strata has a bug, and the process should end soon. Changes nothing and writes nothing.
- * Cost: proportional to the heap (milliseconds for each GiB), and each layer's locks are held while it is looked at: for
- * tests and for a look at a suspect process, not for a loop.
+ * Exact only while no other thread allocates: what is under way between the CPU caches and the slabs may look like a fault of the first.
+ * Cost: linear in the size of the heap and in the number of free objects in caches; the locks of each layer are held while it is looked at, so that
+ * other threads may wait as long: for tests and for a look at a suspect process, not for a loop.
  */
 STRATA_API const char *strata_check(void) STRATA_NOEXCEPT;
 
 /*
  * strata_release - hands idle memory back to the operating system now, without waiting for decay or pressure.
  *
- * keep_bytes: how much idle populated memory the heap may keep for the allocations to come; 0 keeps none.
- * First empties the CPU caches and depots, then gives back free pages, those that were idle longest first.
+ * keep_bytes: how much idle populated memory the heap may keep for the allocations to come, rounded down to 4 KiB; 0 keeps none.
+ * First empties the depots and the caches of all CPUs, then gives back free pages: superpages that are wholly free first, then those that have been
+ * the longest with idle pages. With per-thread caches (no restartable sequences, or rseq:off) only the caller's cache is emptied: those of other
+ * threads can't be reached, and pages that are pinned by objects in them stay.
  * Returns the bytes handed back, 0 where there was nothing to give. Memory in use is not touched.
- * Cost: microseconds where nothing is idle, else about 40 ms for each GiB handed back; and what comes next may have to fetch its pages anew.
+ * Cost: linear in the number of size classes times that of CPUs, in the objects in caches, and in the pages handed back, at one system call
+ * for each stretch of them; one interruption of all CPUs for each that has objects cached. What comes next may have to fetch its pages anew.
+ * One thread at a time empties caches; others that call wait for it. (Caches: "Experience With an Efficient Parallel Kernel Memory
+ * Allocator", section 5.2. Idle pages: Douglas, "User Mode Memory Page Allocation", section 2.)
  */
 STRATA_API size_t strata_release(size_t keep_bytes) STRATA_NOEXCEPT;
 

@@ -12,7 +12,7 @@
 
 /* Beyond this a block gets superpages of its own: address space is cheaper than holes between long runs. */
 #define RUN_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
-/* Below this a copy is cheaper than remapping (measured: docs/decisions.md). */
+/* Below this a copy is cheaper than remapping (measured: docs/decisions.md, 12). */
 #define MOVE_GRANULES_MIN 16
 /* Huge pages for blocks of at least this many superpages. */
 #define DENSE_SUPERPAGES 4
