@@ -30,7 +30,7 @@
  *
  * The design follows, for the arrays and the depot: Bonwick, Adams, "Magazines and Vmem" (2001), section 3, with transfers of half an array after
  * Vee, Hsu, "A Scalable and Efficient Storage Allocator on Shared-Memory Multiprocessors", Theorem 2.5; for slabs: Bonwick, "The Slab Allocator"
- * (1994), with the order of McKenney, Slingwine, Krueger, "Experience With an Efficient Parallel Kernel Memory Allocator", section 3.5;
+ * (1994), with the order of McKenney, Slingwine, Krueger, "Experience With an Efficient Parallel Kernel Memory Allocator", section 3.3.3;
  * for the address space: "Magazines and Vmem", section 4; for present pages and remapping: Douglas, "User Mode Memory Page
  * Allocation"; for the placement of pages: Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of Memory".
  */

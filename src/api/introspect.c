@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "api/also_as.h"
@@ -157,7 +158,11 @@ int strata_malloc_info(int options, FILE *stream) {
         errno = EINVAL;
         return -1;
     }
-    return write_report(report_xml, write_to_stream, stream) ? 0 : -1;
+    int cancel_state; /* writing to a stream is a cancellation point, and the snapshot is locked */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    bool ok = write_report(report_xml, write_to_stream, stream);
+    pthread_setcancelstate(cancel_state, NULL);
+    return ok ? 0 : -1;
 }
 ALSO_AS(malloc_info, strata_malloc_info)
 
