@@ -22,10 +22,15 @@ typedef void throw_bad_alloc_function(void);
 extern get_new_handler_function get_new_handler __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
 extern throw_bad_alloc_function throw_bad_alloc __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
 
+/* Weak, so that a wholly static program doesn't get a dlopen that it can't use, and the linker's warning of it. */
+#pragma weak dlopen
+#pragma weak dlclose
+
 /* A function of the C++ runtime that is in the process, wherever it is; NULL: there is none. */
 static STRATA_COLD uintptr_t runtime_function(const char *mangled) {
     static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
     uintptr_t found = (uintptr_t)dlsym(RTLD_NEXT, mangled);
+    if (dlopen == NULL || dlclose == NULL) return found;
     for (unsigned i = 0; found == 0 && i < ARRAY_LENGTH(runtimes); i++) {
         void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
         if (runtime == NULL) continue;

@@ -23,6 +23,11 @@ musl-gcc $flags -o "$work/static-library" "$build/libstrata.a"
 expect_well "$work/static-library"
 musl-gcc -static $flags -o "$work/whole" "$build/libstrata.a"
 expect_well "$work/whole"
+# Beside musl's malloc.
+musl-gcc $flags -o "$work/only" -L"$build" -lstrata-only
+expect_well env LD_LIBRARY_PATH="$build" "$work/only" foreign
+musl-gcc -static $flags -o "$work/only-whole" "$build/libstrata-only.a"
+expect_well "$work/only-whole" foreign
 
 # A program that knows nothing of strata; the statistics say which malloc it had, and in which mode.
 musl-gcc -fno-builtin -o "$work/plain" -x c - <<'PROGRAM'
