@@ -84,7 +84,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     __builtin_memset(snapshot, 0, sizeof *snapshot);
     snapshot->pid = platform_process_id();
     snapshot->mode = modes[platform_cpu_mode()];
-    if (!heap_init()) return;
+    if (!__atomic_load_n(&heap.ready, __ATOMIC_ACQUIRE)) return;
     snapshot->uptime_ns = platform_now_ns() - heap.started_ns;
     fill_caches(snapshot);
     fill_arenas(snapshot);
@@ -116,7 +116,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
  * held while it is written out. A fork does not wait for it, as the writing may take long: its child begins a snapshot of its own.
  */
 static struct report_snapshot shared_snapshot;
-static struct platform_lock snapshot_lock = PLATFORM_LOCK_INIT(0);
+static struct platform_lock snapshot_lock = PLATFORM_LOCK_INIT(LOCK_RANK_API);
 
 void introspect_fork_child(void) { platform_lock_reset(&snapshot_lock); }
 
@@ -128,6 +128,7 @@ typedef bool report_function(const struct report_snapshot *snapshot, struct repo
 
 static bool write_report(report_function *report, bool (*write_bytes)(void *, const char *, size_t), void *context) {
     struct report_writer writer;
+    heap_init(); /* not under the lock, which is of the rank of the heap's own */
     platform_lock_acquire(&snapshot_lock);
     fill_snapshot(&shared_snapshot);
     report_writer_init(&writer, write_bytes, context);

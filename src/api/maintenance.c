@@ -27,7 +27,7 @@
  */
 #define QUIET_TICKS 3
 /* Slow calls between two looks at the clock. */
-#define SLOW_CALLS 64
+#define SLOW_CALLS 61
 
 enum maintenance_state { MAINTENANCE_NONE, MAINTENANCE_STARTING, MAINTENANCE_RUNNING, MAINTENANCE_FAILED };
 
@@ -148,7 +148,7 @@ void maintenance_slow_call(bool may_start_thread) {
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.maintenance_asleep, __ATOMIC_SEQ_CST)) &&
         __atomic_exchange_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST))
         platform_event_wake(&heap.maintenance_event);
-    if (STRATA_UNLIKELY((calls & (SLOW_CALLS - 1)) == 0)) look_at_clock(may_start_thread);
+    if (STRATA_UNLIKELY(calls % SLOW_CALLS == 0)) look_at_clock(may_start_thread);
 }
 
 void maintenance_fork_child(void) {
