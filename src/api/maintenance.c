@@ -17,7 +17,7 @@
 
 #define MAINTENANCE_HEAP_BYTES (64 * MIB)
 /* The steps of growth at which caches are reaped. */
-#define GROWTH_GRANULES_MIN (2 * MIB / GRANULE_BYTES)
+#define GROWTH_GRANULES_MIN 64
 #define GROWTH_SHARE 16
 /* From this size on the limit of the control group is known. */
 #define CGROUP_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)

@@ -14,7 +14,7 @@
 #include "base/check.h"
 
 /* Idle pages that no exchange touches: enough for the slabs that come and go, and a share of what is in use. */
-#define RESERVE_GRANULES_MIN 64
+#define RESERVE_GRANULES_MIN 16
 #define RESERVE_SHARE 32
 /* Transparent huge pages by `auto` from this heap size on: then one superpage more or less is a small share of it. */
 #define HUGE_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)

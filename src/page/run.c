@@ -13,7 +13,7 @@
 /* How many superpages of one bucket are looked at for the fullest. */
 #define BUCKET_LOOKS 8
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
-#define POPULATE_SHARE 32
+#define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4
 
 void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before) {
@@ -86,6 +86,22 @@ static struct superpage *search_bucket(struct list *bucket, unsigned granules, u
         *start = at;
     }
     return best;
+}
+
+/* The same where all pages of the run are present: a first touch costs more than a place that is not the fullest. */
+static struct superpage *search_present(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+    for (unsigned b = bit_highest(granules); b < ZONE_BUCKETS; b++) {
+        unsigned looks = 0;
+        LIST_FOR_EACH(&zone->buckets[mobility][b], node) {
+            if (looks++ == BUCKET_LOOKS) break;
+            struct superpage *superpage = CONTAINER_OF(node, struct superpage, bucket);
+            unsigned at = superpage->largest_free < granules ? SUPERPAGE_GRANULES : superpage_find_present(superpage, granules, align);
+            if (at == SUPERPAGE_GRANULES) continue;
+            *start = at;
+            return superpage;
+        }
+    }
+    return NULL;
 }
 
 static struct superpage *search_group(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
@@ -175,7 +191,8 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     struct superpage *superpage = NULL;
     unsigned start = 0, fresh_huge = 0;
     if (zone_within_limit(zone, granules)) {
-        superpage = search_group(zone, mobility, granules, align, &start);
+        if (zone->counters.idle >= granules) superpage = search_present(zone, mobility, granules, align, &start);
+        if (superpage == NULL) superpage = search_group(zone, mobility, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, mobility, &fresh_huge);
         if (superpage == NULL) superpage = steal(zone, mobility, granules, align, &start);
     }

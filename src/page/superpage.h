@@ -71,14 +71,19 @@ static inline unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]) 
     return longest;
 }
 
+/* The lowest place for a run whose granules are all present; 512 where there is none. */
+static inline unsigned superpage_find_present(const struct superpage *superpage, unsigned granules, unsigned align) {
+    uint64_t candidates[SUPERPAGE_WORDS];
+    if (superpage->idle < granules) return SUPERPAGE_GRANULES;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) candidates[w] = superpage->populated[w] & ~superpage->allocated[w];
+    return bits_find_run(candidates, granules, align);
+}
+
 /* Where a run fits best: the lowest place whose granules are all present, else the lowest at all; 512 where there is none. */
 static inline unsigned superpage_find_run(const struct superpage *superpage, unsigned granules, unsigned align) {
     uint64_t candidates[SUPERPAGE_WORDS];
-    if (superpage->idle >= granules) {
-        for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) candidates[w] = superpage->populated[w] & ~superpage->allocated[w];
-        unsigned start = bits_find_run(candidates, granules, align);
-        if (start < SUPERPAGE_GRANULES) return start;
-    }
+    unsigned present = superpage_find_present(superpage, granules, align);
+    if (present < SUPERPAGE_GRANULES) return present;
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) candidates[w] = ~superpage->allocated[w];
     return bits_find_run(candidates, granules, align);
 }

@@ -43,7 +43,7 @@ static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind,
     cache->mobility = (uint8_t)mobility;
     cache->reciprocal = (((uint64_t)1 << RECIPROCAL_SHIFT) + bytes - 1) / bytes;
     unsigned unit = slabs->zone->page_granules, granules = unit;
-    while ((granules << GRANULE_SHIFT) < bytes || (granules << GRANULE_SHIFT) % bytes * 8 > granules << GRANULE_SHIFT) granules += unit;
+    while ((granules << GRANULE_SHIFT) < bytes || (granules << GRANULE_SHIFT) % bytes * 16 > granules << GRANULE_SHIFT) granules += unit;
     cache->granules_min = (uint16_t)granules;
     while (granules * 2 << GRANULE_SHIFT <= SLAB_BYTES_MAX && (granules << GRANULE_SHIFT) / bytes < SLAB_OBJECTS_MAX) granules *= 2;
     cache->granules_max = (uint16_t)granules;

@@ -146,7 +146,7 @@ static void reference_tick_depots(bool all) {
         cache->full_count -= all ? cache->full_count : cache->full_low;
         cache->full_low = cache->full_count;
     }
-    adopt_m(model);
+    if (!all) adopt_m(model); /* a reap is no interval of time */
 }
 
 static void reference_reap(void) {
