@@ -17,8 +17,8 @@
 
 #define MAINTENANCE_HEAP_BYTES (64 * MIB)
 /* The steps of growth at which caches are reaped. */
-#define GROWTH_GRANULES_MIN 64
-#define GROWTH_SHARE 16
+#define GROWTH_GRANULES_MIN 16
+#define GROWTH_SHARE 32
 /* From this size on the limit of the control group is known. */
 #define CGROUP_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
 /*

@@ -18,6 +18,8 @@
 #define NATURAL_ALIGN 16
 /* A block that shrinks to a smaller class stays where it is down to this share. */
 #define SHRINK_SHARE 2
+/* An object that outgrows its class grows by at least one part in so many: who grows in small steps will grow again. */
+#define GROWTH_SHARE 8
 
 STRATA_INLINE void *alloc(size_t size) {
     if (STRATA_LIKELY(size < heap_small_end())) {
@@ -28,13 +30,20 @@ STRATA_INLINE void *alloc(size_t size) {
     return heap_alloc_slow(size, NATURAL_ALIGN, NULL);
 }
 
-STRATA_INLINE void release(enum heap_function function, void *p) {
+/* Where p is in the heap, in units of 16 bytes; beyond its end for any address that is not in it, or not a multiple of 16. */
+STRATA_INLINE uintptr_t units_of(const void *p) {
     uintptr_t offset = (uintptr_t)p - heap.zone.base;
     /* Rotating the low four bits to the top makes every misaligned offset a huge one. */
-    uintptr_t units = offset >> 4 | offset << 60;
-    /* Relaxed: whoever handed p to this thread handed over with it that the heap reaches there. */
-    if (STRATA_LIKELY(units < __atomic_load_n(&heap.zone.extent_units, __ATOMIC_RELAXED))) {
-        unsigned tag = (uint8_t)heap.zone.tags[units >> (GRANULE_SHIFT - 4)];
+    return offset >> 4 | offset << 60;
+}
+/* Relaxed: whoever handed p to this thread handed over with it that the heap reaches there. */
+STRATA_INLINE bool in_heap(uintptr_t units) { return units < __atomic_load_n(&heap.zone.extent_units, __ATOMIC_RELAXED); }
+STRATA_INLINE unsigned tag_at(uintptr_t units) { return (uint8_t)heap.zone.tags[units >> (GRANULE_SHIFT - 4)]; }
+
+STRATA_INLINE void release(enum heap_function function, void *p) {
+    uintptr_t units = units_of(p);
+    if (STRATA_LIKELY(in_heap(units))) {
+        unsigned tag = tag_at(units);
         if (STRATA_LIKELY(cpu_push(tag, p))) return;
         heap_free_slow(tag, p);
         return;
@@ -102,17 +111,20 @@ static void *move_to_new(void *p, size_t old, size_t size) {
     return fresh;
 }
 
-void *strata_realloc(void *p, size_t size) {
-    if (p == NULL) return alloc(size);
+/* Whether an object of `old` bytes may go on to serve `size`. */
+STRATA_INLINE bool serves(size_t old, size_t size) { return size <= old && (size >= old / SHRINK_SHARE || old <= 2 * NATURAL_ALIGN); }
+
+static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
+    unsigned tag;
+    size_t old = usable_bytes(HEAP_REALLOC, p, &tag);
     if (size == 0) {
         release(HEAP_REALLOC, p);
         return NULL;
     }
-    unsigned tag;
-    size_t old = usable_bytes(HEAP_REALLOC, p, &tag);
     if (tag != TAG_BLOCK) {
-        if (size <= old && (size >= old / SHRINK_SHARE || old <= 2 * NATURAL_ALIGN)) return p;
-        return move_to_new(p, old, size);
+        if (serves(old, size)) return p;
+        size_t least = old + old / GROWTH_SHARE;
+        return move_to_new(p, old, size > old && size < least ? least : size);
     }
     if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) {
         errno = ENOMEM;
@@ -125,6 +137,17 @@ void *strata_realloc(void *p, size_t size) {
         if (size <= old) return p;
     }
     return move_to_new(p, old, size);
+}
+
+/* Where the object has room already, its tag alone says so: the address is looked at closer only when it is about to be let go. */
+void *strata_realloc(void *p, size_t size) {
+    if (p == NULL) return alloc(size);
+    uintptr_t units = units_of(p);
+    if (STRATA_LIKELY(in_heap(units) && size != 0)) {
+        unsigned tag = tag_at(units);
+        if (STRATA_LIKELY(tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES) && serves(heap.slabs.caches[tag].object_bytes, size)) return p;
+    }
+    return realloc_elsewhere(p, size);
 }
 ALSO_AS(realloc, strata_realloc)
 

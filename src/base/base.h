@@ -35,7 +35,17 @@ STRATA_INLINE uint64_t align_down(uint64_t x, uint64_t align) { return x & ~(ali
 /* Position of the lowest or highest set bit; x is not 0. */
 STRATA_INLINE unsigned bit_lowest(uint64_t x) { return (unsigned)__builtin_ctzll(x); }
 STRATA_INLINE unsigned bit_highest(uint64_t x) { return 63u - (unsigned)__builtin_clzll(x); }
-STRATA_INLINE unsigned bit_count(uint64_t x) { return (unsigned)__builtin_popcountll(x); }
+/* The instruction where the target has it; else by halves, as the compiler would call a function with a table. */
+STRATA_INLINE unsigned bit_count(uint64_t x) {
+#if defined(__POPCNT__) || !defined(__x86_64__)
+    return (unsigned)__builtin_popcountll(x);
+#else
+    x -= x >> 1 & UINT64_C(0x5555555555555555);
+    x = (x & UINT64_C(0x3333333333333333)) + (x >> 2 & UINT64_C(0x3333333333333333));
+    x = (x + (x >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (unsigned)(x * UINT64_C(0x0101010101010101) >> 56);
+#endif
+}
 
 /*
  * Counters that the holder of a lock writes, and others read without the lock by __atomic_load_n: never torn, in no order. These are

@@ -38,10 +38,9 @@ unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, uns
     unsigned idle_before = superpage->idle;
     unsigned fresh = granules - bits_count_range(superpage->populated, start, granules);
     *zeroed = bits_count_range(superpage->dirty, start, granules) == 0;
-    bits_set(superpage->allocated, start, granules);
+    superpage_set_allocated(superpage, start, granules);
     bits_set(superpage->populated, start, granules);
     bits_set(superpage->dirty, start, granules);
-    superpage_recount(superpage);
     zone->counters.allocated += granules;
     COUNTER_ADD(zone->counters.populated, fresh);
     zone->counters.populated_total += fresh;
@@ -51,8 +50,7 @@ unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, uns
 
 void zone_mark_free(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
     unsigned idle_before = superpage->idle;
-    bits_clear(superpage->allocated, start, granules);
-    superpage_recount(superpage);
+    superpage_set_free(superpage, start, granules);
     zone->counters.allocated -= granules;
     zone_superpage_relink(zone, superpage, idle_before);
 }

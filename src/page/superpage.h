@@ -47,6 +47,18 @@ STRATA_INLINE unsigned bits_next(const uint64_t bits[SUPERPAGE_WORDS], unsigned 
     return w * 64 + bit_lowest(word);
 }
 
+/* The first bit of the run of clear bits that ends before `before`; `before` itself where the bit in front of it is set. */
+STRATA_INLINE unsigned bits_clear_from(const uint64_t bits[SUPERPAGE_WORDS], unsigned before) {
+    if (before == 0) return 0;
+    unsigned w = (before - 1) / 64;
+    uint64_t word = bits[w] & (~UINT64_C(0) >> (63 - (before - 1) % 64));
+    while (word == 0) {
+        if (w == 0) return 0;
+        word = bits[--w];
+    }
+    return w * 64 + bit_highest(word) + 1;
+}
+
 /* The lowest start of `granules` set bits, at a multiple of `align`; 512 where there is none. */
 static inline unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsigned granules, unsigned align) {
     unsigned start = bits_next(bits, 0, 0);
@@ -63,7 +75,7 @@ static inline unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsig
 static inline unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]) {
     unsigned longest = 0;
     unsigned start = bits_next(bits, 0, ~UINT64_C(0));
-    while (start < SUPERPAGE_GRANULES) {
+    while (start + longest < SUPERPAGE_GRANULES) {
         unsigned end = bits_next(bits, start, 0);
         if (end - start > longest) longest = end - start;
         start = bits_next(bits, end, ~UINT64_C(0));
@@ -94,6 +106,24 @@ static inline unsigned superpage_find_run(const struct superpage *superpage, uns
 /* How many of `idle` granules the superpage keeps in order not to break up its huge page. */
 STRATA_INLINE unsigned superpage_kept_idle(const struct superpage *superpage, unsigned idle) {
     return superpage->huge && superpage->state == SUPERPAGE_RUNS && idle < HUGE_IDLE_GRANULES ? idle : 0;
+}
+
+/* Granules [start, start + granules), all free, become allocated: the bits, and the counts that follow from them. */
+static inline void superpage_set_allocated(struct superpage *superpage, unsigned start, unsigned granules) {
+    unsigned run = bits_next(superpage->allocated, start + granules, 0) - bits_clear_from(superpage->allocated, start);
+    superpage->free = (uint16_t)(superpage->free - granules);
+    superpage->idle = (uint16_t)(superpage->idle - bits_count_range(superpage->populated, start, granules));
+    bits_set(superpage->allocated, start, granules);
+    if (run == superpage->largest_free) superpage->largest_free = (uint16_t)bits_longest_clear(superpage->allocated);
+}
+
+/* The way back. */
+static inline void superpage_set_free(struct superpage *superpage, unsigned start, unsigned granules) {
+    unsigned run = bits_next(superpage->allocated, start + granules, 0) - bits_clear_from(superpage->allocated, start);
+    superpage->free = (uint16_t)(superpage->free + granules);
+    superpage->idle = (uint16_t)(superpage->idle + bits_count_range(superpage->populated, start, granules));
+    bits_clear(superpage->allocated, start, granules);
+    if (run > superpage->largest_free) superpage->largest_free = (uint16_t)run;
 }
 
 /* Recomputes the counts that follow from the bitfields. */

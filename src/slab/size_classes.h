@@ -1,9 +1,9 @@
 /*
  * size_classes.h - the one description of the malloc size classes. Private to slab/, but for what slab.h re-exports.
  *
- * Multiples of 16 up to 128, then eight classes to each doubling, so that a class is at most 12.5 % above the one before
- * and all are multiples of 16, those above 1,024 of 128. The lookup is then one of two table reads: by 16 up to 1,024, by 128
- * above.
+ * Multiples of 16 up to 128, then eight classes to each doubling, so that a class is at most 12.5 % above the one before. From
+ * 256 on there is one more a sixteenth above each power of two, because programs that think in powers of two put a header before
+ * it: 1,032 bytes shall not cost 1,152. All are multiples of 16, those above 1,024 of 64; so the lookup is one of two table reads.
  */
 #ifndef STRATA_SLAB_SIZE_CLASSES_H
 #define STRATA_SLAB_SIZE_CLASSES_H
@@ -11,26 +11,29 @@
 #include "base/base.h"
 
 #define SIZE_CLASS_MAX_BYTES (32 * KIB)
-#define SIZE_CLASS_LINEAR_BYTES 128                                            /* multiples of 16 up to here */
-#define SIZE_CLASS_STEPS 8                                                     /* to each doubling above */
-#define SIZE_CLASS_FINE_BYTES 1024                                             /* looked up by 16 up to here, by 128 above */
-#define SIZE_CLASS_COUNT (SIZE_CLASS_LINEAR_BYTES / 16 + 8 * SIZE_CLASS_STEPS) /* eight doublings from 128 B to 32 KiB */
+#define SIZE_CLASS_LINEAR_BYTES 128 /* multiples of 16 up to here */
+#define SIZE_CLASS_HEADER_BYTES 256 /* from here on each doubling has the class for a power of two and a header */
+#define SIZE_CLASS_STEPS 8          /* to each doubling above SIZE_CLASS_LINEAR_BYTES, beside that */
+#define SIZE_CLASS_FINE_BYTES 1024  /* looked up by 16 up to here, by 64 above */
+/* 128 to 256 bytes is one doubling, 256 bytes to 32 KiB are seven. */
+#define SIZE_CLASS_COUNT (SIZE_CLASS_LINEAR_BYTES / 16 + SIZE_CLASS_STEPS + 7 * (SIZE_CLASS_STEPS + 1))
 
-#define SIZE_CLASS_TABLE_ENTRIES (SIZE_CLASS_FINE_BYTES / 16 + (SIZE_CLASS_MAX_BYTES - SIZE_CLASS_FINE_BYTES) / 128 + 1)
+#define SIZE_CLASS_TABLE_ENTRIES (SIZE_CLASS_FINE_BYTES / 16 + (SIZE_CLASS_MAX_BYTES - SIZE_CLASS_FINE_BYTES) / 64 + 1)
 
 /* Where a size (0..SIZE_CLASS_MAX_BYTES) stands in the lookup table. */
 STRATA_INLINE size_t size_class_index(size_t bytes) {
     if (STRATA_LIKELY(bytes <= SIZE_CLASS_FINE_BYTES)) return (bytes + 15) >> 4;
-    return ((bytes + 127) >> 7) + SIZE_CLASS_FINE_BYTES / 16 - SIZE_CLASS_FINE_BYTES / 128;
+    return ((bytes + 63) >> 6) + SIZE_CLASS_FINE_BYTES / 16 - SIZE_CLASS_FINE_BYTES / 64;
 }
 
 /* The size of class `n`, 0 <= n < SIZE_CLASS_COUNT. */
 STRATA_INLINE size_t size_class_bytes(unsigned n) {
-    const unsigned linear = SIZE_CLASS_LINEAR_BYTES / 16;
+    const unsigned linear = SIZE_CLASS_LINEAR_BYTES / 16, plain = linear + SIZE_CLASS_STEPS;
     if (n < linear) return (size_t)(n + 1) * 16;
-    unsigned doubling = (n - linear) / SIZE_CLASS_STEPS, step = (n - linear) % SIZE_CLASS_STEPS;
-    size_t base = (size_t)SIZE_CLASS_LINEAR_BYTES << doubling;
-    return base + base / SIZE_CLASS_STEPS * (step + 1);
+    if (n < plain) return SIZE_CLASS_LINEAR_BYTES + SIZE_CLASS_LINEAR_BYTES / SIZE_CLASS_STEPS * (n - linear + 1);
+    unsigned step = (n - plain) % (SIZE_CLASS_STEPS + 1);
+    size_t base = (size_t)SIZE_CLASS_HEADER_BYTES << (n - plain) / (SIZE_CLASS_STEPS + 1);
+    return step == 0 ? base + base / (2 * SIZE_CLASS_STEPS) : base + base / SIZE_CLASS_STEPS * step;
 }
 
 #endif

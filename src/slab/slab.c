@@ -1,9 +1,9 @@
 /*
  * slab.c - slabs: made from runs, objects taken and given back in batches. See slab.h for the structure and its invariants.
  *
- * Slab size: the smallest run that wastes at most an eighth; once a cache is large, up to SLAB_BYTES_MAX or SLAB_OBJECTS_MAX,
- * but never more than an eighth of what the cache has. Small slabs empty sooner: of 64 objects one that stays pins 64, of 4 it
- * pins 4; and a program with few objects of a size pays one page for it.
+ * Slab size: the smallest run that wastes at most a sixteenth; once a cache is large, up to SLAB_BYTES_MAX or SLAB_OBJECTS_MAX, or
+ * more bytes where they waste next to nothing, but never more than an eighth of what the cache has. Small slabs
+ * empty sooner: of 64 objects one that stays pins 64, of 4 it pins 4; and a program with few objects of a size pays one page for it.
  */
 #include "slab/slab.h"
 
@@ -12,6 +12,9 @@
 #define SLAB_NONE UINT32_MAX
 #define SLAB_BYTES_MAX (16 * KIB)
 #define SLAB_OBJECTS_MAX 16
+#define SLAB_TIGHT_BYTES_MAX (80 * KIB)
+#define SLAB_WASTE_MAX 16   /* of a slab: one part in so many */
+#define SLAB_WASTE_LARGE 64 /* the same in a large cache, where it can be had */
 #define SLAB_GROWTH_SHARE 8
 #define RECIPROCAL_SHIFT 40
 #define EMPTY_GRANULES_MIN 4
@@ -28,11 +31,21 @@ struct slab {
     uint32_t first; /* no word before this one has a bit set */
     uint64_t bits[];
 };
+_Static_assert(SLAB_BUCKETS <= 8, "bucket_map has a bit for each");
 _Static_assert(sizeof(struct slab) + GRANULE_BYTES / 16 / 8 <= sizeof(struct granule_desc), "a slab of the smallest objects fits its descriptors");
 
 static struct slab *slab_at(const struct slab_layer *slabs, uint32_t granule) { return (struct slab *)(void *)&slabs->zone->descs[granule]; }
 
 /* ------------------------------------------------------------------ set-up */
+
+/* The smallest number of granules, at most `end` and in steps of `unit`, of which objects leave at most one part in `share` unused; 0: none. */
+static unsigned least_granules(size_t bytes, unsigned unit, unsigned end, unsigned share) {
+    for (unsigned granules = unit; granules <= end; granules += unit) {
+        size_t all = (size_t)granules << GRANULE_SHIFT;
+        if (all >= bytes && all % bytes * share <= all) return granules;
+    }
+    return 0;
+}
 
 static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind, size_t bytes, enum mobility mobility) {
     struct slab_cache *cache = &slabs->caches[tag];
@@ -42,10 +55,16 @@ static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind,
     cache->tag = (uint8_t)tag;
     cache->mobility = (uint8_t)mobility;
     cache->reciprocal = (((uint64_t)1 << RECIPROCAL_SHIFT) + bytes - 1) / bytes;
-    unsigned unit = slabs->zone->page_granules, granules = unit;
-    while ((granules << GRANULE_SHIFT) < bytes || (granules << GRANULE_SHIFT) % bytes * 16 > granules << GRANULE_SHIFT) granules += unit;
+    unsigned unit = slabs->zone->page_granules;
+    unsigned granules = least_granules(bytes, unit, SUPERPAGE_GRANULES, SLAB_WASTE_MAX);
     cache->granules_min = (uint16_t)granules;
     while (granules * 2 << GRANULE_SHIFT <= SLAB_BYTES_MAX && (granules << GRANULE_SHIFT) / bytes < SLAB_OBJECTS_MAX) granules *= 2;
+    size_t all = (size_t)granules << GRANULE_SHIFT;
+    if (all % bytes * SLAB_WASTE_LARGE > all) {
+        size_t end = min_u64(bytes * SLAB_OBJECTS_MAX, SLAB_TIGHT_BYTES_MAX) + GRANULE_BYTES;
+        unsigned tight = least_granules(bytes, unit, (unsigned)(end >> GRANULE_SHIFT), SLAB_WASTE_LARGE);
+        if (tight > cache->granules_min) granules = tight;
+    }
     cache->granules_max = (uint16_t)granules;
     for (unsigned b = 0; b < SLAB_BUCKETS; b++) cache->buckets[b] = SLAB_NONE;
 }
@@ -76,7 +95,7 @@ static void bucket_remove(struct slab_layer *slabs, struct slab_cache *cache, st
     else
         cache->buckets[slab->bucket] = slab->next;
     if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = slab->prev;
-    if (cache->buckets[slab->bucket] == SLAB_NONE) cache->bucket_map &= ~(1u << slab->bucket);
+    if (cache->buckets[slab->bucket] == SLAB_NONE) cache->bucket_map &= (uint8_t)~(1u << slab->bucket);
 }
 
 static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t granule, unsigned bucket) {
@@ -85,7 +104,7 @@ static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, st
     slab->next = cache->buckets[bucket];
     if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = granule;
     cache->buckets[bucket] = granule;
-    cache->bucket_map |= 1u << bucket;
+    cache->bucket_map |= (uint8_t)(1u << bucket);
 }
 
 /* Bucket 0 holds slabs with the fewest free objects, the last one all that are wholly free; free >= 1. */
@@ -99,7 +118,8 @@ static unsigned bucket_of(const struct slab *slab) {
 
 static unsigned next_slab_granules(const struct slab_cache *cache) {
     unsigned granules = cache->granules_min;
-    while (granules < cache->granules_max && (uint64_t)granules * 2 * SLAB_GROWTH_SHARE <= cache->granules) granules *= 2;
+    if ((uint64_t)cache->granules_max * SLAB_GROWTH_SHARE <= cache->granules) return cache->granules_max;
+    while (granules * 2 <= cache->granules_max && (uint64_t)granules * 2 * SLAB_GROWTH_SHARE <= cache->granules) granules *= 2;
     return granules;
 }
 
@@ -261,7 +281,6 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
         }
     }
     cache->in_use -= count;
-    cache->frees += count;
     platform_lock_release(&cache->lock);
 }
 
@@ -297,7 +316,7 @@ void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *s
                                  .in_use = cache->in_use,
                                  .memory_bytes = cache->granules << GRANULE_SHIFT,
                                  .allocs = cache->allocs,
-                                 .frees = cache->frees};
+                                 .frees = cache->allocs - cache->in_use};
     platform_lock_release(&cache->lock);
 }
 

@@ -23,23 +23,24 @@
 #define SLAB_CACHE_END (SLAB_CACHE_MAGAZINES + SLAB_MAGAZINE_CACHES)
 
 #define SLAB_BUCKETS 8
-#define SLAB_NAME_BYTES 24
+#define SLAB_NAME_BYTES 16
 
+/* Two cache lines: there are many caches, and a small program pays for the pages that they are in. */
 struct slab_cache {
     struct platform_lock lock;
     char name[SLAB_NAME_BYTES]; /* immutable, as are the next six */
     uint32_t object_bytes;
-    uint8_t tag;
-    uint8_t mobility;      /* enum mobility */
-    uint16_t granules_min; /* of the smallest slab that wastes at most an eighth */
+    uint16_t granules_min; /* of the smallest slab that wastes at most a sixteenth */
     uint16_t granules_max;
     uint64_t reciprocal; /* ceil(2^40 / object_bytes): a division by one multiplication */
+    uint8_t tag;
+    uint8_t mobility; /* enum mobility */
 
-    uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's granule; SLAB_NONE */
-    uint32_t bucket_map;            /* bit b: bucket b is not empty */
+    uint8_t bucket_map;             /* bit b: bucket b is not empty */
     uint32_t empty_slabs;           /* wholly free ones */
+    uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's granule; SLAB_NONE */
     uint64_t slabs, granules, total, in_use;
-    uint64_t allocs, frees; /* objects */
+    uint64_t allocs; /* objects; less in_use, those that came back */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 struct slab_layer {
