@@ -55,7 +55,7 @@ static void adopt(struct zone *zone, struct superpage *first, size_t from, size_
         superpage->mobility = MOBILITY_MOVABLE;
         superpage_recount(superpage);
         zone_superpage_relink(zone, superpage, superpage->idle);
-        if (i < dense) zone_advise_huge(zone, superpage, false);
+        if (i < dense) zone_advise_huge(zone, superpage);
     }
 }
 

@@ -242,11 +242,12 @@ size_t zone_tick(struct zone *zone) {
 
 bool zone_mappings_left(const struct zone *zone) { return zone->counters.mappings + 8 < platform_map_count_limit() / 4; }
 
-void zone_advise_huge(struct zone *zone, struct superpage *superpage, bool dense) {
+void zone_advise_huge(struct zone *zone, struct superpage *superpage) {
     if (superpage->huge || zone->config.thp == ZONE_THP_NEVER) return;
     if (zone->config.thp == ZONE_THP_AUTO) {
-        /* Only where most of the superpage will be used, and none of it is there yet. */
-        if (!dense && zone->counters.allocated < HUGE_HEAP_GRANULES) return;
+        /* Only where most of the superpage will be used, and none of it is there yet. Our own structures are few. */
+        if (superpage->mobility == MOBILITY_RECLAIMABLE) return;
+        if (zone->counters.allocated < HUGE_HEAP_GRANULES) return;
         if (bits_count(superpage->populated) != 0) return;
     }
     if (!zone_mappings_left(zone)) return;

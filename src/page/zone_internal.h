@@ -63,8 +63,8 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool
 /* In a forked child: what threads that are gone had captured is idle again. */
 void zone_drop_captures(struct zone *zone);
 
-/* Asks for huge pages on a superpage where the policy says so. `dense`: all of it will be used. */
-void zone_advise_huge(struct zone *zone, struct superpage *superpage, bool dense);
+/* Asks for huge pages on a superpage where the policy says so. */
+void zone_advise_huge(struct zone *zone, struct superpage *superpage);
 /* Mappings may be spent on moves and advice up to here. */
 bool zone_mappings_left(const struct zone *zone);
 

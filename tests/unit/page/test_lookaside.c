@@ -271,16 +271,32 @@ static void no_advice_on_what_is_partly_there(void **state) {
     uint64_t calls = sim_calls(SIM_ADVISE_HUGE);
     assert_true(calls != 0);
     drop_run(first);
-    struct zone_run again = must_run(10, 1, MOBILITY_RECLAIMABLE);
+    struct zone_run again = must_run(10, 1, MOBILITY_UNMOVABLE);
     assert_int_equal(number_of(again.address), number_of(first.address));
     assert_false(again.huge);
     assert_int_equal(sim_calls(SIM_ADVISE_HUGE), calls);
     drop_run(again);
     zone_release(&zone, 0);
-    again = must_run(10, 1, MOBILITY_RECLAIMABLE);
+    again = must_run(10, 1, MOBILITY_UNMOVABLE);
     assert_int_equal(number_of(again.address), number_of(first.address));
     assert_true(again.huge); /* now that they are gone */
     drop_run(again);
+    drop_all(rest, 18);
+    assert_empty();
+}
+
+/* The heap's own structures are few: a huge page for them would stay empty. */
+static void no_advice_on_what_is_ours(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    struct zone_run rest[18];
+    for (unsigned i = 0; i < 18; i++) rest[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    assert_true(rest[17].huge);
+    struct zone_run ours = must_run(10, 1, MOBILITY_RECLAIMABLE);
+    assert_false(ours.huge);
+    assert_int_equal(zone.counters.idle, 0);
+    ASSERT_SOUND();
+    drop_run(ours);
     drop_all(rest, 18);
     assert_empty();
 }
@@ -431,6 +447,7 @@ int main(void) {
         cmocka_unit_test(huge_pages_keep_their_holes),
         cmocka_unit_test(holes_elsewhere_go_before_those_of_huge_pages),
         cmocka_unit_test(no_advice_on_what_is_partly_there),
+        cmocka_unit_test(no_advice_on_what_is_ours),
         cmocka_unit_test(holes_in_huge_pages_are_kept_to_a_share),
         cmocka_unit_test(huge_pages_stay_where_the_advice_is_refused),
         cmocka_unit_test(nothing_is_populated_ahead_in_huge_pages),
