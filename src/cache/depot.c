@@ -11,10 +11,15 @@
 const uint32_t cache_magazine_bytes[SLAB_MAGAZINE_CACHES] = {16 + 2 * 8, 16 + 4 * 8, 16 + 8 * 8, 16 + 16 * 8, 16 + 32 * 8, 16 + 64 * 8, 16 + 128 * 8};
 _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it");
 
-/* An array holds at most about so many bytes of objects, between 2 and CACHE_ROUNDS_MAX rounds. */
+/*
+ * An array holds at most about so many bytes of objects, between 2 and CACHE_ROUNDS_MAX rounds. Fewer of large objects: who uses
+ * one spends more on its contents than on a visit to the depot, and there are many classes of them.
+ */
 #define ARRAY_BYTES_MAX (64 * KIB)
+#define ARRAY_BYTES_MAX_LARGE (16 * KIB)
+#define LARGE_OBJECT_BYTES 512
 /* Full magazines wait up to this many bytes, or this share of the cache's objects. */
-#define DEPOT_BYTES_MIN (64 * KIB)
+#define DEPOT_BYTES_MIN (32 * KIB)
 #define DEPOT_SHARE 16
 /* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
 #define CONTENDED_MAX 8
@@ -23,8 +28,9 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
 
 void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, uint16_t bottom) {
+    size_t array_bytes = object_bytes > LARGE_OBJECT_BYTES ? ARRAY_BYTES_MAX_LARGE : ARRAY_BYTES_MAX;
     unsigned rounds = 2;
-    while (rounds < CACHE_ROUNDS_MAX && rounds * 2 * object_bytes <= ARRAY_BYTES_MAX) rounds *= 2;
+    while (rounds < CACHE_ROUNDS_MAX && rounds * 2 * object_bytes <= array_bytes) rounds *= 2;
     if (rounds > magazine_max) rounds = magazine_max;
     unsigned start = rounds > 32 ? rounds / 2 : rounds;
     depot->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT);

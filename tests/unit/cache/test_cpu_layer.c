@@ -48,9 +48,10 @@ static void arrays_of_all_caches_have_slots_of_their_own(void **state) {
         struct depot *depot = &caches.depots[cache];
         assert_true(depot->bottom >= slot);
         slot = depot->bottom + depot->rounds_max;
-        /* 64 KiB of objects at most, 2 rounds at least. */
+        /* 64 KiB of small objects at most, 16 KiB of large ones, 2 rounds at least. */
         assert_in_range(depot->rounds_max, 2, CACHE_ROUNDS_MAX);
-        assert_true(depot->rounds_max == 2 || depot->rounds_max * slabs.caches[cache].object_bytes <= 64 * KIB);
+        size_t object_bytes = slabs.caches[cache].object_bytes;
+        assert_true(depot->rounds_max == 2 || depot->rounds_max * object_bytes <= (object_bytes <= 512 ? 64 : 16) * KIB);
         assert_in_range(depot->rounds, 2, depot->rounds_max);
         depot->rounds = depot->rounds_max;
     }
@@ -158,7 +159,7 @@ static void what_the_depot_refuses_goes_to_the_slabs(void **state) {
     build(2, 256);
     unsigned cache = cache_of(64), rounds = rounds_of(cache), magazines = 0;
     while (stock_depot(cache)) magazines++;
-    assert_in_range(magazines, 1, 64 * KIB / 64 / (rounds / 2) + 1); /* 64 KiB of objects may wait, and a magazine more */
+    assert_in_range(magazines, 1, 32 * KIB / 64 / (rounds / 2) + 1); /* 32 KiB of objects may wait, and a magazine more */
     hold_from_slabs(cache, objects, rounds + 1);
     give_all(cache, objects, rounds);
     uint64_t to_slabs = slab_stats_of(cache).frees, to_depot = stats_of(cache).depot_frees;

@@ -93,7 +93,7 @@ static void a_large_cache_may_keep_more_magazines(void **state) {
     while (stock_depot(cache)) magazines++;
     assert_int_equal(magazines, depot->full_max);
     assert_int_equal(depot->full_count, magazines);
-    assert_in_range(magazines * half * 1024, 64 * KIB - half * 1024, 64 * KIB + half * 1024);
+    assert_in_range(magazines * half * 1024, 32 * KIB - half * 1024, 32 * KIB + half * 1024);
     /* A sixteenth of the objects, once that is more: known at the next tick. */
     static void *many[100 * 16 * 32];
     assert_true(share * 16 * half <= ARRAY_LENGTH(many));

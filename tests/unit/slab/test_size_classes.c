@@ -70,7 +70,8 @@ static void slabs_waste_little(void **state) {
             /* A large cache does better where objects are large: it takes larger slabs, within reason. */
             if (page_sizes[p] == 4 * KIB && cache->object_bytes > 2 * KIB) check_slab_size(cache, cache->granules_max, page_sizes[p], 64);
             if (cache->granules_max != cache->granules_min)
-                assert_true((size_t)cache->granules_max << GRANULE_SHIFT <= max_u64(16 * KIB, min_u64(16 * cache->object_bytes, 80 * KIB) + page_sizes[p]));
+                assert_true((size_t)cache->granules_max << GRANULE_SHIFT <=
+                            max_u64(16 * KIB, min_u64(16 * cache->object_bytes, 80 * KIB) + page_sizes[p]));
         }
     }
 }
