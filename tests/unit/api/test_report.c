@@ -214,6 +214,7 @@ static void test_table_exact(void **state) {
                         "handed back                     10\n"
                         "page moves                      12\n"
                         "mappings               13 of 65530\n"
+                        "pressure events                 14\n"
                         "soft limit                    none\n"
                         "hard limit                    2.0G\n");
 }
