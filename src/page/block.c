@@ -67,7 +67,11 @@ static void give_up(struct zone *zone, struct superpage *first, size_t from, siz
     if (from != to) zone_superpages_give(zone, first + from, to - from);
 }
 
-static size_t dense_superpages(size_t granules) { return granules / SUPERPAGE_GRANULES >= DENSE_SUPERPAGES ? granules / SUPERPAGE_GRANULES : 0; }
+/* How many superpages of a block get huge pages. */
+static size_t dense_superpages(struct zone *zone, size_t granules) {
+    size_t whole = granules / SUPERPAGE_GRANULES;
+    return whole >= DENSE_SUPERPAGES && zone_wants_huge(zone) ? whole : 0;
+}
 
 static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacity, size_t align, bool *zeroed) {
     platform_lock_acquire(&zone->lock);
@@ -77,9 +81,11 @@ static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacit
         return NULL;
     }
     char *address = superpage_address(zone, first);
-    adopt(zone, first, 0, capacity, dense_superpages(granules));
+    size_t dense = dense_superpages(zone, granules);
+    adopt(zone, first, 0, capacity, dense);
     for (size_t at = 0; at < granules; at += SUPERPAGE_GRANULES)
         zone_fill_from_idle(zone, &first[at / SUPERPAGE_GRANULES], 0, (unsigned)min_u64(SUPERPAGE_GRANULES, granules - at));
+    bool measure = dense != 0 && first->huge && bits_count(first->populated) == 0 && !zone_trusts_huge(zone, dense);
     uint64_t fresh = mark_block_allocated(zone, first, 0, granules, zeroed);
     *block_of(zone, address) = (struct block_desc){.granules = granules, .superpages = capacity};
     zone->counters.blocks++;
@@ -87,6 +93,7 @@ static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacit
     zone_tag_run(zone, address, 1, TAG_BLOCK);
     if (fresh != 0) zone_make_room(zone, fresh);
     platform_lock_release(&zone->lock);
+    if (measure) zone_measure_huge(zone, address);
     return address;
 }
 
@@ -176,7 +183,7 @@ static bool resize_superpages(struct zone *zone, char *address, struct block_des
                                    (uint64_t)block->superpages << SUPERPAGE_SHIFT) == ARENA_OK);
                 return false;
             }
-            adopt(zone, first, block->superpages, needed, dense_superpages(granules));
+            adopt(zone, first, block->superpages, needed, dense_superpages(zone, granules));
         }
     } else {
         needed = block->superpages;

@@ -16,8 +16,6 @@
 /* Idle pages that no exchange touches: enough for the slabs that come and go, and a share of what is in use. */
 #define RESERVE_GRANULES_MIN 16
 #define RESERVE_SHARE 32
-/* Transparent huge pages by `auto` from this heap size on: then one superpage more or less is a small share of it. */
-#define HUGE_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
 /* Idle pages inside huge pages in use, at most this share of what is allocated; and how many superpages are looked at for the emptiest. */
 #define HUGE_IDLE_SHARE 8
 #define HUGE_LOOKS 16
@@ -241,19 +239,3 @@ size_t zone_tick(struct zone *zone) {
 }
 
 bool zone_mappings_left(const struct zone *zone) { return zone->counters.mappings + 8 < platform_map_count_limit() / 4; }
-
-void zone_advise_huge(struct zone *zone, struct superpage *superpage) {
-    if (superpage->huge || zone->config.thp == ZONE_THP_NEVER) return;
-    if (zone->config.thp == ZONE_THP_AUTO) {
-        /* Only where most of the superpage will be used, and none of it is there yet. Our own structures are few. */
-        if (superpage->mobility == MOBILITY_RECLAIMABLE) return;
-        if (zone->counters.allocated < HUGE_HEAP_GRANULES) return;
-        if (bits_count(superpage->populated) != 0) return;
-    }
-    if (!zone_mappings_left(zone)) return;
-    if (!platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, true)) return;
-    superpage->huge = true;
-    /* Neighbours with the same advice share a mapping. */
-    bool before = superpage > zone->superpages && superpage[-1].huge;
-    if (!before) zone->counters.mappings++;
-}

@@ -119,7 +119,7 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     superpage->mobility = (uint8_t)mobility;
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
-    zone_advise_huge(zone, superpage);
+    if (zone_wants_huge(zone)) zone_advise_huge(zone, superpage);
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     unsigned idle_before = superpage->idle;
     if (superpage->huge) {
@@ -209,6 +209,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
     platform_lock_release(&zone->lock);
     if (populate != 0) platform_populate(run->address, (size_t)populate << GRANULE_SHIFT);
+    if (fresh_huge == SUPERPAGE_GRANULES) zone_measure_huge(zone, run->address);
     return true;
 }
 

@@ -61,6 +61,8 @@ uint64_t platform_resident_bytes(void);
 
 /* Monotonic nanoseconds; resolution may be as coarse as 10 ms, cost a few ns. */
 uint64_t platform_now_ns(void);
+/* The same as exactly as the system can tell, to measure what took microseconds. The two must not be compared with each other. */
+uint64_t platform_precise_ns(void);
 
 /* ------------------------------------------------------------------ locks */
 

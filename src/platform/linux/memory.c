@@ -170,8 +170,10 @@ static uint64_t read_kb_field(const char *path, const char *key) {
 uint64_t platform_huge_bytes(void) { return read_kb_field("/proc/self/smaps_rollup", "AnonHugePages:"); }
 uint64_t platform_resident_bytes(void) { return read_kb_field("/proc/self/status", "VmRSS:"); }
 
-uint64_t platform_now_ns(void) {
+static uint64_t read_clock(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+uint64_t platform_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
+uint64_t platform_precise_ns(void) { return read_clock(CLOCK_MONOTONIC); }

@@ -111,6 +111,8 @@ void *sim_arena_base(void);
 /* ------------------------------------------------------------------ time */
 
 void sim_clock_advance(uint64_t ns);
+/* What a call of platform_populate takes [0]. */
+void sim_set_populate_ns(uint64_t ns);
 
 /* ------------------------------------------------------------------ locks */
 

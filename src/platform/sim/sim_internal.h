@@ -146,6 +146,8 @@ const uint8_t *sim_cpu_explored(uint64_t *points);
 void sim_outside_reset(void);
 /* Pressure that was raised and not yet reported. */
 bool sim_pressure_pending(void);
+/* The time that a populate takes passes. */
+void sim_clock_populate(void);
 /* Forgets calls of sim_dies that were jumped out of. `frame` is that of a function which the test called. */
 void sim_catches_drop(const void *frame);
 /* The jump to the innermost sim_dies, on its stack. */

@@ -250,6 +250,7 @@ bool platform_populate(void *address, size_t bytes) {
         if (pages > sim_config.physical_bytes >> space.page_shift) return false;
     }
     set_populated(range, true);
+    sim_clock_populate();
     return true;
 }
 

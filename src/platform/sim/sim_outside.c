@@ -24,6 +24,7 @@
 
 static struct {
     uint64_t now_ns;
+    uint64_t populate_ns; /* what platform_populate takes */
     enum platform_pressure pressure;
     bool pressure_open;
     char output[OUTPUT_BYTES];
@@ -54,6 +55,7 @@ catches[CATCHES_MAX];
 static unsigned catch_count;
 
 void sim_outside_reset(void) {
+    outside.populate_ns = 0;
     outside.now_ns = CLOCK_START_NS;
     outside.pressure = PLATFORM_PRESSURE_NONE;
     outside.pressure_open = false;
@@ -69,7 +71,10 @@ void sim_outside_reset(void) {
 /* ------------------------------------------------------------------ clock */
 
 uint64_t platform_now_ns(void) { return outside.now_ns; }
+uint64_t platform_precise_ns(void) { return outside.now_ns; }
 void sim_clock_advance(uint64_t ns) { outside.now_ns += ns; }
+void sim_set_populate_ns(uint64_t ns) { outside.populate_ns = ns; }
+void sim_clock_populate(void) { outside.now_ns += outside.populate_ns; }
 
 /* ------------------------------------------------------------------ standard error and death */
 

@@ -1,0 +1,146 @@
+/*
+ * test_huge.c - whether huge pages are asked for, by what they cost: none after dear ones, a look now and then, and again once they are cheap.
+ */
+#include "unit/page/page_support.h"
+
+#define CHEAP_NS UINT64_C(200000)
+#define DEAR_NS UINT64_C(7000000)
+/* What huge.c says: dear ones in a row before the first pause, and how long pauses are. */
+#define DEAR_BEFORE_PAUSE 2
+#define PAUSE_MIN 8
+#define PAUSE_MAX 256
+
+static struct zone_run small_heap[16]; /* 32 MiB: from here on huge pages are worth it */
+
+static void huge_zone(enum zone_thp thp) {
+    struct zone_config config = plain_config();
+    config.thp = thp;
+    config.reserve_bytes = 8 * GIB;
+    begin(NULL, config);
+    for (unsigned i = 0; i < ARRAY_LENGTH(small_heap); i++) {
+        small_heap[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+        assert_true(small_heap[i].huge == (thp == ZONE_THP_ALWAYS));
+    }
+}
+
+/* Whether the next fresh superpage gets huge pages. */
+static bool next_is_huge(void) { return must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE).huge; }
+
+/* How many fresh superpages go without before one gets them again. */
+static unsigned count_pause(void) {
+    unsigned without = 0;
+    while (!next_is_huge()) assert_true(++without <= PAUSE_MAX);
+    return without;
+}
+
+static void cheap_ones_go_on(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(CHEAP_NS);
+    uint64_t calls = sim_calls(SIM_POPULATE);
+    for (unsigned i = 0; i < 40; i++) assert_true(next_is_huge());
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 40); /* each is measured */
+    ASSERT_SOUND();
+}
+
+static void dear_ones_pause_longer_and_longer(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(DEAR_NS);
+    for (unsigned i = 0; i < DEAR_BEFORE_PAUSE; i++) assert_true(next_is_huge());
+    unsigned expected = PAUSE_MIN;
+    for (unsigned i = 0; i < 7; i++) {
+        assert_int_equal(count_pause(), expected);
+        expected = expected * 2 < PAUSE_MAX ? expected * 2 : PAUSE_MAX;
+    }
+    ASSERT_SOUND();
+}
+
+static void a_cheap_one_ends_the_pause(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(DEAR_NS);
+    for (unsigned i = 0; i < DEAR_BEFORE_PAUSE; i++) assert_true(next_is_huge());
+    assert_int_equal(count_pause(), PAUSE_MIN); /* and the look at its end is dear again */
+    sim_set_populate_ns(CHEAP_NS);
+    assert_int_equal(count_pause(), 2 * PAUSE_MIN);
+    for (unsigned i = 0; i < 20; i++) assert_true(next_is_huge());
+    /* All is forgotten: a single dear one changes nothing. */
+    sim_set_populate_ns(DEAR_NS);
+    assert_true(next_is_huge());
+    assert_true(next_is_huge());
+    assert_int_equal(count_pause(), PAUSE_MIN);
+}
+
+static void one_dear_one_is_bad_luck(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    for (unsigned i = 0; i < 30; i++) {
+        sim_set_populate_ns(i % 2 == 0 ? DEAR_NS : CHEAP_NS);
+        assert_true(next_is_huge());
+    }
+}
+
+static void nothing_is_learnt_where_the_touch_fails(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(DEAR_NS);
+    sim_fail_only(1u << SIM_POPULATE);
+    sim_fail_call(1, SIM_FOREVER);
+    for (unsigned i = 0; i < 10; i++) assert_true(next_is_huge());
+    assert_int_equal(sim_failures(), 10);
+    sim_fail_call(0, 0);
+}
+
+/* Who says `always` or `never` is not asked what it costs. */
+static void a_policy_is_obeyed(void **state) {
+    (void)state;
+    static const enum zone_thp policies[] = {ZONE_THP_ALWAYS, ZONE_THP_NEVER};
+    for (unsigned p = 0; p < ARRAY_LENGTH(policies); p++) {
+        huge_zone(policies[p]);
+        sim_set_populate_ns(DEAR_NS);
+        uint64_t calls = sim_calls(SIM_POPULATE);
+        for (unsigned i = 0; i < 10; i++) assert_true(next_is_huge() == (policies[p] == ZONE_THP_ALWAYS));
+        assert_int_equal(sim_calls(SIM_POPULATE), calls);
+    }
+}
+
+static bool block_is_huge(size_t bytes) {
+    char *block = zone_block_alloc(&zone, bytes, 1, NULL);
+    assert_non_null(block);
+    return superpage_of(&zone, block)->huge;
+}
+
+/* Blocks are measured only now and then: the first page of one that is never touched would cost a huge page. */
+static void blocks_follow_what_is_known(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(CHEAP_NS);
+    uint64_t calls = sim_calls(SIM_POPULATE);
+    assert_true(block_is_huge(16 * MIB)); /* nothing is known: measured, then 16 superpages are trusted */
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
+    assert_true(block_is_huge(16 * MIB));
+    assert_true(block_is_huge(16 * MIB));
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
+    sim_set_populate_ns(DEAR_NS);
+    assert_true(block_is_huge(16 * MIB));
+    assert_true(block_is_huge(16 * MIB));
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 3);
+    for (unsigned i = 0; i < PAUSE_MIN; i++) assert_false(block_is_huge(16 * MIB));
+    assert_true(block_is_huge(16 * MIB));
+    assert_false(block_is_huge(4 * MIB)); /* a small block is no reason to ask */
+    ASSERT_SOUND();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cheap_ones_go_on),
+        cmocka_unit_test(dear_ones_pause_longer_and_longer),
+        cmocka_unit_test(a_cheap_one_ends_the_pause),
+        cmocka_unit_test(one_dear_one_is_bad_luck),
+        cmocka_unit_test(nothing_is_learnt_where_the_touch_fails),
+        cmocka_unit_test(a_policy_is_obeyed),
+        cmocka_unit_test(blocks_follow_what_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
