@@ -94,5 +94,8 @@ def bar(medians: Medians, mine: str, rivals: Sequence[str]) -> dict[str, dict]:
 
 
 def scaling(one: Sequence[Metrics], many: Sequence[Metrics], threads: int) -> float:
-    """How many times the work of one thread `threads` threads get done; the programs' own clocks, without start and end."""
-    return threads * medians_of(one)["inner_s"] / medians_of(many)["inner_s"]
+    """How many times the work of one thread `threads` threads get done; the programs' own clocks, without start and end.
+
+    The median over the turns, in each of which the two ran one after the other.
+    """
+    return statistics.median(threads * a["inner_s"] / b["inner_s"] for a, b in zip(one, many, strict=False))

@@ -21,6 +21,8 @@ from .launching import Launcher, RunFailed, clean_environment
 
 PROGRAM_PREFIX = "program:"
 PROGRAMS_TIMEOUT_S = 4 * 3600
+# The loads of a scaling group are short, and their ratio needs more turns than a median of times.
+SCALING_TURNS = 3
 
 
 @dataclass
@@ -64,18 +66,28 @@ def run_loads(
     collected: Collected,
     progress: Progress,
 ) -> None:
-    for load in loads:
+    for group in _side_by_side(loads):
+        turns = repetitions * (SCALING_TURNS if len(group) > 1 else 1)
         left = list(allocators)
-        for turn in range(repetitions):
+        for turn in range(turns):
             for allocator in in_turn(list(allocators), turn):
-                progress(f"{load.name} {turn + 1}/{repetitions} {allocator.name}")
-                if allocator not in left:
-                    continue
-                try:
-                    _run_load(load, allocator, launcher, folder, work_percent, cpu, collected)
-                except RunFailed as failure:
-                    left.remove(allocator)
-                    collected.drop(load.name, allocator.name, str(failure))
+                for load in group:
+                    progress(f"{load.name} {turn + 1}/{turns} {allocator.name}")
+                    if allocator not in left:
+                        continue
+                    try:
+                        _run_load(load, allocator, launcher, folder, work_percent, cpu, collected)
+                    except RunFailed as failure:
+                        left.remove(allocator)
+                        collected.drop(load.name, allocator.name, str(failure))
+
+
+def _side_by_side(loads: Sequence[Load]) -> list[list[Load]]:
+    """Loads of one scaling group run one after the other each turn: what is asked of them is their ratio, and a machine's pace changes."""
+    groups: dict[str, list[Load]] = {}
+    for load in loads:
+        groups.setdefault(load.scaling_group or load.name, []).append(load)
+    return list(groups.values())
 
 
 def _run_load(

@@ -128,7 +128,7 @@ static void set_growth_step(void) {
 }
 
 /*
- * The heap is about to be larger than it was: before it grows by another sixteenth, what caches hold and nobody uses goes back
+ * The heap is about to be larger than it was: before it grows by another thirty-second, what caches hold and nobody uses goes back
  * to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each step, which
  * costs a hundred times more in first touches.
  */

@@ -147,6 +147,7 @@ static void step_aligned(const struct model_record *record) {
     size_t bytes = size_of(record), align = (size_t)1 << record->byte[6] % 24, page = platform_info()->page_bytes;
     if (held_count == HELD_MAX || live_bytes + bytes > LIVE_BYTES_MAX) return;
     void *address = NULL;
+    volatile size_t odd = 24; /* volatile: the compiler knows that this is refused */
     switch (record->byte[7] % 6) {
     case 0: address = strata_aligned_alloc(align, bytes); break;
     case 1: /* the next power of two, where it is none */ address = strata_memalign(align > 8 ? align - 3 : align, bytes); break;
@@ -157,7 +158,7 @@ static void step_aligned(const struct model_record *record) {
     case 3: address = strata_valloc(bytes), align = page; break;
     case 4: address = strata_pvalloc(bytes), align = page, bytes = align_up(bytes != 0 ? bytes : 1, page); break;
     case 5: /* no power of two, or below a pointer: refused, and nothing changes */
-        MODEL_EXPECT(model, strata_aligned_alloc(24, bytes) == NULL && errno == EINVAL, "an alignment of 24 was taken");
+        MODEL_EXPECT(model, strata_aligned_alloc(odd, bytes) == NULL && errno == EINVAL, "an alignment of 24 was taken");
         errno = ERRNO_BEFORE;
         address = &align;
         MODEL_EXPECT(model, strata_posix_memalign(&address, 4, bytes) == EINVAL && address == &align && errno == ERRNO_BEFORE,

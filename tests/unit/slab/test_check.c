@@ -87,7 +87,7 @@ static void places_in_the_buckets(void **state) {
     EXPECT_WITH(cache->bucket_map, cache->bucket_map | 1u << 7, "slab: bucket map differs from the buckets");
     cache->buckets[7] = cache->buckets[from];
     cache->buckets[from] = NONE;
-    cache->bucket_map ^= 1u << 7 | 1u << from;
+    cache->bucket_map ^= (uint8_t)(1u << 7 | 1u << from);
     half->bucket = 7;
     expect("slab: in the wrong bucket");
 }
