@@ -3,10 +3,10 @@
 
 strata_layer_sources(linux_sources linux)
 
-# What no allocation waits for is built for size and linked last: the kernel maps a library's pages in windows of 64 KiB round those
+# What hardly an allocation waits for is built for size and linked last: the kernel maps a library's pages in windows of 64 KiB round those
 # that are used, and a small program pays for all of them.
 set(cold_sources ${linux_sources})
-list(FILTER cold_sources INCLUDE REGEX "/(api/(report|introspect|options|fork|emergency)|arena/|base/check|page/zone_check|platform/linux/(cgroup|pressure|output|thread|event))")
+list(FILTER cold_sources INCLUDE REGEX "/src/(api/(report|introspect|options|fork|emergency)|arena/|base/check|page/zone_check|platform/linux/(cgroup|pressure|output|thread|event))")
 list(REMOVE_ITEM linux_sources ${cold_sources})
 list(APPEND linux_sources ${cold_sources})
 set_property(SOURCE ${cold_sources} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-Os>)

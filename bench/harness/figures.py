@@ -98,4 +98,4 @@ def scaling(one: Sequence[Metrics], many: Sequence[Metrics], threads: int) -> fl
 
     The median over the turns, in each of which the two ran one after the other.
     """
-    return statistics.median(threads * a["inner_s"] / b["inner_s"] for a, b in zip(one, many, strict=False))
+    return statistics.median(threads * a["inner_s"] / b["inner_s"] for a, b in zip(one, many, strict=True))

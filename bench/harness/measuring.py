@@ -79,7 +79,8 @@ def run_loads(
                         _run_load(load, allocator, launcher, folder, work_percent, cpu, collected)
                     except RunFailed as failure:
                         left.remove(allocator)
-                        collected.drop(load.name, allocator.name, str(failure))
+                        for member in group:
+                            collected.drop(member.name, allocator.name, f"{load.name}: {failure}" if member is not load else str(failure))
 
 
 def _side_by_side(loads: Sequence[Load]) -> list[list[Load]]:

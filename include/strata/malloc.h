@@ -21,8 +21,8 @@
  *   - a pointer that is not the start of a live block ends the process (SIGABRT) with one line on standard error, "strata: free(): ...". At once
  *     where the pointer is outside the heap, no multiple of 16, or in memory where no small object is, as when a large block is freed again. For
  *     a small object, a second free and a pointer to its inside are found out when they leave the caches and reach the object's slab, which may
- *     be later, in another thread, or never where the process ends before. strata_malloc_usable_size finds the inside at once, strata_realloc where
- * it moves the block;
+ *     be later, in another thread, or never where the process ends before. strata_malloc_usable_size finds the inside at once, strata_realloc
+ *     where it moves the block;
  *   - cost: small blocks, up to 32 KiB: constant. The fast path takes a block from the array of the CPU (or thread) or puts it there, without a
  *     lock; one call in half an array's rounds moves that many to or from the depot or the slabs, under the lock of the size class. Large
  *     blocks: one lock for the heap, constant up to 1 MiB, above that linear in the size in units of 2 MiB. Pages that the heap doesn't have

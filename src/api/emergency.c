@@ -34,7 +34,7 @@ void *emergency_alloc(size_t bytes, size_t align) {
     size_t at = __atomic_fetch_add(&used, whole, __ATOMIC_RELAXED);
     if (at > EMERGENCY_BYTES || whole > EMERGENCY_BYTES - at) return NULL;
     char *block = (char *)align_up((uintptr_t)start + at + sizeof(struct emergency_head), align);
-    ((struct emergency_head *)(void *)block)[-1].bytes = bytes;
+    ((struct emergency_head *)(void *)block)[-1].bytes = max_u64(bytes, 1); /* 0 would be no block */
     return block;
 }
 

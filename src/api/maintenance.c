@@ -130,7 +130,7 @@ static void set_growth_step(void) {
 /*
  * The heap is about to be larger than it was: before it grows by another thirty-second, what caches hold and nobody uses goes back
  * to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each step, which
- * costs a hundred times more in first touches.
+ * costs some ten times more in first touches.
  */
 static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
     uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);

@@ -124,7 +124,11 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
     if (tag != TAG_BLOCK) {
         if (serves(old, size)) return p;
         size_t least = old + old / GROWTH_SHARE;
-        return move_to_new(p, old, size > old && size < least ? least : size);
+        int saved = errno;
+        void *moved = size > old && size < least ? move_to_new(p, old, least) : NULL;
+        if (moved != NULL) return moved;
+        errno = saved;
+        return move_to_new(p, old, size);
     }
     if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) {
         errno = ENOMEM;

@@ -46,8 +46,8 @@ static void mark_block_free(struct zone *zone, struct superpage *first, size_t f
     }
 }
 
-/* Superpages [from, to) become part of a block; the first `dense` of them will be used whole. */
-static void adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t dense) {
+/* Superpages [from, to) become part of a block. */
+static void adopt(struct zone *zone, struct superpage *first, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         struct superpage *superpage = &first[i];
         list_init(&superpage->bucket);
@@ -55,7 +55,6 @@ static void adopt(struct zone *zone, struct superpage *first, size_t from, size_
         superpage->mobility = MOBILITY_MOVABLE;
         superpage_recount(superpage);
         zone_superpage_relink(zone, superpage, superpage->idle);
-        if (i < dense) zone_advise_huge(zone, superpage);
     }
 }
 
@@ -67,10 +66,10 @@ static void give_up(struct zone *zone, struct superpage *first, size_t from, siz
     if (from != to) zone_superpages_give(zone, first + from, to - from);
 }
 
-/* How many superpages of a block get huge pages. */
-static size_t dense_superpages(struct zone *zone, size_t granules) {
+/* Huge pages for the superpages from `from` on of which a large block uses all; nobody has touched them yet. */
+static void decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules) {
     size_t whole = granules / SUPERPAGE_GRANULES;
-    return whole >= DENSE_SUPERPAGES && zone_wants_huge(zone) ? whole : 0;
+    if (whole >= DENSE_SUPERPAGES) zone_decide_huge_block(zone, first, from, whole, granules);
 }
 
 static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacity, size_t align, bool *zeroed) {
@@ -81,11 +80,10 @@ static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacit
         return NULL;
     }
     char *address = superpage_address(zone, first);
-    size_t dense = dense_superpages(zone, granules);
-    adopt(zone, first, 0, capacity, dense);
+    adopt(zone, first, 0, capacity);
     for (size_t at = 0; at < granules; at += SUPERPAGE_GRANULES)
         zone_fill_from_idle(zone, &first[at / SUPERPAGE_GRANULES], 0, (unsigned)min_u64(SUPERPAGE_GRANULES, granules - at));
-    bool measure = dense != 0 && first->huge && bits_count(first->populated) == 0 && !zone_trusts_huge(zone, dense);
+    decide_huge(zone, first, 0, granules);
     uint64_t fresh = mark_block_allocated(zone, first, 0, granules, zeroed);
     *block_of(zone, address) = (struct block_desc){.granules = granules, .superpages = capacity};
     zone->counters.blocks++;
@@ -93,7 +91,6 @@ static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacit
     zone_tag_run(zone, address, 1, TAG_BLOCK);
     if (fresh != 0) zone_make_room(zone, fresh);
     platform_lock_release(&zone->lock);
-    if (measure) zone_measure_huge(zone, address);
     return address;
 }
 
@@ -183,7 +180,8 @@ static bool resize_superpages(struct zone *zone, char *address, struct block_des
                                    (uint64_t)block->superpages << SUPERPAGE_SHIFT) == ARENA_OK);
                 return false;
             }
-            adopt(zone, first, block->superpages, needed, dense_superpages(zone, granules));
+            adopt(zone, first, block->superpages, needed);
+            decide_huge(zone, first, block->superpages, granules);
         }
     } else {
         needed = block->superpages;
@@ -211,7 +209,7 @@ static void *move_block(struct zone *zone, char *address, struct block_desc *blo
     struct superpage *first = zone_superpages_take(zone, capacity, 1);
     if (first == NULL) return NULL;
     char *target = superpage_address(zone, first);
-    adopt(zone, first, 0, capacity, 0);
+    adopt(zone, first, 0, capacity);
     size_t old = block->granules;
     if (!platform_move(address, target, old << GRANULE_SHIFT)) {
         give_up(zone, first, 0, capacity);

@@ -5,7 +5,9 @@
  * than the base pages in its place. That is measured, because it differs by thirty: 0.2 ms where the system has one at hand, 7 ms in a virtual
  * machine whose host has taken the memory back, or where memory must be compacted first (docs/decisions.md, 19 and 20). So the first page of a fresh
  * superpage is touched here, with a look at the clock; after two dear ones the next superpages go without, more of them each time, until one is cheap
- * again. Lock: LOCK_RANK_ZONE, but for the touch.
+ * again. A superpage that is taken again with nothing present is decided on again.
+ *
+ * Lock: LOCK_RANK_ZONE, held during the touch for blocks, which need an answer for their next superpage; slabs are touched without it.
  */
 #include "page/zone_internal.h"
 
@@ -19,48 +21,63 @@
 /* After a cheap one so many superpages of blocks are trusted: a measurement touches a block that its owner may never touch. */
 #define HUGE_TRUST 16
 
-bool zone_wants_huge(struct zone *zone) {
-    if (zone->config.thp != ZONE_THP_AUTO) return zone->config.thp == ZONE_THP_ALWAYS;
-    if (zone->counters.allocated < HUGE_HEAP_GRANULES) return false;
-    if (zone->huge_pause_left == 0) return true;
-    zone->huge_pause_left--;
-    return false;
-}
-
-void zone_advise_huge(struct zone *zone, struct superpage *superpage) {
-    if (superpage->huge) return;
-    if (zone->config.thp == ZONE_THP_AUTO) {
-        if (superpage->mobility == MOBILITY_RECLAIMABLE) return; /* our own structures are few */
-        if (bits_count(superpage->populated) != 0) return;       /* a huge page would not come by the next touch */
-    }
-    if (!zone_mappings_left(zone)) return;
-    if (!platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, true)) return;
-    superpage->huge = true;
+static void set_advice(struct zone *zone, struct superpage *superpage, bool on) {
+    if (!zone_mappings_left(zone) || !platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, on)) return;
+    superpage->huge = on;
     /* Neighbours with the same advice share a mapping. */
     bool before = superpage > zone->superpages && superpage[-1].huge;
-    if (!before) zone->counters.mappings++;
+    if (before != on) zone->counters.mappings++;
 }
 
-bool zone_trusts_huge(struct zone *zone, size_t superpages) {
-    if (zone->config.thp != ZONE_THP_AUTO) return true;
-    bool trusted = zone->huge_trust != 0;
-    zone->huge_trust = zone->huge_trust > superpages ? (uint32_t)(zone->huge_trust - superpages) : 0;
-    return trusted;
+bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more) {
+    if (zone->config.thp == ZONE_THP_NEVER) return false;
+    if (zone->config.thp == ZONE_THP_ALWAYS) {
+        if (!superpage->huge) set_advice(zone, superpage, true);
+        return superpage->huge;
+    }
+    if (bits_count(superpage->populated) != 0) return false; /* a huge page would not come by the next touch */
+    bool wanted = superpage->mobility != MOBILITY_RECLAIMABLE && zone->counters.allocated + more >= HUGE_HEAP_GRANULES; /* our own are few */
+    if (wanted && zone->huge.pause_left != 0) {
+        zone->huge.pause_left--;
+        wanted = false;
+    }
+    if (wanted != superpage->huge) set_advice(zone, superpage, wanted);
+    return superpage->huge;
+}
+
+/* The first touch of a superpage with advice. Returns whether it was known to be dear or cheap. */
+static bool touch(void *address, bool *dear) {
+    uint64_t before_ns = platform_precise_ns();
+    if (!platform_populate(address, platform_info()->page_bytes)) return false;
+    *dear = platform_precise_ns() - before_ns > HUGE_DEAR_NS;
+    return true;
+}
+
+static void note(struct huge_policy *huge, bool dear) {
+    if (!dear) {
+        *huge = (struct huge_policy){.trust = HUGE_TRUST};
+    } else if (huge->pause_left == 0) { /* several threads at once are one */
+        huge->pause_left = huge->pause; /* none after the first one, which may have been bad luck */
+        huge->pause = huge->pause == 0 ? HUGE_PAUSE_MIN : (uint32_t)min_u64(huge->pause * 2, HUGE_PAUSE_MAX);
+        huge->trust = 0;
+    }
 }
 
 void zone_measure_huge(struct zone *zone, void *address) {
-    if (zone->config.thp != ZONE_THP_AUTO) return;
-    uint64_t before_ns = platform_precise_ns();
-    if (!platform_populate(address, platform_info()->page_bytes)) return; /* not known */
-    bool dear = platform_precise_ns() - before_ns > HUGE_DEAR_NS;
+    bool dear;
+    if (zone->config.thp != ZONE_THP_AUTO || !touch(address, &dear)) return;
     platform_lock_acquire(&zone->lock);
-    if (!dear) {
-        zone->huge_pause = zone->huge_pause_left = 0;
-        zone->huge_trust = HUGE_TRUST;
-    } else {
-        zone->huge_pause_left = zone->huge_pause; /* none after the first one, which may have been bad luck */
-        zone->huge_pause = zone->huge_pause == 0 ? HUGE_PAUSE_MIN : (uint32_t)min_u64(zone->huge_pause * 2, HUGE_PAUSE_MAX);
-        zone->huge_trust = 0;
-    }
+    note(&zone->huge, dear);
     platform_lock_release(&zone->lock);
+}
+
+void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more) {
+    for (size_t i = from; i < to; i++) {
+        bool dear;
+        if (!zone_decide_huge(zone, &first[i], more) || zone->config.thp != ZONE_THP_AUTO) continue;
+        if (zone->huge.trust != 0)
+            zone->huge.trust--;
+        else if (touch(superpage_address(zone, &first[i]), &dear))
+            note(&zone->huge, dear);
+    }
 }

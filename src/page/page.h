@@ -127,8 +127,10 @@ struct zone {
     struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
-    uint32_t huge_pause, huge_pause_left; /* huge.c: how many go without huge pages after the next dear one, and still are to */
-    uint32_t huge_trust;                  /* and how many superpages of blocks need no measurement */
+    struct huge_policy {
+        uint32_t pause, pause_left; /* fresh superpages: how many go without huge pages after the next dear one, and still are to */
+        uint32_t trust;             /* superpages of blocks that need no measurement */
+    } huge;                         /* of huge.c */
     struct metadata metadata;
 };
 

@@ -3,7 +3,7 @@
  *
  * Two uses: a block that grows beyond its address space takes its pages along; and a new block gets the present pages of
  * superpages that are wholly free, wherever these are, before it would fault in fresh ones. A move costs some 6 us for any
- * range inside one superpage, a fault 2 to 3 us for each page and some 400 us for a huge page, so that moves pay from a
+ * range inside one superpage, a fault 2 to 3 us for each page and 0.2 to 7 ms for a huge page, so that moves pay from a
  * few pages on. What they cost is mappings: a moved range can't merge with its neighbours until it is reset.
  * Lock: LOCK_RANK_ZONE.
  */

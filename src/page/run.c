@@ -110,8 +110,11 @@ static struct superpage *search_group(struct zone *zone, enum mobility mobility,
     return NULL;
 }
 
-/* `fresh`: how many granules will be present with the first touch, beside those that are touched; 0 without a huge page. */
-static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned *fresh) {
+/*
+ * `fresh`: how many granules will be present with the first touch, beside those that are touched; 0 without a huge page. `measure`: the
+ * caller shall touch it, without the lock, by zone_measure_huge.
+ */
+static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, unsigned *fresh, bool *measure) {
     struct superpage *superpage = zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
     list_init(&superpage->bucket);
@@ -119,16 +122,21 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     superpage->mobility = (uint8_t)mobility;
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
-    if (zone_wants_huge(zone)) zone_advise_huge(zone, superpage);
+    bool huge = false;
+    if (mobility == MOBILITY_MOVABLE)
+        zone_decide_huge_block(zone, superpage, 0, 1, granules);
+    else
+        huge = zone_decide_huge(zone, superpage, granules);
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     unsigned idle_before = superpage->idle;
     if (superpage->huge) {
         /* The first touch of any of its pages brings them all. */
         unsigned absent = SUPERPAGE_GRANULES - bits_count(superpage->populated);
         bits_set(superpage->populated, 0, SUPERPAGE_GRANULES);
-        zone->counters.populated += absent;
+        COUNTER_ADD(zone->counters.populated, absent);
         zone->counters.populated_total += absent;
         *fresh = absent;
+        *measure = huge && absent == SUPERPAGE_GRANULES;
     }
     superpage_recount(superpage);
     zone_superpage_relink(zone, superpage, idle_before);
@@ -188,10 +196,11 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     platform_lock_acquire(&zone->lock);
     struct superpage *superpage = NULL;
     unsigned start = 0, fresh_huge = 0;
+    bool measure = false;
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle >= granules) superpage = search_present(zone, mobility, granules, align, &start);
         if (superpage == NULL) superpage = search_group(zone, mobility, granules, align, &start);
-        if (superpage == NULL) superpage = take_fresh(zone, mobility, &fresh_huge);
+        if (superpage == NULL) superpage = take_fresh(zone, mobility, granules, &fresh_huge, &measure);
         if (superpage == NULL) superpage = steal(zone, mobility, granules, align, &start);
     }
     if (superpage == NULL) {
@@ -209,7 +218,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
     platform_lock_release(&zone->lock);
     if (populate != 0) platform_populate(run->address, (size_t)populate << GRANULE_SHIFT);
-    if (fresh_huge == SUPERPAGE_GRANULES) zone_measure_huge(zone, run->address);
+    if (measure) zone_measure_huge(zone, run->address);
     return true;
 }
 

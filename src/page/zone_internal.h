@@ -63,13 +63,14 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool
 /* In a forked child: what threads that are gone had captured is idle again. */
 void zone_drop_captures(struct zone *zone);
 
-/* Huge pages (huge.c). Whether to ask for them for what is about to be taken; one answer for one run or block. */
-bool zone_wants_huge(struct zone *zone);
-/* Asks for them for a superpage of which nothing is present. */
-void zone_advise_huge(struct zone *zone, struct superpage *superpage);
-/* Whether that many superpages of a block may be asked for without a measurement; else its first one is due for it. */
-bool zone_trusts_huge(struct zone *zone, size_t superpages);
-/* Touches the page at `address`, the first of a superpage with advice, and learns what that costs. Not under the lock. */
+/*
+ * Huge pages (huge.c). Decides on them for a superpage that is about to be used, `more` granules being allocated with it. True: the first
+ * touch brings all of it.
+ */
+bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more);
+/* The same for superpages [from, to) of a block, and measures one now and then: those that have nothing present must not be touched by anyone yet. */
+void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more);
+/* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
 void zone_measure_huge(struct zone *zone, void *address);
 /* Mappings may be spent on moves and advice up to here. */
 bool zone_mappings_left(const struct zone *zone);

@@ -10,7 +10,7 @@
 #define PAUSE_MIN 8
 #define PAUSE_MAX 256
 
-static struct zone_run small_heap[16]; /* 32 MiB: from here on huge pages are worth it */
+static struct zone_run small_heap[15]; /* with the next superpage it has 32 MiB: from there on huge pages are worth it */
 
 static void huge_zone(enum zone_thp thp) {
     struct zone_config config = plain_config();
@@ -105,10 +105,13 @@ static void a_policy_is_obeyed(void **state) {
     }
 }
 
-static bool block_is_huge(size_t bytes) {
+/* How many superpages of a new block of `bytes` got huge pages. */
+static unsigned huge_superpages(size_t bytes) {
+    unsigned huge = 0;
     char *block = zone_block_alloc(&zone, bytes, 1, NULL);
     assert_non_null(block);
-    return superpage_of(&zone, block)->huge;
+    for (size_t at = 0; at < bytes; at += SUPERPAGE_BYTES) huge += superpage_of(&zone, block + at)->huge;
+    return huge;
 }
 
 /* Blocks are measured only now and then: the first page of one that is never touched would cost a huge page. */
@@ -117,18 +120,80 @@ static void blocks_follow_what_is_known(void **state) {
     huge_zone(ZONE_THP_AUTO);
     sim_set_populate_ns(CHEAP_NS);
     uint64_t calls = sim_calls(SIM_POPULATE);
-    assert_true(block_is_huge(16 * MIB)); /* nothing is known: measured, then 16 superpages are trusted */
+    assert_int_equal(huge_superpages(34 * MIB), 17); /* nothing is known: the first is measured, then 16 are trusted */
     assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
-    assert_true(block_is_huge(16 * MIB));
-    assert_true(block_is_huge(16 * MIB));
-    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
+    assert_int_equal(huge_superpages(34 * MIB), 17);
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 2);
+    assert_int_equal(huge_superpages(6 * MIB), 0); /* a small block is no reason to ask */
+    assert_int_equal(huge_superpages(8 * MIB), 4);
+    ASSERT_SOUND();
+}
+
+/* A block learns as it goes: two dear ones, 8 without, one more, 16 without, and so on. */
+static void a_large_block_pays_for_a_few_dear_ones(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
     sim_set_populate_ns(DEAR_NS);
-    assert_true(block_is_huge(16 * MIB));
-    assert_true(block_is_huge(16 * MIB));
-    assert_int_equal(sim_calls(SIM_POPULATE), calls + 3);
-    for (unsigned i = 0; i < PAUSE_MIN; i++) assert_false(block_is_huge(16 * MIB));
-    assert_true(block_is_huge(16 * MIB));
-    assert_false(block_is_huge(4 * MIB)); /* a small block is no reason to ask */
+    assert_int_equal(huge_superpages(2 * (2 + 8 + 1 + 16 + 1 + 32 + 1) * MIB), 2 + 1 + 1 + 1);
+    ASSERT_SOUND();
+}
+
+/* The size of the heap counts with what comes: the main array of a program may be all of it. */
+static void a_block_that_is_the_heap_gets_them(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_AUTO;
+    begin(NULL, config);
+    assert_int_equal(huge_superpages(16 * MIB), 0);
+    assert_int_equal(huge_superpages(32 * MIB), 16);
+}
+
+/* Runs of blocks share a superpage of which nobody may touch a page: they are trusted like large blocks. */
+static void runs_of_blocks_are_measured_as_blocks_are(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(CHEAP_NS);
+    for (unsigned i = 0; i < 2; i++) assert_non_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL)); /* until the heap is large enough */
+    uint64_t calls = sim_calls(SIM_POPULATE);
+    assert_int_equal(calls, 0);
+    for (unsigned i = 0; i < 17 * 2; i++) assert_non_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL));
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
+    assert_non_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL));
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 2);
+    ASSERT_SOUND();
+}
+
+/* What had huge pages and has nothing present is decided on again when it is taken again. */
+static void what_is_taken_again_is_decided_on_again(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(CHEAP_NS);
+    static struct zone_run runs[20];
+    for (unsigned i = 0; i < ARRAY_LENGTH(runs); i++) assert_true((runs[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE)).huge);
+    for (unsigned i = 0; i < ARRAY_LENGTH(runs); i++) drop_run(runs[i]);
+    assert_true(zone_release(&zone, 0) != 0);
+    assert_int_equal(counters().idle, 0);
+    sim_set_populate_ns(DEAR_NS);
+    for (unsigned i = 0; i < DEAR_BEFORE_PAUSE; i++) assert_true(next_is_huge());
+    for (unsigned i = 0; i < PAUSE_MIN; i++) assert_false(next_is_huge());
+    assert_true(next_is_huge());
+    ASSERT_SOUND();
+    struct zone_run ours = must_run(1, 1, MOBILITY_RECLAIMABLE); /* and ours never gets what another had */
+    assert_false(ours.huge);
+}
+
+/* Growth in place follows the same rules. */
+static void a_block_that_grows_follows_them(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    char *block = zone_block_alloc(&zone, 8 * MIB, 1, NULL);
+    assert_non_null(block);
+    sim_set_populate_ns(DEAR_NS);
+    zone.huge.trust = 0;
+    assert_ptr_equal(zone_block_resize(&zone, block, 8 * MIB + 2 * 12 * MIB, false), block);
+    unsigned huge = 0;
+    for (unsigned i = 4; i < 16; i++) huge += superpage_of(&zone, block)[i].huge;
+    assert_int_equal(huge, 2 + 1); /* two dear ones, 8 without, a look */
     ASSERT_SOUND();
 }
 
@@ -141,6 +206,11 @@ int main(void) {
         cmocka_unit_test(nothing_is_learnt_where_the_touch_fails),
         cmocka_unit_test(a_policy_is_obeyed),
         cmocka_unit_test(blocks_follow_what_is_known),
+        cmocka_unit_test(a_large_block_pays_for_a_few_dear_ones),
+        cmocka_unit_test(a_block_that_is_the_heap_gets_them),
+        cmocka_unit_test(runs_of_blocks_are_measured_as_blocks_are),
+        cmocka_unit_test(what_is_taken_again_is_decided_on_again),
+        cmocka_unit_test(a_block_that_grows_follows_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -409,7 +409,9 @@ static void advice_follows_the_policy(void **state) {
     huge_zone(ZONE_THP_AUTO);
     (void)must_run(512, 1, MOBILITY_UNMOVABLE);
     assert_int_equal(sim_calls(SIM_ADVISE_HUGE), 0); /* a small heap */
-    for (unsigned i = 0; i < 16; i++) (void)must_run(512, 1, MOBILITY_UNMOVABLE);
+    for (unsigned i = 0; i < 14; i++) (void)must_run(512, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_calls(SIM_ADVISE_HUGE), 0);
+    (void)must_run(512, 1, MOBILITY_UNMOVABLE);
     assert_int_equal(sim_calls(SIM_ADVISE_HUGE), 1); /* from 32 MiB on */
     char *block = must_block(9 * MIB, 1);
     for (unsigned i = 0; i < 5; i++)
