@@ -4,7 +4,7 @@ The environment names what is tested: STRATA_LIB (libstrata.so), STRATA_NO_RSEQ_
 folder whose tests/ holds the helper programs). A test that needs one which is missing fails; it does not skip.
 
 `pytest --reference=glibc`, or `--reference=/path/of/malloc.so`, runs the tests against another malloc, without proof of strata: it
-says whether a test states what programs may rely on. Tests of what only strata promises fail or are skipped with that reason.
+says whether a test states what programs may rely on. Tests of what only strata promises are left out then.
 """
 
 import json
@@ -33,13 +33,16 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves the slow variants out unless asked for; pytest reports them as deselected."""
-    if config.getoption("--slow") or "slow" in (config.getoption("-m") or ""):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+    """Leaves out the slow variants unless asked for, and with --reference what only strata promises; pytest reports them as deselected."""
+    left_out = set()
+    if not config.getoption("--slow") and "slow" not in (config.getoption("-m") or ""):
+        left_out.add("slow")
+    if config.getoption("--reference") is not None:
+        left_out.add("strata_only")
+    deselected = [item for item in items if any(item.get_closest_marker(marker) for marker in left_out)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
 
 
 def required_path(name):
@@ -207,8 +210,6 @@ def strata(request, tmp_path):
     mode = getattr(request, "param", "rseq")
     reference = request.config.getoption("--reference")
     if reference is not None:
-        if request.node.get_closest_marker("strata_only"):
-            pytest.skip("only strata promises this, and the tests run with --reference")
         return Strata(mode, None, {}, tmp_path, reference)
     library = required_path("STRATA_NO_RSEQ_LIB" if mode == "no-rseq" else "STRATA_LIB")
     return Strata(mode, library, {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"} if mode == "refused" else {}, tmp_path)

@@ -102,9 +102,7 @@ def memory_cgroup():
         try:
             made.append(MemoryCgroup(limit_bytes))
         except (OSError, StopIteration) as error:
-            reason = f"this machine has no memory cgroup that we may create: {error}"
-            print(reason)
-            pytest.skip(reason)
+            pytest.fail(f"this machine has no memory cgroup that we may create: {error}", pytrace=False)
         return made[-1]
 
     yield make
