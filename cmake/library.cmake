@@ -5,8 +5,13 @@ strata_layer_sources(linux_sources linux)
 
 # What hardly an allocation waits for is built for size and linked last: the kernel maps a library's pages in windows of 64 KiB round those
 # that are used, and a small program pays for all of them.
-set(cold_sources ${linux_sources})
-list(FILTER cold_sources INCLUDE REGEX "/src/(api/(report|introspect|options|fork|emergency)|arena/|base/check|page/zone_check|platform/linux/(cgroup|pressure|output|thread|event))")
+set(cold_sources "")
+foreach(source IN LISTS linux_sources)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/src OUTPUT_VARIABLE name)
+    if(name MATCHES "^(api/(report|introspect|options|fork|emergency)|arena/|base/check|page/zone_check|platform/linux/(cgroup|pressure|output|thread|event))")
+        list(APPEND cold_sources ${source})
+    endif()
+endforeach()
 list(REMOVE_ITEM linux_sources ${cold_sources})
 list(APPEND linux_sources ${cold_sources})
 set_property(SOURCE ${cold_sources} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-Os>)

@@ -140,7 +140,7 @@ static struct superpage *next_victim(struct zone *zone, bool split_huge) {
     if (!list_empty(&zone->idle_free)) return CONTAINER_OF(zone->idle_free.next, struct superpage, idle_link);
     LIST_FOR_EACH(&zone->idle_holes, node) {
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
-        if (split_huge || superpage_kept_idle(superpage, superpage->idle) == 0) return superpage;
+        if (!superpage->young && (split_huge || superpage_kept_idle(superpage, superpage->idle) == 0)) return superpage;
     }
     return NULL;
 }

@@ -74,7 +74,8 @@ struct superpage {
     bool moved;     /* pages have moved in or out: the mapping is split here */
     uint8_t linked; /* enum idle_list: where idle_link is */
     bool described; /* descriptors of all its granules may be present: it was cut into runs */
-    uint8_t spare[20];
+    bool young;     /* room is being made for its huge page, out of other superpages */
+    uint8_t spare[19];
 };
 
 #define ZONE_BUCKETS 10 /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */

@@ -213,7 +213,9 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (mobility == MOBILITY_MOVABLE) zone_fill_from_idle(zone, superpage, start, granules);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
+    superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */
     if (run->fresh + fresh_huge != 0) zone_make_room(zone, run->fresh + fresh_huge);
+    superpage->young = false;
     /* After room was made: pages that are marked ahead must not be handed back before they are there. */
     unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
     platform_lock_release(&zone->lock);

@@ -31,6 +31,7 @@ struct slab {
     uint32_t first; /* no word before this one has a bit set */
     uint64_t bits[];
 };
+_Static_assert(sizeof(struct slab_cache) == 2 * CACHE_LINE_BYTES, "as slab.h says");
 _Static_assert(SLAB_BUCKETS <= 8, "bucket_map has a bit for each");
 _Static_assert(sizeof(struct slab) + GRANULE_BYTES / 16 / 8 <= sizeof(struct granule_desc), "a slab of the smallest objects fits its descriptors");
 

@@ -182,6 +182,20 @@ static void what_is_taken_again_is_decided_on_again(void **state) {
     assert_false(ours.huge);
 }
 
+/* The rest of a fresh huge page is idle, and more than the reserve: yet it is not there before the touch, and must not count as handed back. */
+static void room_is_not_made_out_of_the_fresh_one(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    (void)must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    uint64_t releases = sim_calls(SIM_RELEASE);
+    struct zone_run run = must_run(4, 1, MOBILITY_UNMOVABLE);
+    assert_true(run.huge);
+    assert_int_equal(superpage_of(&zone, run.address)->idle, SUPERPAGE_GRANULES - 4);
+    assert_int_equal(sim_calls(SIM_RELEASE), releases);
+    assert_false(superpage_of(&zone, run.address)->young);
+    ASSERT_SOUND();
+}
+
 /* Growth in place follows the same rules. */
 static void a_block_that_grows_follows_them(void **state) {
     (void)state;
@@ -210,6 +224,7 @@ int main(void) {
         cmocka_unit_test(a_block_that_is_the_heap_gets_them),
         cmocka_unit_test(runs_of_blocks_are_measured_as_blocks_are),
         cmocka_unit_test(what_is_taken_again_is_decided_on_again),
+        cmocka_unit_test(room_is_not_made_out_of_the_fresh_one),
         cmocka_unit_test(a_block_that_grows_follows_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
