@@ -5,7 +5,8 @@
  * than the base pages in its place. That is measured, because it differs by thirty: 0.2 ms where the system has one at hand, 7 ms in a virtual
  * machine whose host has taken the memory back, or where memory must be compacted first (docs/decisions.md, 19 and 20). So the first page of a fresh
  * superpage is touched here, with a look at the clock; after two dear ones the next superpages go without, more of them each time, until one is cheap
- * again. A superpage that is taken again with nothing present is decided on again.
+ * again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none, by any policy: idle pages would
+ * come with it that may not stay.
  *
  * Lock: LOCK_RANK_ZONE, held during the touch for blocks, which need an answer for their next superpage; slabs are touched without it.
  */
@@ -29,8 +30,16 @@ static void set_advice(struct zone *zone, struct superpage *superpage, bool on) 
     if (before != on) zone->counters.mappings++;
 }
 
+static bool within_soft_limit(const struct zone *zone, size_t more) {
+    return zone->counters.allocated + max_u64(more, SUPERPAGE_GRANULES) <= zone->config.soft_limit_bytes >> GRANULE_SHIFT;
+}
+
 bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more) {
     if (zone->config.thp == ZONE_THP_NEVER) return false;
+    if (!within_soft_limit(zone, more)) {
+        if (superpage->huge) set_advice(zone, superpage, false);
+        return false;
+    }
     if (zone->config.thp == ZONE_THP_ALWAYS) {
         if (!superpage->huge) set_advice(zone, superpage, true);
         return superpage->huge;

@@ -72,6 +72,33 @@ static void a_cheap_one_ends_the_pause(void **state) {
     assert_int_equal(count_pause(), PAUSE_MIN);
 }
 
+/* Idle pages would come with a huge page, and none may stay above the limit. What is advised already loses the advice. */
+static void none_above_the_soft_limit(enum zone_thp thp) {
+    huge_zone(thp);
+    zone_set_soft_limit(&zone, (ARRAY_LENGTH(small_heap) + 2) * SUPERPAGE_BYTES - GRANULE_BYTES);
+    assert_true(next_is_huge());
+    for (unsigned i = 0; i < 3; i++) {
+        struct zone_run run = must_run(1, 1, MOBILITY_UNMOVABLE);
+        assert_false(run.huge);
+        assert_true(counters().populated < (ARRAY_LENGTH(small_heap) + 2) * SUPERPAGE_GRANULES);
+        zone_run_free(&zone, run.address, 1);
+    }
+    zone_set_soft_limit(&zone, UINT64_MAX);
+    zone_release(&zone, 0); /* a superpage with nothing present is decided on again */
+    assert_true(must_run(1, 1, MOBILITY_UNMOVABLE).huge);
+    ASSERT_SOUND();
+}
+
+static void auto_takes_none_above_the_soft_limit(void **state) {
+    (void)state;
+    none_above_the_soft_limit(ZONE_THP_AUTO);
+}
+
+static void always_takes_none_above_the_soft_limit(void **state) {
+    (void)state;
+    none_above_the_soft_limit(ZONE_THP_ALWAYS);
+}
+
 static void one_dear_one_is_bad_luck(void **state) {
     (void)state;
     huge_zone(ZONE_THP_AUTO);
@@ -216,6 +243,8 @@ int main(void) {
         cmocka_unit_test(cheap_ones_go_on),
         cmocka_unit_test(dear_ones_pause_longer_and_longer),
         cmocka_unit_test(a_cheap_one_ends_the_pause),
+        cmocka_unit_test(auto_takes_none_above_the_soft_limit),
+        cmocka_unit_test(always_takes_none_above_the_soft_limit),
         cmocka_unit_test(one_dear_one_is_bad_luck),
         cmocka_unit_test(nothing_is_learnt_where_the_touch_fails),
         cmocka_unit_test(a_policy_is_obeyed),
