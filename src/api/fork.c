@@ -1,6 +1,10 @@
 /*
  * fork.c - fork in a program with threads: every lock is taken in rank order before, and free on both sides after.
  *
+ * Handlers that were registered before ours run between prepare and parent or child, and may allocate: the thread that forks can take
+ * the locks again then. Such handlers are few: libstrata.so asks to be initialised first (cmake/library.cmake), because one that waits
+ * for a mutex whose owner waits for us would wait for ever.
+ *
  * Between, no other thread holds a lock of a layer. Restartable sequences take no lock: they commit with one store, before or after
  * the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of
  * rounds at most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
@@ -10,7 +14,8 @@
 #include "api/heap.h"
 
 static void prepare(void) {
-    platform_lock_acquire(&heap.lock);
+    platform_lock_hold(&heap.lock);
+    platform_fork_begin();
     cache_fork_prepare(&heap.caches);
     slab_fork_prepare(&heap.slabs);
     zone_fork_prepare(&heap.zone);
@@ -20,13 +25,15 @@ static void parent(void) {
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
     cache_fork_parent(&heap.caches);
-    platform_lock_release(&heap.lock);
+    platform_fork_end(false);
+    platform_lock_unhold(&heap.lock);
 }
 
 static void child(void) {
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);
     cache_fork_child(&heap.caches);
+    platform_fork_end(true);
     platform_lock_reset(&heap.lock);
     maintenance_fork_child();
     introspect_fork_child();

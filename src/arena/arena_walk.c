@@ -106,8 +106,8 @@ const char *arena_status_text(enum arena_status status) {
     return "unknown status";
 }
 
-void arena_fork_prepare(struct arena *arena) { platform_lock_acquire(&arena->lock); }
-void arena_fork_parent(struct arena *arena) { platform_lock_release(&arena->lock); }
+void arena_fork_prepare(struct arena *arena) { platform_lock_hold(&arena->lock); }
+void arena_fork_parent(struct arena *arena) { platform_lock_unhold(&arena->lock); }
 
 void arena_fork_child(struct arena *arena) {
     /* Threads that were out of the lock to get memory or to sleep do not exist here; what they were bringing is lost. */

@@ -141,10 +141,10 @@ const char *cache_check(struct cache_layer *caches) {
 }
 
 void cache_fork_prepare(struct cache_layer *caches) {
-    platform_lock_acquire(&caches->drain_lock);
+    platform_lock_hold(&caches->drain_lock);
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) platform_lock_hold(&caches->depots[cache].lock);
 }
 void cache_fork_parent(struct cache_layer *caches) {
     for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&caches->depots[cache].lock);
-    platform_lock_release(&caches->drain_lock);
+    platform_lock_unhold(&caches->drain_lock);
 }

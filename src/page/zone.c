@@ -226,14 +226,14 @@ void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned 
 }
 
 void zone_fork_prepare(struct zone *zone) {
-    platform_lock_acquire(&zone->lock);
+    platform_lock_hold(&zone->lock);
     arena_fork_prepare(&zone->addresses);
-    platform_lock_acquire(&zone->metadata.lock);
+    platform_lock_hold(&zone->metadata.lock);
 }
 void zone_fork_parent(struct zone *zone) {
-    platform_lock_release(&zone->metadata.lock);
+    platform_lock_unhold(&zone->metadata.lock);
     arena_fork_parent(&zone->addresses);
-    platform_lock_release(&zone->lock);
+    platform_lock_unhold(&zone->lock);
 }
 void zone_fork_child(struct zone *zone) {
     platform_lock_reset(&zone->metadata.lock);

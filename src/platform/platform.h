@@ -47,7 +47,7 @@ bool platform_advise_huge(void *address, size_t bytes, bool on);
 /*
  * Moves the pages of `from` to `to` by changing page tables. Both ranges are committed; the former pages of `to`
  * are dropped; `from` stays committed and reads as zeros. Cheap where both are congruent modulo 2 MiB. May cost two
- * mappings of the process's map count.
+ * mappings of the process's map count. False: `from` is as it was, `to` is committed still, but may have lost its pages.
  */
 bool platform_move(void *from, void *to, size_t bytes);
 /* Drops pages as platform_release does and makes the range one ordinary mapping again, after moves have split it. Stays committed. */
@@ -81,8 +81,20 @@ enum lock_rank {
     LOCK_RANK_PLATFORM, /* inside platform/ */
 };
 
+/*
+ * PLATFORM_LOCK_FORK: held around a fork. Only the thread that forks may take it then, as handlers of others that run between ours may
+ * allocate; taken so it is PLATFORM_LOCK_FORK_TAKEN, and its release leads back.
+ */
+enum platform_lock_word {
+    PLATFORM_LOCK_FREE,
+    PLATFORM_LOCK_HELD,
+    PLATFORM_LOCK_WAITED, /* held, perhaps with waiters */
+    PLATFORM_LOCK_FORK,
+    PLATFORM_LOCK_FORK_TAKEN
+};
+
 struct platform_lock {
-    uint32_t word; /* 0 free, 1 held, 2 held with waiters; accessed by atomics only */
+    uint32_t word; /* enum platform_lock_word; accessed by atomics only */
     uint32_t rank; /* enum lock_rank, immutable */
 };
 #define PLATFORM_LOCK_INIT(r) {0, (r)}
@@ -100,35 +112,44 @@ STRATA_INLINE void platform_lock_note_reset(struct platform_lock *lock) { (void)
 #endif
 
 /* Acquire order on success: what the last holder wrote is visible. */
+STRATA_INLINE bool platform_lock_take_free(struct platform_lock *lock) {
+    uint32_t expected = PLATFORM_LOCK_FREE;
+    return __atomic_compare_exchange_n(&lock->word, &expected, PLATFORM_LOCK_HELD, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
 STRATA_INLINE bool platform_lock_try(struct platform_lock *lock) {
-    uint32_t expected = 0;
-    if (!__atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return false;
+    if (!platform_lock_take_free(lock)) return false;
     platform_lock_note_acquire(lock);
     return true;
 }
 STRATA_INLINE void platform_lock_acquire(struct platform_lock *lock) {
-    uint32_t expected = 0;
-    if (STRATA_UNLIKELY(!__atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
-        platform_lock_acquire_slow(lock);
+    if (STRATA_UNLIKELY(!platform_lock_take_free(lock))) platform_lock_acquire_slow(lock);
     platform_lock_note_acquire(lock);
 }
 /* Release order: pairs with the acquire of the next holder. */
 STRATA_INLINE void platform_lock_release(struct platform_lock *lock) {
     platform_lock_note_release(lock);
-    if (STRATA_UNLIKELY(__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)) platform_lock_release_slow(lock);
+    /* Only the holder makes this value and takes it back: a look without order suffices. */
+    if (STRATA_UNLIKELY(__atomic_load_n(&lock->word, __ATOMIC_RELAXED) == PLATFORM_LOCK_FORK_TAKEN))
+        __atomic_store_n(&lock->word, PLATFORM_LOCK_FORK, __ATOMIC_RELAXED);
+    else if (STRATA_UNLIKELY(__atomic_exchange_n(&lock->word, PLATFORM_LOCK_FREE, __ATOMIC_RELEASE) == PLATFORM_LOCK_WAITED))
+        platform_lock_release_slow(lock);
 }
-/* Around fork, where one thread takes many locks of one rank, in a fixed order: acquire and release without the check of ranks. */
+
+/*
+ * Around fork, where one thread takes many locks of one rank, in a fixed order: without the check of ranks. Between the first hold and
+ * the last unhold or reset the thread calls platform_fork_begin and platform_fork_end.
+ */
 STRATA_INLINE void platform_lock_hold(struct platform_lock *lock) {
-    uint32_t expected = 0;
-    if (!__atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) platform_lock_acquire_slow(lock);
+    if (!platform_lock_take_free(lock)) platform_lock_acquire_slow(lock);
+    __atomic_store_n(&lock->word, PLATFORM_LOCK_FORK, __ATOMIC_RELAXED);
 }
-STRATA_INLINE void platform_lock_unhold(struct platform_lock *lock) {
-    if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2) platform_lock_release_slow(lock);
-}
+void platform_lock_unhold(struct platform_lock *lock);
+void platform_fork_begin(void);
+void platform_fork_end(bool child);
 /* In the child of a fork, where the holder may be gone: free again. */
 STRATA_INLINE void platform_lock_reset(struct platform_lock *lock) {
     platform_lock_note_reset(lock);
-    __atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&lock->word, PLATFORM_LOCK_FREE, __ATOMIC_RELAXED);
 }
 
 /* ------------------------------------------------------------------ processors */

@@ -1,12 +1,18 @@
 /*
- * lock.c - the slow halves of platform_lock: spin a little, then sleep on a futex.
+ * lock.c - the slow halves of platform_lock: spin a little, then sleep on a futex; and locks that are held around a fork.
  *
- * Word: 0 free, 1 held, 2 held and perhaps waited for. A waiter always leaves 2 behind, so the holder's release wakes one;
- * a woken waiter takes the lock as 2 again, because others may still sleep.
+ * A waiter leaves PLATFORM_LOCK_WAITED behind, so the holder's release wakes one; a woken waiter takes the lock as waited for again,
+ * because others may still sleep. A lock that is held for a fork keeps its value; who waits for one is counted in `sleepers`, and its
+ * release wakes all.
+ *
+ * Invariant: fork_thread names the thread that holds locks in state PLATFORM_LOCK_FORK, from platform_fork_begin to platform_fork_end. The
+ * handlers of fork.c hold heap.lock for longer than that, so there is one such thread at a time.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,22 +32,62 @@ static void cpu_relax(void) {
 
 static long futex(uint32_t *word, int operation, uint32_t value) { return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL); }
 
+/* Threads that are about to sleep, or do; those of a parent count in the child until platform_fork_end. */
+static uint32_t sleepers;
+/* pthread_self() of the thread that forks, which is the same in the child; 0: none. Read by others, hence atomic. */
+static uintptr_t fork_thread;
+
+static bool take_or_sleep(uint32_t *word) {
+    uint32_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+    switch (seen) {
+    case PLATFORM_LOCK_FREE: return __atomic_compare_exchange_n(word, &seen, PLATFORM_LOCK_WAITED, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    case PLATFORM_LOCK_HELD:
+        if (!__atomic_compare_exchange_n(word, &seen, PLATFORM_LOCK_WAITED, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return false;
+        seen = PLATFORM_LOCK_WAITED;
+        break;
+    case PLATFORM_LOCK_FORK:
+        if (__atomic_load_n(&fork_thread, __ATOMIC_RELAXED) != (uintptr_t)pthread_self()) break;
+        __atomic_store_n(word, PLATFORM_LOCK_FORK_TAKEN, __ATOMIC_RELAXED);
+        return true;
+    default: break;
+    }
+    __atomic_fetch_add(&sleepers, 1, __ATOMIC_SEQ_CST); /* before the kernel compares the word: see platform_lock_unhold */
+    futex(word, FUTEX_WAIT, seen);
+    __atomic_fetch_sub(&sleepers, 1, __ATOMIC_RELAXED);
+    return false;
+}
+
 void platform_lock_acquire_slow(struct platform_lock *lock) {
     for (unsigned i = 0; i < SPINS; i++) {
-        uint32_t expected = 0;
-        if (__atomic_load_n(&lock->word, __ATOMIC_RELAXED) == 0 &&
-            __atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-            return;
+        uint32_t seen = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
+        if (seen == PLATFORM_LOCK_FREE && platform_lock_take_free(lock)) return;
+        if (seen == PLATFORM_LOCK_FORK) break; /* not for a microsecond */
         cpu_relax();
     }
     int saved = errno;
-    while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0) futex(&lock->word, FUTEX_WAIT, 2);
+    while (!take_or_sleep(&lock->word)) continue;
     errno = saved;
 }
 
 void platform_lock_release_slow(struct platform_lock *lock) {
     int saved = errno;
     futex(&lock->word, FUTEX_WAKE, 1);
+    errno = saved;
+}
+
+void platform_fork_begin(void) { __atomic_store_n(&fork_thread, (uintptr_t)pthread_self(), __ATOMIC_RELAXED); }
+
+void platform_fork_end(bool child) {
+    __atomic_store_n(&fork_thread, 0, __ATOMIC_RELAXED);
+    if (child) __atomic_store_n(&sleepers, 0, __ATOMIC_RELAXED);
+}
+
+/* Who went to sleep before the word changed is seen in `sleepers`; who comes later finds that the word has changed, and doesn't sleep. */
+void platform_lock_unhold(struct platform_lock *lock) {
+    __atomic_exchange_n(&lock->word, PLATFORM_LOCK_FREE, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST) == 0) return;
+    int saved = errno;
+    futex(&lock->word, FUTEX_WAKE, INT_MAX);
     errno = saved;
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "platform/linux/linux.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -129,11 +131,67 @@ bool platform_release(void *address, size_t bytes) { return advise(address, byte
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
 bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
+/*
+ * Whether a move that needs `bytes` of address space for a moment would pass the limits of the process, which may have come down since the
+ * heap was built. Where there are limits, what is taken for a try is the answer.
+ */
+static bool limits_allow(size_t bytes) {
+    struct rlimit space, data;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && getrlimit(RLIMIT_DATA, &data) == 0 && space.rlim_cur == RLIM_INFINITY && data.rlim_cur == RLIM_INFINITY)
+        return true;
+    void *tried = map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    platform_unreserve(tried, tried == NULL ? 0 : bytes);
+    return tried != NULL;
+}
+
+/* By a wish that can hardly be met, because what follows is taken: the kernel's refusal tells whether the range has a boundary inside. */
+static bool is_one_mapping(char *address, size_t bytes) {
+    if (mremap(address, bytes, bytes + info.page_bytes, 0) == MAP_FAILED) return errno != EFAULT;
+    munmap(address + bytes, info.page_bytes);
+    return true;
+}
+
+/* The longest part from `address` on that is one mapping. */
+static size_t first_mapping(char *address, size_t bytes) {
+    if (is_one_mapping(address, bytes)) return bytes;
+    size_t one = info.page_bytes, more = bytes; /* one: known to be one mapping; more: known not to be */
+    while (more - one > info.page_bytes) {
+        size_t middle = align_down(one + (more - one) / 2, info.page_bytes);
+        if (is_one_mapping(address, middle))
+            one = middle;
+        else
+            more = middle;
+    }
+    return one;
+}
+
+/* Of one mapping. False: nothing has happened. */
+static bool move_mapping(char *from, char *to, size_t bytes) {
+    if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
+    if (msync(to, bytes, MS_ASYNC) == 0) return false; /* refused while the target was still there */
+    if (map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == NULL) fatal("the system took %zu bytes of the heap's address space at %p", bytes, (void *)to);
+    return false;
+}
+
+/*
+ * The kernel's own move is not all or nothing: it unmaps the target before it looks at limits, and a source of several mappings fails
+ * (before Linux 6.17) or may stop in between (since). So limits are looked at first, each mapping is moved alone, and once a part has moved
+ * the rest follows by a copy where it must.
+ */
 bool platform_move(void *from, void *to, size_t bytes) {
     int saved = errno;
-    void *result = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    bool ok = limits_allow(bytes);
+    for (size_t done = 0, part; ok && done < bytes; done += part) {
+        part = first_mapping((char *)from + done, bytes - done);
+        if (move_mapping((char *)from + done, (char *)to + done, part)) continue;
+        ok = done != 0;
+        if (!ok) break;
+        part = bytes - done;
+        memcpy((char *)to + done, (char *)from + done, part);
+        platform_release((char *)from + done, part);
+    }
     errno = saved;
-    return result == to;
+    return ok;
 }
 
 bool platform_reset(void *address, size_t bytes) { return map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == address; }

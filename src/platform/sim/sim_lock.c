@@ -19,7 +19,14 @@ static struct contention {
     bool held;      /* now */
 } contended[CONTENDED_MAX];
 
-void sim_lock_reset(void) { memset(contended, 0, sizeof contended); }
+/* Between platform_fork_begin and platform_fork_end: the thread that may take locks that are held for its fork. */
+static bool forking;
+static unsigned fork_thread;
+
+void sim_lock_reset(void) {
+    memset(contended, 0, sizeof contended);
+    forking = false;
+}
 
 static struct contention *find_contention(const struct platform_lock *lock) {
     for (unsigned i = 0; i < CONTENDED_MAX; i++)
@@ -61,8 +68,25 @@ void platform_lock_note_acquire(struct platform_lock *lock) {
     sim_cpu_yield();
 }
 
+void platform_fork_begin(void) {
+    forking = true;
+    fork_thread = sim_thread();
+}
+void platform_fork_end(bool child) {
+    (void)child;
+    forking = false;
+}
+void platform_lock_unhold(struct platform_lock *lock) {
+    lock->word = PLATFORM_LOCK_FREE;
+    sim_cpu_yield();
+}
+
 void platform_lock_acquire_slow(struct platform_lock *lock) {
     sim_call_count(SIM_LOCK_CONTENDED);
+    if (lock->word == PLATFORM_LOCK_FORK && forking && sim_thread() == fork_thread) {
+        lock->word = PLATFORM_LOCK_FORK_TAKEN;
+        return;
+    }
     if (held_index(lock) >= 0) fatal("sim: a lock of rank %u is taken again by the thread that holds it", lock->rank);
     struct contention *contention = find_contention(lock);
     if (contention != NULL && contention->held) {
@@ -88,7 +112,8 @@ void platform_lock_note_reset(struct platform_lock *lock) { forget_held(lock); }
 
 void platform_lock_note_release(struct platform_lock *lock) {
     if (!forget_held(lock)) fatal("sim: a lock of rank %u is let go by a thread that does not hold it", lock->rank);
-    if (sim_thread_can_switch() || find_contention(lock) != NULL) lock->word = 2;
+    bool watched = sim_thread_can_switch() || find_contention(lock) != NULL;
+    if (watched && lock->word != PLATFORM_LOCK_FORK_TAKEN) lock->word = PLATFORM_LOCK_WAITED;
 }
 
 void platform_lock_release_slow(struct platform_lock *lock) {

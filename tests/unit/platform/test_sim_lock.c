@@ -173,11 +173,43 @@ static void a_forked_child_starts_without_locks(void **state) {
     assert_int_equal(sim_locks_held(), 2);
 }
 
+static void take_depot(void *unused) {
+    (void)unused;
+    platform_lock_acquire(&depot);
+}
+
+/* Handlers of others run while a fork holds the locks, and may allocate. */
+static void the_thread_that_forks_takes_what_it_holds(void **state) {
+    (void)state;
+    machine();
+    platform_lock_hold(&depot);
+    platform_lock_hold(&zone);
+    platform_fork_begin();
+    assert_false(platform_lock_try(&depot));
+    platform_lock_acquire(&depot);
+    platform_lock_acquire(&zone);
+    assert_int_equal(depot.word, PLATFORM_LOCK_FORK_TAKEN);
+    platform_lock_release(&zone);
+    platform_lock_release(&depot);
+    assert_int_equal(depot.word, PLATFORM_LOCK_FORK); /* not free: the fork still holds it */
+    assert_int_equal(zone.word, PLATFORM_LOCK_FORK);
+    sim_thread_become(1);
+    assert_dies(take_depot, NULL, "deadlock: thread 1 waits for a lock of rank 3");
+    sim_thread_become(0);
+    platform_fork_end(false);
+    platform_lock_unhold(&zone);
+    platform_lock_unhold(&depot);
+    sim_thread_become(1);
+    platform_lock_acquire(&depot);
+    platform_lock_release(&depot);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(locks_in_order_are_fine),      cmocka_unit_test(misuse_dies),
         cmocka_unit_test(each_identity_holds_its_own),  cmocka_unit_test(contended_locks_fail_tries),
         cmocka_unit_test(contention_can_begin_and_end), cmocka_unit_test(a_forked_child_starts_without_locks),
+        cmocka_unit_test(the_thread_that_forks_takes_what_it_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
