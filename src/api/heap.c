@@ -28,6 +28,9 @@ static void read_options(void) {
     if (heap.options.stats != OPTION_STATS_OFF && heap.options.stats_file[0] == 0) platform_error_keep();
 }
 
+/* A small RLIMIT_DATA is for the program: the areas of all CPUs, which count whether they are used or not, shall take a small part at most. */
+static bool cpu_areas_cost_too_much(void) { return (uint64_t)platform_info()->cpus * CPU_AREA_BYTES > platform_info()->data_limit_bytes / 8; }
+
 static bool build_layers(void) {
     const struct options *options = &heap.options;
     struct zone_config config = {
@@ -44,7 +47,11 @@ static bool build_layers(void) {
         slab_init(&heap.slabs, &heap.zone, cache_magazine_bytes);
         heap.layers_stand = true;
     }
-    return cache_init(&heap.caches, &heap.slabs, (unsigned)options->magazine_max_rounds);
+    unsigned magazine_max = (unsigned)options->magazine_max_rounds;
+    if (cache_init(&heap.caches, &heap.slabs, magazine_max)) return true;
+    if (platform_cpu_mode() == PLATFORM_CPU_THREAD) return false;
+    platform_cpu_force_thread_mode(); /* the areas of all CPUs may be too much at once; those of threads come one by one */
+    return cache_init(&heap.caches, &heap.slabs, magazine_max);
 }
 
 bool heap_init(void) {
@@ -56,7 +63,7 @@ bool heap_init(void) {
         platform_init();
         check_set_sink(&sink);
         read_options();
-        if (heap.options.rseq == OPTION_RSEQ_OFF) platform_cpu_force_thread_mode();
+        if (heap.options.rseq == OPTION_RSEQ_OFF || cpu_areas_cost_too_much()) platform_cpu_force_thread_mode();
         built = build_layers();
         if (built) {
             heap.started_ns = platform_now_ns();
@@ -68,7 +75,8 @@ bool heap_init(void) {
     ready = heap.ready;
     platform_lock_release(&heap.lock);
     if (built) {
-        heap_fork_register(); /* may allocate: the heap serves it already */
+        heap_fork_register(); /* may allocate: the heap serves it already; so may the next */
+        maintenance_watch_first_thread();
     }
     return ready;
 }

@@ -34,6 +34,8 @@ struct heap {
     struct platform_event maintenance_event;
     uint32_t maintenance_state; /* enum maintenance_state; atomic */
     bool maintenance_asleep;    /* atomic: the thread sleeps until it is woken; see maintenance.c */
+    bool first_thread_ended;    /* atomic; while others of the program go on */
+    bool first_thread_watched;  /* immutable once there is a maintenance thread */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 
@@ -67,6 +69,7 @@ const char *heap_check(void);
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
 void maintenance_fork_child(void);
+void maintenance_watch_first_thread(void);
 
 /* introspect.c */
 void introspect_fork_child(void);

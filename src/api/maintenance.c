@@ -26,6 +26,9 @@
  * freed now is seen by the next tick, leaves the CPU's cache by the one after it, and goes back by the third.
  */
 #define QUIET_TICKS 3
+/* Between two looks at whether this is the last thread: once the first thread has ended, and where its end can't be noticed. */
+#define LAST_LOOK_NS UINT64_C(100000000)
+#define LAST_LOOK_UNWATCHED_NS UINT64_C(2000000000)
 /* Slow calls between two looks at the clock. */
 #define SLOW_CALLS 61
 
@@ -40,6 +43,20 @@ static bool tick(void) {
     return zone_tick(&heap.zone) != 0;
 }
 
+static void first_thread_ended(void) {
+    __atomic_store_n(&heap.first_thread_ended, true, __ATOMIC_RELEASE);
+    platform_event_wake(&heap.maintenance_event);
+}
+
+void maintenance_watch_first_thread(void) { heap.first_thread_watched = platform_on_first_thread_exit(first_thread_ended); }
+
+/* How long the thread may sleep without a look at whether the program's threads have all ended. */
+static uint64_t longest_sleep_ns(void) {
+    if (__atomic_load_n(&heap.first_thread_ended, __ATOMIC_ACQUIRE)) return LAST_LOOK_NS;
+    return heap.first_thread_watched ? UINT64_MAX : LAST_LOOK_UNWATCHED_NS;
+}
+
+/* When it returns, as the last thread of all, the C library ends the process. */
 static void maintenance_thread(void *argument) {
     (void)argument;
     bool pressure = platform_pressure_open();
@@ -54,12 +71,14 @@ static void maintenance_thread(void *argument) {
             else
                 __atomic_store_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST);
         }
+        timeout = min_u64(timeout, longest_sleep_ns());
         bool woken = false;
         enum platform_pressure level = PLATFORM_PRESSURE_NONE;
         if (pressure)
             level = platform_pressure_wait(&heap.maintenance_event, timeout, &woken);
         else
             woken = platform_event_wait(&heap.maintenance_event, timeout);
+        if (longest_sleep_ns() != UINT64_MAX && platform_thread_is_last()) return;
         if (level == PLATFORM_PRESSURE_CRITICAL) {
             __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
             heap_release(0);
@@ -156,4 +175,6 @@ void maintenance_fork_child(void) {
     heap.maintenance_state = MAINTENANCE_NONE;
     heap.maintenance_asleep = false;
     heap.maintenance_event = (struct platform_event){0};
+    heap.first_thread_ended = false;
+    maintenance_watch_first_thread(); /* the thread that forked is the child's first */
 }

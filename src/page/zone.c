@@ -114,11 +114,8 @@ static bool commit_array(const void *array, size_t element_bytes, size_t from, s
     return platform_commit((void *)start, end - start);
 }
 
-/* Makes the heap and its arrays usable up to `end_bytes` from the base. */
-static bool extend(struct zone *zone, uint64_t end_bytes) {
-    if (end_bytes <= zone->extent_bytes) return true;
-    uint64_t from = zone->extent_bytes, end = end_bytes;
-    if (!zone->growing) end = min_u64(zone->window_bytes, max_u64(end_bytes, from + COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES));
+static bool extend_to(struct zone *zone, uint64_t end) {
+    uint64_t from = zone->extent_bytes;
     if (!commit_array(zone->superpages, sizeof(struct superpage), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT) ||
         !commit_array(zone->tags, sizeof(granule_tag), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
         !commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT))
@@ -128,6 +125,14 @@ static bool extend(struct zone *zone, uint64_t end_bytes) {
     /* Pairs with the acquire in zone_contains: whoever sees the new extent may read its tags. */
     __atomic_store_n(&zone->extent_units, end >> 4, __ATOMIC_RELEASE);
     return true;
+}
+
+/* Makes the heap and its arrays usable up to `end_bytes` from the base; beyond, to have fewer calls, where a limit on data allows it. */
+static bool extend(struct zone *zone, uint64_t end_bytes) {
+    if (end_bytes <= zone->extent_bytes) return true;
+    uint64_t ahead = min_u64(zone->window_bytes, zone->extent_bytes + COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES);
+    if (!zone->growing && ahead > end_bytes && extend_to(zone, ahead)) return true;
+    return extend_to(zone, end_bytes);
 }
 
 /* Under a limit: one more piece of address space of at least `bytes`, committed at once. */

@@ -19,6 +19,7 @@ struct platform_info {
     unsigned page_shift;          /* log2(page_bytes) */
     unsigned cpus;                /* processors that the process may ever run on: the bound of concurrency ids */
     uint64_t address_limit_bytes; /* RLIMIT_AS, UINT64_MAX where there is none */
+    uint64_t data_limit_bytes;    /* RLIMIT_DATA, likewise: of all that is committed */
     bool secure;                  /* set-user-id and the like: the environment is not to be trusted with files */
 };
 
@@ -184,6 +185,15 @@ bool platform_fence_cpus(void);
 
 /* A detached thread with a small stack and all signals blocked. Allocates through malloc: call it with no lock held. */
 bool platform_thread_start(void (*body)(void *), void *argument);
+
+/*
+ * For a thread of ours that must not outlive the program's: the C library ends the process with its last thread, and counts ours. The
+ * callback runs on the first thread of the process when that ends and others go on (pthread_exit in main). False: the caller isn't the first thread,
+ * or it can't be known.
+ */
+bool platform_on_first_thread_exit(void (*callback)(void));
+/* Whether the first thread has ended and no thread but the caller is left (a read of /proc: slow). */
+bool platform_thread_is_last(void);
 
 /* One waiter, many wakers; a wake with no waiter is remembered once. Zero-initialised is ready. */
 struct platform_event {

@@ -56,7 +56,8 @@ void platform_init(void) {
     int saved = errno;
     struct rlimit limit;
     info.cpus = cpu_bound();
-    info.address_limit_bytes = UINT64_MAX;
+    info.address_limit_bytes = info.data_limit_bytes = UINT64_MAX;
+    if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) info.data_limit_bytes = limit.rlim_cur;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) info.address_limit_bytes = limit.rlim_cur;
     info.secure = getauxval(AT_SECURE) != 0;
     info.page_bytes = getauxval(AT_PAGESZ);

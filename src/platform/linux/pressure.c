@@ -13,8 +13,9 @@
  *
  * The files belong to a process that does not know of them and may close them all, as daemons do, and have its own under the
  * same numbers. So each is identified by device and inode before we write to it, read from it or close it; what isn't ours any more
- * is forgotten. They get high numbers, as programs count on getting low ones. A waker's message goes over a socket pair: unlike a pipe
- * it raises no signal when the other end is gone, and unlike an eventfd it has an identity.
+ * is forgotten. All eventfds share one inode: each is known by the number that the kernel gives it (Linux 5.2), and without that
+ * we have none. They get high numbers, as programs count on getting low ones. A waker's message goes over a socket pair: unlike a pipe
+ * it raises no signal when the other end is gone, and unlike an eventfd it can be identified without reading a file.
  *
  * All but wake_file is used by the maintenance thread only (and by a forked child that has no such thread). Wakers read wake_file by
  * atomics; the worst that a change between two of its fields does is that it looks like a foreign file, at a time when nobody polls. No locks.
@@ -52,6 +53,7 @@ struct own_file {
     int number; /* -1: none */
     dev_t device;
     ino_t inode;
+    uint64_t event; /* of an eventfd: its number among all of the system, plus 1 */
 };
 
 enum source_kind { SOURCE_PSI, SOURCE_EVENTS, SOURCE_LEVEL /* and THRESHOLD: eventfds */ };
@@ -72,6 +74,26 @@ static unsigned reopens;
 
 /* ------------------------------------------------------------------ files that are ours */
 
+/* Files without an inode of their own: eventfd, epoll, signalfd, ... */
+static bool is_anonymous(const struct stat *status) { return (status->st_mode & S_IFMT) == 0; }
+
+/* 0: no eventfd, or a kernel that doesn't tell. */
+static uint64_t eventfd_number(int number) {
+    static const char key[] = "eventfd-id:";
+    char text[512];
+    format_text(text, sizeof text, PROCESS "/fdinfo/%d", number);
+    int file = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0) close(file);
+    text[length < 0 ? 0 : length] = 0;
+    const char *found = strstr(text, key);
+    if (found == NULL) return 0;
+    uint64_t value = 0;
+    for (found += sizeof key - 1; *found == ' ' || *found == '\t'; found++) continue;
+    for (; *found >= '0' && *found <= '9'; found++) value = value * 10 + (uint64_t)(*found - '0');
+    return value + 1;
+}
+
 /* Takes over an open file and moves it to a high number; closes it on failure. */
 static struct own_file own_file(int number) {
     struct own_file file = {.number = -1};
@@ -82,7 +104,9 @@ static struct own_file own_file(int number) {
         close(number);
         number = high;
     }
-    if (fstat(number, &status) != 0) {
+    bool known = fstat(number, &status) == 0;
+    if (known && is_anonymous(&status)) known = (file.event = eventfd_number(number)) != 0;
+    if (!known) {
         close(number);
         return file;
     }
@@ -95,7 +119,7 @@ static struct own_file own_file(int number) {
 static bool is_ours(const struct own_file *file, int number) {
     struct stat status;
     return number >= 0 && fstat(number, &status) == 0 && status.st_dev == __atomic_load_n(&file->device, __ATOMIC_RELAXED) &&
-           status.st_ino == __atomic_load_n(&file->inode, __ATOMIC_RELAXED);
+           status.st_ino == __atomic_load_n(&file->inode, __ATOMIC_RELAXED) && (!is_anonymous(&status) || eventfd_number(number) == file->event);
 }
 
 static void drop_file(struct own_file *file) {

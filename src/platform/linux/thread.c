@@ -7,9 +7,11 @@
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -78,4 +80,41 @@ bool platform_thread_start(void (*body)(void *), void *argument) {
     if (error != 0) return_start(start);
     errno = saved;
     return error == 0;
+}
+
+/* ------------------------------------------------------------------ the end of the process */
+
+static void (*first_thread_callback)(void);
+
+static void first_thread_exit(void *unused) {
+    (void)unused;
+    first_thread_callback();
+}
+
+bool platform_on_first_thread_exit(void (*callback)(void)) {
+    static pthread_key_t key;
+    static bool made; /* written by the first caller, before there is a second thread or under the lock of fork's child */
+    if (gettid() != getpid()) return false;
+    int saved = errno;
+    first_thread_callback = callback;
+    if (!made) made = pthread_key_create(&key, first_thread_exit) == 0;
+    bool ok = made && pthread_setspecific(key, &made) == 0; /* any value but NULL */
+    errno = saved;
+    return ok;
+}
+
+/* /proc/self/stat: "number (name) state ...", and the number of threads as the 18th field behind the name; the first thread counts until the end. */
+bool platform_thread_is_last(void) {
+    char text[1024];
+    int saved = errno;
+    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0) close(file);
+    errno = saved;
+    if (length <= 0) return false;
+    text[length] = 0;
+    const char *field = strrchr(text, ')');
+    if (field == NULL || strncmp(field, ") Z ", 4) != 0) return false;
+    for (unsigned i = 0; i < 18 && field != NULL; i++) field = strchr(field + 1, ' ');
+    return field != NULL && strncmp(field, " 2 ", 3) == 0;
 }

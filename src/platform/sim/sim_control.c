@@ -71,6 +71,7 @@ void sim_reset(const struct sim_config *config) {
         .page_shift = bit_lowest(page_bytes),
         .cpus = sim_config.cpus,
         .address_limit_bytes = sim_config.address_limit_bytes,
+        .data_limit_bytes = UINT64_MAX,
         .secure = sim_config.secure,
     };
     sim_thread_reset();

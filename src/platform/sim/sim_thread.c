@@ -116,6 +116,10 @@ bool platform_thread_start(void (*function)(void *), void *argument) {
     return start_body(sim_cpu(), function, argument) != NO_BODY;
 }
 
+/* A simulated process ends when its test does. */
+bool platform_on_first_thread_exit(void (*callback)(void)) { return callback != NULL; }
+bool platform_thread_is_last(void) { return false; }
+
 unsigned sim_threads_alive(void) {
     unsigned alive = 0;
     for (unsigned i = 0; i < SIM_BODIES_MAX; i++) alive += bodies[i].used;

@@ -178,9 +178,9 @@ static void the_child_of_a_fork_goes_on(void **state) {
     begin(NULL, plain_config());
     struct zone_run run = must_run(10, 1, MOBILITY_UNMOVABLE);
     zone_fork_prepare(&zone);
-    assert_true(sim_locks_held() != 0);
+    assert_int_equal(zone.lock.word, PLATFORM_LOCK_FORK);
     zone_fork_parent(&zone);
-    assert_int_equal(sim_locks_held(), 0);
+    assert_int_equal(zone.lock.word, PLATFORM_LOCK_FREE);
     drop_run(run);
     run = must_run(10, 1, MOBILITY_UNMOVABLE);
     zone_fork_prepare(&zone);
