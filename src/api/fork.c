@@ -13,8 +13,14 @@
 
 #include "api/heap.h"
 
+/* Whether the fork under way holds the locks. Guarded by heap.lock, where it does. */
+static bool holds;
+
+/* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none then. */
 static void prepare(void) {
+    if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
     platform_lock_hold(&heap.lock);
+    holds = true;
     platform_fork_begin();
     cache_fork_prepare(&heap.caches);
     slab_fork_prepare(&heap.slabs);
@@ -22,6 +28,8 @@ static void prepare(void) {
 }
 
 static void parent(void) {
+    if (!holds) return;
+    holds = false;
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
     cache_fork_parent(&heap.caches);
@@ -30,6 +38,8 @@ static void parent(void) {
 }
 
 static void child(void) {
+    if (!holds) return;
+    holds = false;
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);
     cache_fork_child(&heap.caches);

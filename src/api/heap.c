@@ -147,7 +147,7 @@ void heap_free_odd(enum heap_function function, const void *object) {
 }
 
 size_t heap_release(size_t keep_bytes) {
-    if (!heap_init()) return 0;
+    if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || !heap_init()) return 0;
     cache_drain(&heap.caches);
     return zone_release(&heap.zone, keep_bytes);
 }
