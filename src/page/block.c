@@ -67,9 +67,9 @@ static void give_up(struct zone *zone, struct superpage *first, size_t from, siz
 }
 
 /* Huge pages for the superpages from `from` on of which a large block uses all; nobody has touched them yet. */
-static void decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules) {
+static void decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, struct huge_question *question) {
     size_t whole = granules / SUPERPAGE_GRANULES;
-    if (whole >= DENSE_SUPERPAGES) zone_decide_huge_block(zone, first, from, whole, granules);
+    if (whole >= DENSE_SUPERPAGES && from < whole) zone_decide_huge_block(zone, first, from, whole, granules, question);
 }
 
 static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacity, size_t align, bool *zeroed) {
@@ -83,7 +83,8 @@ static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacit
     adopt(zone, first, 0, capacity);
     for (size_t at = 0; at < granules; at += SUPERPAGE_GRANULES)
         zone_fill_from_idle(zone, &first[at / SUPERPAGE_GRANULES], 0, (unsigned)min_u64(SUPERPAGE_GRANULES, granules - at));
-    decide_huge(zone, first, 0, granules);
+    struct huge_question question = {0};
+    decide_huge(zone, first, 0, granules, &question);
     uint64_t fresh = mark_block_allocated(zone, first, 0, granules, zeroed);
     *block_of(zone, address) = (struct block_desc){.granules = granules, .superpages = capacity};
     zone->counters.blocks++;
@@ -91,6 +92,7 @@ static void *alloc_superpages(struct zone *zone, size_t granules, size_t capacit
     zone_tag_run(zone, address, 1, TAG_BLOCK);
     if (fresh != 0) zone_make_room(zone, fresh);
     platform_lock_release(&zone->lock);
+    zone_answer_huge(zone, &question);
     return address;
 }
 
@@ -167,7 +169,7 @@ static bool resize_run(struct zone *zone, char *address, struct block_desc *bloc
 }
 
 /* A block of superpages that shrinks, or grows within its address space or into what is free behind it. */
-static bool resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+static bool resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules, struct huge_question *question) {
     struct superpage *first = superpage_of(zone, address);
     size_t needed = superpages_of(granules);
     if (needed > block->superpages || needed < block->superpages / 4) {
@@ -181,7 +183,7 @@ static bool resize_superpages(struct zone *zone, char *address, struct block_des
                 return false;
             }
             adopt(zone, first, block->superpages, needed);
-            decide_huge(zone, first, block->superpages, granules);
+            decide_huge(zone, first, block->superpages, granules, question);
         }
     } else {
         needed = block->superpages;
@@ -230,13 +232,14 @@ static void *move_block(struct zone *zone, char *address, struct block_desc *blo
 void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move) {
     size_t granules = granules_of(zone, bytes == 0 ? 1 : bytes);
     void *result = NULL;
+    struct huge_question question = {0};
     platform_lock_acquire(&zone->lock);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
     if (granules == old) {
         result = address;
     } else if (granules < old || zone_within_limit(zone, granules - old)) {
-        bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules);
+        bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules, &question);
         if (in_place) {
             block->granules = granules;
             zone->counters.block_granules += granules;
@@ -248,5 +251,6 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
         }
     }
     platform_lock_release(&zone->lock);
+    zone_answer_huge(zone, &question);
     return result;
 }

@@ -8,7 +8,10 @@
  * again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none, by any policy: idle pages would
  * come with it that may not stay.
  *
- * Lock: LOCK_RANK_ZONE, held during the touch for blocks, which need an answer for their next superpage; slabs are touched without it.
+ * What a slab's superpage is measured by will be used at once. Not so a block, of which nobody may ever touch a page: where nothing is known,
+ * its first superpage alone is measured, and answers for HUGE_TRUST more, of this block and of others.
+ *
+ * Lock: LOCK_RANK_ZONE, never held during a touch.
  */
 #include "page/zone_internal.h"
 
@@ -19,20 +22,27 @@
 /* After the second dear one so many go without, twice as many after each further one. */
 #define HUGE_PAUSE_MIN 8
 #define HUGE_PAUSE_MAX 256
-/* After a cheap one so many superpages of blocks are trusted: a measurement touches a block that its owner may never touch. */
-#define HUGE_TRUST 16
+/* After a cheap one so many superpages of blocks are trusted: of blocks that are never touched, one part in so many is present. */
+#define HUGE_TRUST 256
 
-static void set_advice(struct zone *zone, struct superpage *superpage, bool on) {
-    if (!zone_mappings_left(zone) || !platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, on)) return;
-    superpage->huge = on;
+static bool is_empty(const struct superpage *superpage) { return bits_count(superpage->populated) == 0; }
+
+/* For superpages [from, to), by one call. */
+static void advise_range(struct zone *zone, struct superpage *first, size_t from, size_t to, bool on) {
+    if (!zone_mappings_left(zone) || !platform_advise_huge(superpage_address(zone, &first[from]), (to - from) << SUPERPAGE_SHIFT, on)) return;
     /* Neighbours with the same advice share a mapping. */
-    bool before = superpage > zone->superpages && superpage[-1].huge;
+    bool before = &first[from] > zone->superpages && first[from].huge == first[from - 1].huge && first[from - 1].huge;
     if (before != on) zone->counters.mappings++;
+    for (size_t i = from; i < to; i++) first[i].huge = on;
 }
+
+static void set_advice(struct zone *zone, struct superpage *superpage, bool on) { advise_range(zone, superpage, 0, 1, on); }
 
 static bool within_soft_limit(const struct zone *zone, size_t more) {
     return zone->counters.allocated + max_u64(more, SUPERPAGE_GRANULES) <= zone->config.soft_limit_bytes >> GRANULE_SHIFT;
 }
+
+static bool heap_is_large(const struct zone *zone, size_t more) { return zone->counters.allocated + more >= HUGE_HEAP_GRANULES; }
 
 bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more) {
     if (zone->config.thp == ZONE_THP_NEVER) return false;
@@ -44,8 +54,8 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
         if (!superpage->huge) set_advice(zone, superpage, true);
         return superpage->huge;
     }
-    if (bits_count(superpage->populated) != 0) return false; /* a huge page would not come by the next touch */
-    bool wanted = superpage->mobility != MOBILITY_RECLAIMABLE && zone->counters.allocated + more >= HUGE_HEAP_GRANULES; /* our own are few */
+    if (!is_empty(superpage)) return false; /* a huge page would not come by the next touch */
+    bool wanted = superpage->mobility != MOBILITY_RECLAIMABLE && heap_is_large(zone, more); /* our own are few */
     if (wanted && zone->huge.pause_left != 0) {
         zone->huge.pause_left--;
         wanted = false;
@@ -80,13 +90,46 @@ void zone_measure_huge(struct zone *zone, void *address) {
     platform_lock_release(&zone->lock);
 }
 
-void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more) {
-    for (size_t i = from; i < to; i++) {
-        bool dear;
-        if (!zone_decide_huge(zone, &first[i], more) || zone->config.thp != ZONE_THP_AUTO) continue;
-        if (zone->huge.trust != 0)
-            zone->huge.trust--;
-        else if (touch(superpage_address(zone, &first[i]), &dear))
-            note(&zone->huge, dear);
+/* Superpages [from, to) with nothing present, or all of them where `all`, get this advice. */
+static void advise_block(struct zone *zone, struct superpage *first, size_t from, size_t to, bool on, bool all) {
+    for (size_t i = from, end; i < to; i = end) {
+        for (end = i; end < to && first[end].huge != on && (all || is_empty(&first[end])); end++) continue;
+        if (end != i)
+            advise_range(zone, first, i, end, on);
+        else
+            end = i + 1;
     }
+}
+
+void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, struct huge_question *question) {
+    struct huge_policy *huge = &zone->huge;
+    if (zone->config.thp == ZONE_THP_NEVER) return;
+    bool always = zone->config.thp == ZONE_THP_ALWAYS, wanted = within_soft_limit(zone, more) && (always || heap_is_large(zone, more));
+    size_t paused = always || !wanted ? 0 : min_u64(huge->pause_left, to - from);
+    huge->pause_left -= (uint32_t)paused;
+    advise_block(zone, first, from, wanted ? from + paused : to, false, false);
+    from = wanted ? from + paused : to;
+    while (!always && huge->trust == 0 && from < to && !is_empty(&first[from])) from++;
+    if (from == to) return;
+    if (always || huge->trust != 0) {
+        advise_block(zone, first, from, to, true, always);
+        huge->trust -= (uint32_t)min_u64(huge->trust, to - from);
+    } else {
+        size_t end = from + 1;
+        while (end < to && is_empty(&first[end])) end++;
+        advise_block(zone, first, from, from + 1, true, false);
+        if (first[from].huge) *question = (struct huge_question){.superpage = &first[from], .others = end - from - 1};
+    }
+}
+
+void zone_answer_huge(struct zone *zone, const struct huge_question *question) {
+    struct superpage *superpage = question->superpage;
+    bool dear;
+    if (superpage == NULL || !touch(superpage_address(zone, superpage), &dear)) return;
+    platform_lock_acquire(&zone->lock);
+    note(&zone->huge, dear);
+    uint32_t *left = dear ? &zone->huge.pause_left : &zone->huge.trust;
+    *left -= (uint32_t)min_u64(*left, question->others);
+    advise_block(zone, superpage, 1, 1 + question->others, !dear, true); /* empty when it was asked: nobody has touched them since */
+    platform_lock_release(&zone->lock);
 }

@@ -122,11 +122,11 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     superpage->mobility = (uint8_t)mobility;
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
-    bool huge = false;
-    if (mobility == MOBILITY_MOVABLE)
-        zone_decide_huge_block(zone, superpage, 0, 1, granules);
-    else
-        huge = zone_decide_huge(zone, superpage, granules);
+    bool huge = zone_decide_huge(zone, superpage, granules);
+    if (huge && mobility == MOBILITY_MOVABLE && zone->huge.trust != 0) { /* a block, which may never be touched */
+        zone->huge.trust--;
+        huge = false;
+    }
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     unsigned idle_before = superpage->idle;
     if (superpage->huge) {

@@ -68,8 +68,16 @@ void zone_drop_captures(struct zone *zone);
  * touch brings all of it.
  */
 bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more);
-/* The same for superpages [from, to) of a block, and measures one now and then: those that have nothing present must not be touched by anyone yet. */
-void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more);
+/*
+ * The same for superpages [from, to) of a block, which nobody touches yet where nothing is present. Where it is not known what they cost, the
+ * question stays what the caller puts to zone_answer_huge without the lock, before anyone else knows of the block; NULL: there is none.
+ */
+struct huge_question {
+    struct superpage *superpage; /* to be measured */
+    size_t others;               /* that follow it, and are decided by the answer */
+};
+void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, struct huge_question *question);
+void zone_answer_huge(struct zone *zone, const struct huge_question *question);
 /* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
 void zone_measure_huge(struct zone *zone, void *address);
 /* Mappings may be spent on moves and advice up to here. */

@@ -22,6 +22,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
+#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
 #endif
@@ -80,9 +83,13 @@ uint64_t platform_map_count_limit(void) {
     return value;
 }
 
+/*
+ * Without MAP_NORESERVE: address space that is reserved counts for nothing, as it can't be written, and what is committed shall count, so that the
+ * system refuses what it could never give (vm.overcommit_memory) in place of killing somebody later.
+ */
 static void *map(void *address, size_t bytes, int protection, int flags) {
     int saved = errno;
-    void *result = mmap(address, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+    void *result = mmap(address, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     errno = saved;
     return result == MAP_FAILED ? NULL : result;
 }
@@ -128,7 +135,10 @@ static bool advise(void *address, size_t bytes, int advice) {
     return ok;
 }
 
-bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
+/* What the program has locked in memory (mlock, mlockall) and freed goes back too. */
+bool platform_release(void *address, size_t bytes) {
+    return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED);
+}
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
 bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 

@@ -141,27 +141,49 @@ static unsigned huge_superpages(size_t bytes) {
     return huge;
 }
 
-/* Blocks are measured only now and then: the first page of one that is never touched would cost a huge page. */
+#define TRUST 256
+
+/* Blocks are measured only now and then: the first page of one that is never touched costs a huge page. */
 static void blocks_follow_what_is_known(void **state) {
     (void)state;
     huge_zone(ZONE_THP_AUTO);
     sim_set_populate_ns(CHEAP_NS);
-    uint64_t calls = sim_calls(SIM_POPULATE);
-    assert_int_equal(huge_superpages(34 * MIB), 17); /* nothing is known: the first is measured, then 16 are trusted */
+    uint64_t calls = sim_calls(SIM_POPULATE), advice = sim_calls(SIM_ADVISE_HUGE);
+    assert_int_equal(huge_superpages(2 * TRUST * MIB), TRUST); /* nothing is known: the first is measured, and answers for the others */
     assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
-    assert_int_equal(huge_superpages(34 * MIB), 17);
-    assert_int_equal(sim_calls(SIM_POPULATE), calls + 2);
+    assert_int_equal(sim_calls(SIM_ADVISE_HUGE), advice + 2); /* for the first, and for all others at once */
+    assert_int_equal(huge_superpages(34 * MIB), 17); /* the last that is trusted is among them */
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
     assert_int_equal(huge_superpages(6 * MIB), 0); /* a small block is no reason to ask */
     assert_int_equal(huge_superpages(8 * MIB), 4);
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 2);
     ASSERT_SOUND();
 }
 
-/* A block learns as it goes: two dear ones, 8 without, one more, 16 without, and so on. */
-static void a_large_block_pays_for_a_few_dear_ones(void **state) {
+/* However large, a block that is never touched costs one huge page at most. */
+static void a_block_is_touched_once(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_set_populate_ns(CHEAP_NS);
+    uint64_t calls = sim_calls(SIM_POPULATE);
+    assert_int_equal(huge_superpages(6 * GIB), 6 * GIB / SUPERPAGE_BYTES);
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
+    sim_set_populate_ns(DEAR_NS);
+    assert_int_equal(huge_superpages(512 * MIB), 1);
+    assert_int_equal(sim_calls(SIM_POPULATE), calls + 2);
+    assert_int_equal(sim_locks_held(), 0);
+    ASSERT_SOUND();
+}
+
+/* Two blocks find out that they are dear; those that follow pay for a pause each. */
+static void blocks_pause_as_slabs_do(void **state) {
     (void)state;
     huge_zone(ZONE_THP_AUTO);
     sim_set_populate_ns(DEAR_NS);
-    assert_int_equal(huge_superpages(2 * (2 + 8 + 1 + 16 + 1 + 32 + 1) * MIB), 2 + 1 + 1 + 1);
+    assert_int_equal(huge_superpages(8 * MIB), 1);
+    assert_int_equal(huge_superpages(8 * MIB), 1);
+    assert_int_equal(huge_superpages(2 * (PAUSE_MIN - 3) * MIB), 0); /* three of the last block were of the pause */
+    assert_int_equal(huge_superpages(8 * MIB), 1);
     ASSERT_SOUND();
 }
 
@@ -183,7 +205,7 @@ static void runs_of_blocks_are_measured_as_blocks_are(void **state) {
     for (unsigned i = 0; i < 2; i++) assert_non_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL)); /* until the heap is large enough */
     uint64_t calls = sim_calls(SIM_POPULATE);
     assert_int_equal(calls, 0);
-    for (unsigned i = 0; i < 17 * 2; i++) assert_non_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL));
+    for (unsigned i = 0; i < (1 + TRUST) * 2; i++) assert_non_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL));
     assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
     assert_non_null(zone_block_alloc(&zone, 1 * MIB, 1, NULL));
     assert_int_equal(sim_calls(SIM_POPULATE), calls + 2);
@@ -234,7 +256,7 @@ static void a_block_that_grows_follows_them(void **state) {
     assert_ptr_equal(zone_block_resize(&zone, block, 8 * MIB + 2 * 12 * MIB, false), block);
     unsigned huge = 0;
     for (unsigned i = 4; i < 16; i++) huge += superpage_of(&zone, block)[i].huge;
-    assert_int_equal(huge, 2 + 1); /* two dear ones, 8 without, a look */
+    assert_int_equal(huge, 1); /* one is measured, and the others go without */
     ASSERT_SOUND();
 }
 
@@ -249,7 +271,8 @@ int main(void) {
         cmocka_unit_test(nothing_is_learnt_where_the_touch_fails),
         cmocka_unit_test(a_policy_is_obeyed),
         cmocka_unit_test(blocks_follow_what_is_known),
-        cmocka_unit_test(a_large_block_pays_for_a_few_dear_ones),
+        cmocka_unit_test(a_block_is_touched_once),
+        cmocka_unit_test(blocks_pause_as_slabs_do),
         cmocka_unit_test(a_block_that_is_the_heap_gets_them),
         cmocka_unit_test(runs_of_blocks_are_measured_as_blocks_are),
         cmocka_unit_test(what_is_taken_again_is_decided_on_again),
