@@ -38,17 +38,25 @@ function(strata_add_library target file export static_export)
     endif()
 
     # One relocatable object, its hidden names made local: linking the archive brings all of it or nothing, and no name of
-    # ours but the public ones can clash with a program's. (Sanitizers keep their own bookkeeping per object.)
+    # ours but the public ones can clash with a program's. (Sanitizers keep their own bookkeeping per object.) The C++ operators are a second
+    # one, which only a C++ program brings in, as they refer to its runtime.
     if(STRATA_SANITIZE)
         add_library(${target}_static STATIC $<TARGET_OBJECTS:${objects}>)
     else()
         set(merged ${CMAKE_CURRENT_BINARY_DIR}/${target}_merged.o)
         add_custom_command(OUTPUT ${merged}
-            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<TARGET_OBJECTS:${objects}>
+            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/operators>
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
             DEPENDS ${objects} $<TARGET_OBJECTS:${objects}>
             COMMAND_EXPAND_LISTS VERBATIM)
         add_library(${target}_static STATIC ${merged})
+        if(NOT "STRATA_NO_OVERRIDE=1" IN_LIST ARGN)
+            add_library(${target}_operators OBJECT ${PROJECT_SOURCE_DIR}/src/api/operators.c)
+            set_target_properties(${target}_operators PROPERTIES POSITION_INDEPENDENT_CODE ON)
+            target_link_libraries(${target}_operators PRIVATE strata_library_flags)
+            target_compile_definitions(${target}_operators PRIVATE STRATA_OPERATORS_OF_ARCHIVE=1)
+            target_sources(${target}_static PRIVATE $<TARGET_OBJECTS:${target}_operators>)
+        endif()
         set_source_files_properties(${merged} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
     endif()
     set_target_properties(${target}_static PROPERTIES LINKER_LANGUAGE C OUTPUT_NAME ${file} EXPORT_NAME ${static_export})

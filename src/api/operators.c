@@ -2,8 +2,12 @@
  * operators.c - every replaceable form of C++ operator new and delete, in C: no link to libstdc++ for programs without it.
  *
  * The names are the Itanium C++ ABI's, for size_t = unsigned long. A failing `new` calls the new_handler until memory comes
- * or there is none, then throws std::bad_alloc by the runtime's own helper. Both are looked up when memory is short, not bound at
- * load: a C program may bring the C++ runtime later, by dlopen, and keep its names to itself.
+ * or there is none, then throws std::bad_alloc by the runtime's own helper. In libstrata.so both are looked up when memory is short, not bound
+ * at load: a C program may bring the C++ runtime later, by dlopen, and keep its names to itself.
+ *
+ * In libstrata.a (STRATA_OPERATORS_OF_ARCHIVE) this file is a member of its own, that only a C++ program brings in. It refers to the
+ * runtime's functions by name, as a static runtime's can't be looked up; and it leaves the nothrow forms of new to the runtime, whose own call
+ * the throwing forms here and catch.
  */
 #ifndef STRATA_NO_OVERRIDE
 
@@ -18,9 +22,18 @@
 typedef void (*new_handler)(void);
 typedef new_handler get_new_handler_function(void);
 typedef void throw_bad_alloc_function(void);
-/* Where the program is linked with the runtime's archive, these are there without a dynamic symbol. */
-extern get_new_handler_function get_new_handler __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
-extern throw_bad_alloc_function throw_bad_alloc __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+
+#ifdef STRATA_OPERATORS_OF_ARCHIVE
+
+extern get_new_handler_function current_handler_function __asm__("_ZSt15get_new_handlerv");
+extern throw_bad_alloc_function throw_bad_alloc_function_of_runtime __asm__("_ZSt17__throw_bad_allocv") __attribute__((noreturn));
+static new_handler current_handler(void) { return current_handler_function(); }
+static _Noreturn STRATA_COLD void throw_bad_alloc(size_t size) {
+    (void)size;
+    throw_bad_alloc_function_of_runtime();
+}
+
+#else
 
 /* Weak, so that a wholly static program doesn't get a dlopen that it can't use, and the linker's warning of it. */
 #pragma weak dlopen
@@ -41,21 +54,23 @@ static STRATA_COLD uintptr_t runtime_function(const char *mangled) {
 }
 
 static STRATA_COLD new_handler current_handler(void) {
-    get_new_handler_function *get = get_new_handler;
-    if (get == NULL) get = (get_new_handler_function *)runtime_function("_ZSt15get_new_handlerv");
+    get_new_handler_function *get = (get_new_handler_function *)runtime_function("_ZSt15get_new_handlerv");
     return get != NULL ? get() : NULL;
 }
+
+static STRATA_COLD void throw_bad_alloc(size_t size) {
+    throw_bad_alloc_function *throw_it = (throw_bad_alloc_function *)runtime_function("_ZSt17__throw_bad_allocv");
+    if (throw_it != NULL) throw_it();
+    fatal("operator new: no memory for %zu bytes, and no C++ runtime to throw bad_alloc", size);
+}
+
+#endif
 
 /* A handler that throws leaves through this frame: it must be compiled with unwind tables (-fexceptions). */
 static STRATA_COLD void *new_failed(size_t size, size_t align) {
     for (;;) {
         new_handler handler = current_handler();
-        if (handler == NULL) {
-            throw_bad_alloc_function *throw_it = throw_bad_alloc;
-            if (throw_it == NULL) throw_it = (throw_bad_alloc_function *)runtime_function("_ZSt17__throw_bad_allocv");
-            if (throw_it != NULL) throw_it();
-            fatal("operator new: no memory for %zu bytes, and no C++ runtime to throw bad_alloc", size);
-        }
+        if (handler == NULL) throw_bad_alloc(size);
         handler();
         void *p = strata_memalign(align, size);
         if (p != NULL) return p;
@@ -80,6 +95,7 @@ OPERATOR(void *, new_array, "_Znam", size_t size) { return new_object(size); }
 OPERATOR(void *, new_one_aligned, "_ZnwmSt11align_val_t", size_t size, size_t align) { return new_aligned(size, align); }
 OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t size, size_t align) { return new_aligned(size, align); }
 
+#ifndef STRATA_OPERATORS_OF_ARCHIVE
 /*
  * The nothrow forms return NULL also where a new_handler throws, and catching takes a C++ frame. So when memory is short they go to
  * the runtime's own version of the same operator, which calls the throwing form above and catches.
@@ -110,6 +126,7 @@ NEW_NOTHROW(new_one_nothrow, "_ZnwmRKSt9nothrow_t")
 NEW_NOTHROW(new_array_nothrow, "_ZnamRKSt9nothrow_t")
 NEW_ALIGNED_NOTHROW(new_one_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t")
 NEW_ALIGNED_NOTHROW(new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t")
+#endif
 
 OPERATOR(void, delete_one, "_ZdlPv", void *p) { strata_free(p); }
 OPERATOR(void, delete_array, "_ZdaPv", void *p) { strata_free(p); }

@@ -85,6 +85,14 @@ for package in strata strata-only; do
     expect_well "$work/consumer-whole" $wanted
 done
 
+# C++ with the runtime as a shared library, in the program, and with everything in it.
+for kind in "" -static-libstdc++ -static; do
+    g++ -Wall -Wextra -Werror $kind -o "$work/operators" tests/install/consumer/operators.cpp $(pkg-config --cflags strata) "$library_dir/libstrata.a" -pthread
+    output=$("$work/operators" 2>&1) || fail "operators, linked with '$kind': $output"
+    [ "$output" = "operators: well" ] || fail "operators, linked with '$kind': $output"
+    passed
+done
+
 { cmake -S tests/install/consumer -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release && cmake --build "$work/consumer"; } \
     >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "the CMake consumer does not build"; }
 for program in c_strata c_static cxx_strata cxx_static; do
