@@ -16,7 +16,8 @@
 /* Whether the fork under way holds the locks. Guarded by heap.lock, where it does. */
 static bool holds;
 
-/* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none then. */
+/* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
+ * then. */
 static void prepare(void) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
     platform_lock_hold(&heap.lock);

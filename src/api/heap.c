@@ -132,12 +132,12 @@ void heap_bad_address(enum heap_function function, const void *address) {
     fatal("%s(): %p: not an allocated block (double free, or inside a block)", name, address);
 }
 
-void heap_free_slow(unsigned tag, void *object) {
+void heap_free_slow(enum heap_function function, unsigned tag, void *object) {
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED))) return;
     if (STRATA_LIKELY(tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)) {
         cache_free_slow(&heap.caches, tag, object);
     } else if (tag != TAG_BLOCK || !zone_block_free(&heap.zone, object)) {
-        heap_bad_address(HEAP_FREE, object);
+        heap_bad_address(function, object);
     }
     maintenance_slow_call(false);
 }

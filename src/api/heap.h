@@ -57,7 +57,7 @@ _Noreturn void heap_bad_address(enum heap_function function, const void *address
 /* malloc beyond the fast path: sets errno to ENOMEM and returns NULL where there is no memory. `zeroed` (may be NULL) as in zone_block_alloc. */
 void *heap_alloc_small_slow(unsigned cache);
 void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed);
-void heap_free_slow(unsigned tag, void *object);
+void heap_free_slow(enum heap_function function, unsigned tag, void *object);
 /* free, or a function like it, of what is not a multiple of 16 within the heap: NULL, or an error. */
 void heap_free_odd(enum heap_function function, const void *object);
 

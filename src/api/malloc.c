@@ -45,7 +45,7 @@ STRATA_INLINE void release(enum heap_function function, void *p) {
     if (STRATA_LIKELY(in_heap(units))) {
         unsigned tag = tag_at(units);
         if (STRATA_LIKELY(cpu_push(tag, p))) return;
-        heap_free_slow(tag, p);
+        heap_free_slow(function, tag, p);
         return;
     }
     heap_free_odd(function, p);

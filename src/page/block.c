@@ -239,7 +239,8 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
     if (granules == old) {
         result = address;
     } else if (granules < old || zone_within_limit(zone, granules - old)) {
-        bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules, &question);
+        bool in_place =
+            block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules, &question);
         if (in_place) {
             block->granules = granules;
             zone->counters.block_granules += granules;

@@ -5,8 +5,8 @@
  * than the base pages in its place. That is measured, because it differs by thirty: 0.2 ms where the system has one at hand, 7 ms in a virtual
  * machine whose host has taken the memory back, or where memory must be compacted first (docs/decisions.md, 19 and 20). So the first page of a fresh
  * superpage is touched here, with a look at the clock; after two dear ones the next superpages go without, more of them each time, until one is cheap
- * again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none, by any policy: idle pages would
- * come with it that may not stay.
+ * again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none, by any policy: idle pages
+ * would come with it that may not stay.
  *
  * What a slab's superpage is measured by will be used at once. Not so a block, of which nobody may ever touch a page: where nothing is known,
  * its first superpage alone is measured, and answers for HUGE_TRUST more, of this block and of others.
@@ -54,7 +54,7 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
         if (!superpage->huge) set_advice(zone, superpage, true);
         return superpage->huge;
     }
-    if (!is_empty(superpage)) return false; /* a huge page would not come by the next touch */
+    if (!is_empty(superpage)) return false;                                                 /* a huge page would not come by the next touch */
     bool wanted = superpage->mobility != MOBILITY_RECLAIMABLE && heap_is_large(zone, more); /* our own are few */
     if (wanted && zone->huge.pause_left != 0) {
         zone->huge.pause_left--;

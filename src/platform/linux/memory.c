@@ -136,9 +136,7 @@ static bool advise(void *address, size_t bytes, int advice) {
 }
 
 /* What the program has locked in memory (mlock, mlockall) and freed goes back too. */
-bool platform_release(void *address, size_t bytes) {
-    return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED);
-}
+bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED); }
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
 bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
@@ -180,7 +178,8 @@ static size_t first_mapping(char *address, size_t bytes) {
 static bool move_mapping(char *from, char *to, size_t bytes) {
     if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
     if (msync(to, bytes, MS_ASYNC) == 0) return false; /* refused while the target was still there */
-    if (map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == NULL) fatal("the system took %zu bytes of the heap's address space at %p", bytes, (void *)to);
+    if (map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == NULL)
+        fatal("the system took %zu bytes of the heap's address space at %p", bytes, (void *)to);
     return false;
 }
 

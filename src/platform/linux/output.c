@@ -114,10 +114,22 @@ static const char *getenv_of_kernel(const char *name, size_t length) {
     return found ? value : NULL;
 }
 
+/* What the C library's environ is going to be: libstrata.so is initialised first, before the library that sets it. */
+static char **early_environ;
+
+#ifdef __GLIBC__ /* others pass no arguments to constructors */
+__attribute__((constructor(101))) static void note_environ(int argc, char **argv, char **envp) {
+    (void)argc;
+    (void)argv;
+    if (environ == NULL) early_environ = envp;
+}
+#endif
+
 const char *platform_getenv(const char *name) {
     size_t length = strlen(name);
-    if (environ == NULL) return getenv_of_kernel(name, length);
-    for (char **entry = environ; *entry != NULL; entry++)
+    char **entries = environ != NULL ? environ : early_environ;
+    if (entries == NULL) return getenv_of_kernel(name, length);
+    for (char **entry = entries; *entry != NULL; entry++)
         if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
     return NULL;
 }

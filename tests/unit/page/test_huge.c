@@ -152,7 +152,7 @@ static void blocks_follow_what_is_known(void **state) {
     assert_int_equal(huge_superpages(2 * TRUST * MIB), TRUST); /* nothing is known: the first is measured, and answers for the others */
     assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
     assert_int_equal(sim_calls(SIM_ADVISE_HUGE), advice + 2); /* for the first, and for all others at once */
-    assert_int_equal(huge_superpages(34 * MIB), 17); /* the last that is trusted is among them */
+    assert_int_equal(huge_superpages(34 * MIB), 17);          /* the last that is trusted is among them */
     assert_int_equal(sim_calls(SIM_POPULATE), calls + 1);
     assert_int_equal(huge_superpages(6 * MIB), 0); /* a small block is no reason to ask */
     assert_int_equal(huge_superpages(8 * MIB), 4);

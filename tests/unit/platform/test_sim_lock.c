@@ -206,9 +206,12 @@ static void the_thread_that_forks_takes_what_it_holds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(locks_in_order_are_fine),      cmocka_unit_test(misuse_dies),
-        cmocka_unit_test(each_identity_holds_its_own),  cmocka_unit_test(contended_locks_fail_tries),
-        cmocka_unit_test(contention_can_begin_and_end), cmocka_unit_test(a_forked_child_starts_without_locks),
+        cmocka_unit_test(locks_in_order_are_fine),
+        cmocka_unit_test(misuse_dies),
+        cmocka_unit_test(each_identity_holds_its_own),
+        cmocka_unit_test(contended_locks_fail_tries),
+        cmocka_unit_test(contention_can_begin_and_end),
+        cmocka_unit_test(a_forked_child_starts_without_locks),
         cmocka_unit_test(the_thread_that_forks_takes_what_it_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
