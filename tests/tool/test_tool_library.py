@@ -11,7 +11,7 @@ import pytest
 from strata import library
 from strata.errors import StrataError
 
-PACKAGE = Path(__file__).resolve().parents[2] / "python"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -35,10 +35,15 @@ def test_where(tool):
 
 
 def test_order(strata_lib, no_places, monkeypatch):
+    (no_places / "package" / "strata").mkdir(parents=True)
+    (no_places / "package" / "strata" / "build_tree.txt").write_text(f"{no_places / 'tree'}\n")
+    built = install(strata_lib, no_places / "tree" / "build")
+    assert library.find_library().path == built
+    release = install(strata_lib, no_places / "tree" / "build" / "release")
+    assert library.find_library().path == release
     python_prefix = install(strata_lib, no_places / "python-prefix" / "lib")
     assert library.find_library().path == python_prefix
     recorded = install(strata_lib, no_places / "recorded" / "lib")
-    (no_places / "package" / "strata").mkdir(parents=True)
     (no_places / "package" / "strata" / "prefix.txt").write_text(f"{no_places / 'recorded'}\n")
     assert library.find_library().path == recorded
     data = install(strata_lib, no_places / "package" / "strata" / "lib")
@@ -78,15 +83,43 @@ def test_a_wrong_place_that_was_named_is_not_passed_over(tool):
     assert done.returncode == 125 and "STRATA_LIB: /no/such/libstrata.so: no such file" in done.stderr
 
 
-def test_prefix_is_recorded_by_the_installation(strata_lib, tmp_path):
-    """A wheel built with STRATA_PREFIX finds the library there, from an environment of its own."""
-    installed = install(strata_lib, tmp_path / "prefix" / "lib")
-    source = shutil.copytree(PACKAGE, tmp_path / "python", ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
+def copied(source, target):
+    """A copy of a folder of this tree without what was built in it."""
+    return shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*cache"))
+
+
+def test_what_the_installation_records(strata_lib, tmp_path):
+    """`pip install ./python` as a person types it, into an environment of its own: with STRATA_PREFIX the command finds the library there,
+    and without what is built in the tree that it was installed from, also where that is built only later."""
+    tree = copied(ROOT, tmp_path / "tree")
     venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    env = {key: value for key, value in os.environ.items() if key != "STRATA_LIB"}
-    pip = [python, "-m", "pip", "-q", "--disable-pip-version-check", "install", source]
-    subprocess.run(pip, env={**env, "STRATA_PREFIX": str(tmp_path / "prefix")}, check=True, timeout=300)
-    command = [tmp_path / "venv" / "bin" / "strata", "where", "-v"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert done.stdout == f"{installed}  (prefix recorded at install)\n", done.stderr
+    python, strata = (tmp_path / "venv" / "bin" / name for name in ("python", "strata"))
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("STRATA_", "PYTHON"))}
+
+    def pip_install(*options, **more_env):
+        pip = [python, "-m", "pip", "-q", "--disable-pip-version-check", "install", *options, "./python"]
+        subprocess.run(pip, env={**env, **more_env}, cwd=tree, check=True, timeout=300)
+
+    def told(*args):
+        done = subprocess.run([strata, *args], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    installed = install(strata_lib, tmp_path / "prefix" / "lib")
+    pip_install(STRATA_PREFIX=str(tmp_path / "prefix"))
+    assert told("where", "-v")[1] == f"{installed}  (prefix recorded at install)\n"
+    # Again from the same tree, in which pip has left what it built: the prefix must be forgotten, although its library is still there.
+    pip_install("--no-deps", "--force-reinstall")
+    status, _, errors = told("where")
+    assert status == 125 and f"{tree}/build/release/libstrata.so (build tree recorded at install)" in errors
+    built = install(strata_lib, tree / "build" / "release")
+    assert told("where", "-v") == (0, f"{built}  (build tree recorded at install)\n", "")
+    assert told("run", "--verify", "--", "sh", "-c", "echo $LD_PRELOAD") == (0, f"{built}\n", "")
+
+
+def test_a_source_archive_records_nothing(tmp_path):
+    """Without the tree around it there is nothing that could be built: what lies around by chance is not looked into."""
+    source = copied(ROOT / "python", tmp_path / "python")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("STRATA_", "PYTHON"))}
+    subprocess.run([sys.executable, "setup.py", "-q", "build"], env=env, cwd=source, check=True, timeout=60)
+    package = source / "build" / "lib" / "strata"
+    assert (package / "library.py").exists() and not list(package.glob("*.txt"))

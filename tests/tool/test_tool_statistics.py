@@ -1,9 +1,12 @@
 """`strata run --stats` and `--json`, with the library itself: what a person gets at the program's end."""
 
 import json
+import os
 
 import pytest
 
+MIB = 1 << 20
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # The sections of the table, and the lists of the JSON document.
 SECTIONS = ("caches", "arenas", "groups")
 
@@ -37,6 +40,48 @@ def test_an_option_that_the_library_refuses_is_told(tool):
     done = tool("run", "-O", "decay_ms:never", "--", "true")
     assert done.returncode == 0
     assert "decay_ms" in done.stderr
+
+
+# A program of which the pages are known: it moves a block of 64 MiB, hands 96 MiB back, and at its end has three blocks of 8 MiB, and 4 MiB idle.
+KNOWN_PAGES = """
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+static void *written(size_t mib) { return memset(malloc(mib << 20), 1, mib << 20); }
+int main(void) {
+    for (int i = 0; i < 3; i++) written(8);
+    void *grows = written(64), *in_the_way = written(4);
+    void *moved = realloc(grows, 96l << 20);
+    if (moved == NULL || moved == grows) return 1;
+    memset(moved, 2, 96l << 20);
+    free(moved);
+    malloc_trim(0);
+    if (malloc(500l << 20) != NULL) return 2;
+    free(in_the_way);
+    return 0;
+}
+"""
+
+
+def test_figures_of_pages_in_the_json(tool, compile_c):
+    """Each has a test of its own on the simulated platform (tests/unit/api/test_statistics.c): here they come from the real one."""
+    options = "thp:never,background:off,decay_ms:3600000,reserve:512M"
+    done = tool("run", "--json", *[word for option in options.split(",") for word in ("-O", option)], "--", compile_c("known-pages", KNOWN_PAGES))
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stderr)
+    heap, (arena,) = figures["heap"], figures["arenas"]
+    (movable,) = [group for group in figures["groups"] if group["name"] == "movable"]
+    assert (heap["large_blocks"], heap["large_bytes"]) == (3, 24 * MIB)
+    assert heap["moves"] == 1
+    assert heap["released_bytes_total"] >= 96 * MIB
+    assert heap["populated_bytes_total"] >= (24 + 96 + 4) * MIB
+    assert heap["lookaside_bytes"] >= 4 * MIB
+    assert 28 * MIB <= heap["populated_bytes"] <= heap["populated_bytes_total"] - heap["released_bytes_total"]
+    assert heap["resident_bytes"] >= 24 * MIB
+    assert heap["mappings"] < heap["mappings_limit"]
+    assert movable["superpages"] >= 12 and movable["populated_pages"] >= movable["allocated_pages"] >= 24 * MIB // PAGE_BYTES
+    # The three, the one that grew, its new place, the one in its way; and the request that was refused.
+    assert arena["in_use_bytes"] >= 24 * MIB and arena["allocs"] >= 6 and arena["frees"] >= 3 and arena["failures"] >= 1
 
 
 # A program of which the counts are known: 6,000 of 10,000 blocks of a class that nothing else in it uses are live at its end.

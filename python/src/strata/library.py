@@ -1,8 +1,8 @@
 """Finds libstrata.so: the one that this command was installed with.
 
 Order, first hit wins: --lib, $STRATA_LIB, the package's own lib/ folder, the prefix recorded at install, lib folders of the
-Python's prefix, the build tree that this source file lies in. A place that a person named (the first two) must have the
-library; the others are only looked into.
+Python's prefix, the build tree that this source file lies in or was installed from. A place that a person named (the first
+two) must have the library; the others are only looked into.
 """
 
 import os
@@ -37,29 +37,36 @@ def lib_folders(prefix: Path) -> list[Path]:
     return folders
 
 
-def recorded_prefix() -> Path | None:
-    """The prefix that `STRATA_PREFIX=... pip install` wrote into the package."""
+def recorded_path(name: str) -> Path | None:
+    """A path that python/setup.py wrote into the package: the prefix of `STRATA_PREFIX=... pip install`, or the source tree."""
     try:
-        text = (Path(__file__).parent / "prefix.txt").read_text(encoding="utf-8").strip()
+        text = (Path(__file__).parent / name).read_text(encoding="utf-8").strip()
     except OSError:
         return None
     return Path(text) if text else None
+
+
+def built_in(tree: Path) -> list[Path]:
+    """Where a source tree has the library: the release preset builds beside python/."""
+    return [tree / folder / LIBRARY_NAME for folder in ("build/release", "build")]
 
 
 def searched_places() -> Iterator[Place]:
     """The places that are looked into when nobody named one, in order."""
     package = Path(__file__).resolve().parent
     yield Place("package data", package / "lib" / LIBRARY_NAME)
-    if prefix := recorded_prefix():
+    if prefix := recorded_path("prefix.txt"):
         for folder in lib_folders(prefix):
             yield Place("prefix recorded at install", folder / LIBRARY_NAME)
     for folder in lib_folders(Path(sys.prefix)):
         yield Place("prefix of this Python", folder / LIBRARY_NAME)
-    # python/src/strata/library.py of a source tree: the release preset builds beside python/.
+    # python/src/strata/library.py of a source tree.
     if package.parent.name == "src" and package.parent.parent.name == "python":
-        tree = package.parent.parent.parent
-        for folder in ("build/release", "build"):
-            yield Place("build tree", tree / folder / LIBRARY_NAME)
+        for path in built_in(package.parent.parent.parent):
+            yield Place("build tree", path)
+    if tree := recorded_path("build_tree.txt"):
+        for path in built_in(tree):
+            yield Place("build tree recorded at install", path)
 
 
 def find_library(named: str | None = None) -> Place:
