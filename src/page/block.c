@@ -209,6 +209,7 @@ static void *move_block(struct zone *zone, char *address, struct block_desc *blo
     size_t needed = superpages_of(granules);
     size_t capacity = zone->growing ? needed : needed * 2;
     struct superpage *first = zone_superpages_take(zone, capacity, 1);
+    if (first == NULL) first = zone_superpages_take(zone, capacity = needed, 1);
     if (first == NULL) return NULL;
     char *target = superpage_address(zone, first);
     adopt(zone, first, 0, capacity);

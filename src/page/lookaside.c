@@ -35,7 +35,8 @@ static unsigned release_free_superpage(struct zone *zone, struct superpage *supe
     char *address = superpage_address(zone, superpage);
     if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
         superpage->moved = superpage->huge = false;
-        if (zone->counters.mappings >= 2) zone->counters.mappings -= 2;
+        zone->counters.mappings -= superpage->splits;
+        superpage->splits = 0;
     } else if (!platform_release(address, SUPERPAGE_BYTES)) {
         return 0;
     }

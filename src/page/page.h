@@ -71,11 +71,12 @@ struct superpage {
     uint8_t state; /* enum superpage_state */
     uint8_t mobility;
     bool huge;      /* transparent huge pages were asked for */
-    bool moved;     /* pages have moved in or out: the mapping is split here */
+    bool moved;     /* pages have moved in or out: the mapping may be split here */
     uint8_t linked; /* enum idle_list: where idle_link is */
     bool described; /* descriptors of all its granules may be present: it was cut into runs */
     bool young;     /* room is being made for its huge page, out of other superpages */
-    uint8_t spare[19];
+    uint8_t splits; /* ends of ranges that moved here, each of which is counted as one mapping more */
+    uint8_t spare[18];
 };
 
 #define ZONE_BUCKETS 10 /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */

@@ -34,6 +34,13 @@ static void marks_follow(struct zone *zone, struct superpage *source, unsigned a
     source->moved = target->moved = true;
 }
 
+static void note_end(struct zone *zone, size_t granule) {
+    struct superpage *superpage = &zone->superpages[granule / SUPERPAGE_GRANULES];
+    if (superpage->splits == UINT8_MAX) return;
+    superpage->splits++;
+    zone->counters.mappings++;
+}
+
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) {
     size_t at = zone_granule_of(zone, from), to_at = zone_granule_of(zone, to);
     for (size_t done = 0; done < granules;) {
@@ -44,7 +51,8 @@ void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) 
         done += count;
     }
     zone->counters.moves++;
-    zone->counters.mappings += 2;
+    note_end(zone, to_at);
+    note_end(zone, to_at + granules - 1);
 }
 
 /* The longest run of present granules of a wholly free superpage, at most `wanted` long. */

@@ -1,9 +1,9 @@
 /*
  * slab.c - slabs: made from runs, objects taken and given back in batches. See slab.h for the structure and its invariants.
  *
- * Slab size: the smallest run that wastes at most a sixteenth; once a cache is large, up to SLAB_BYTES_MAX or SLAB_OBJECTS_MAX, or
- * more bytes where they waste next to nothing, but never more than an eighth of what the cache has. Small slabs
- * empty sooner: of 64 objects one that stays pins 64, of 4 it pins 4; and a program with few objects of a size pays one page for it.
+ * Slab size: the smallest run that wastes at most a sixteenth; as the cache grows, up to SLAB_OBJECTS_MAX objects, but never more than an
+ * eighth of what the cache has; and in a cache of SLAB_DENSE_GRANULES, as much as wastes next to nothing. Small slabs empty sooner: of 64 objects one
+ * that stays pins 64, of 4 it pins 4; and a program with few objects of a size pays one page for it. (docs/decisions.md, 21)
  */
 #include "slab/slab.h"
 
@@ -11,10 +11,12 @@
 
 #define SLAB_NONE UINT32_MAX
 #define SLAB_BYTES_MAX (16 * KIB)
-#define SLAB_OBJECTS_MAX 16
-#define SLAB_TIGHT_BYTES_MAX (80 * KIB)
+#define SLAB_OBJECTS_MAX 4
+#define SLAB_DENSE_GRANULES (2 * MIB / GRANULE_BYTES)
+#define SLAB_DENSE_OBJECTS_MAX 16
+#define SLAB_DENSE_BYTES_MAX (80 * KIB)
 #define SLAB_WASTE_MAX 16   /* of a slab: one part in so many */
-#define SLAB_WASTE_LARGE 64 /* the same in a large cache, where it can be had */
+#define SLAB_WASTE_DENSE 64 /* the same in a dense cache, where it can be had */
 #define SLAB_GROWTH_SHARE 8
 #define RECIPROCAL_SHIFT 40
 #define EMPTY_GRANULES_MIN 4
@@ -60,13 +62,13 @@ static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind,
     unsigned granules = least_granules(bytes, unit, SUPERPAGE_GRANULES, SLAB_WASTE_MAX);
     cache->granules_min = (uint16_t)granules;
     while (granules * 2 << GRANULE_SHIFT <= SLAB_BYTES_MAX && (granules << GRANULE_SHIFT) / bytes < SLAB_OBJECTS_MAX) granules *= 2;
+    cache->granules_usual = cache->granules_max = (uint16_t)granules;
     size_t all = (size_t)granules << GRANULE_SHIFT;
-    if (all % bytes * SLAB_WASTE_LARGE > all) {
-        size_t end = min_u64(bytes * SLAB_OBJECTS_MAX, SLAB_TIGHT_BYTES_MAX) + GRANULE_BYTES;
-        unsigned tight = least_granules(bytes, unit, (unsigned)(end >> GRANULE_SHIFT), SLAB_WASTE_LARGE);
-        if (tight > cache->granules_min) granules = tight;
+    if (all % bytes * SLAB_WASTE_DENSE > all) {
+        size_t end = min_u64(bytes * SLAB_DENSE_OBJECTS_MAX, SLAB_DENSE_BYTES_MAX) + GRANULE_BYTES;
+        unsigned dense = least_granules(bytes, unit, (unsigned)(end >> GRANULE_SHIFT), SLAB_WASTE_DENSE);
+        if (dense > granules) cache->granules_max = (uint16_t)dense;
     }
-    cache->granules_max = (uint16_t)granules;
     for (unsigned b = 0; b < SLAB_BUCKETS; b++) cache->buckets[b] = SLAB_NONE;
 }
 
@@ -118,9 +120,9 @@ static unsigned bucket_of(const struct slab *slab) {
 /* ------------------------------------------------------------------ making and unmaking */
 
 static unsigned next_slab_granules(const struct slab_cache *cache) {
+    if (cache->granules >= SLAB_DENSE_GRANULES) return cache->granules_max;
     unsigned granules = cache->granules_min;
-    if ((uint64_t)cache->granules_max * SLAB_GROWTH_SHARE <= cache->granules) return cache->granules_max;
-    while (granules * 2 <= cache->granules_max && (uint64_t)granules * 2 * SLAB_GROWTH_SHARE <= cache->granules) granules *= 2;
+    while (granules < cache->granules_usual && (uint64_t)granules * 2 * SLAB_GROWTH_SHARE <= cache->granules) granules *= 2;
     return granules;
 }
 

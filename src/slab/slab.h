@@ -28,10 +28,11 @@
 /* Two cache lines: there are many caches, and a small program pays for the pages that they are in. */
 struct slab_cache {
     struct platform_lock lock;
-    char name[SLAB_NAME_BYTES]; /* immutable, as are the next six */
+    char name[SLAB_NAME_BYTES]; /* immutable, as are the next seven */
     uint32_t object_bytes;
-    uint16_t granules_min; /* of the smallest slab that wastes at most a sixteenth */
-    uint16_t granules_max;
+    uint16_t granules_min;   /* of the smallest slab that wastes at most a sixteenth */
+    uint16_t granules_usual; /* granules_min * 2^n: in a cache that is not small */
+    uint16_t granules_max;   /* the same, or more where that wastes less: in a dense cache */
     uint64_t reciprocal; /* ceil(2^40 / object_bytes): a division by one multiplication */
     uint8_t tag;
     uint8_t mobility; /* enum mobility */

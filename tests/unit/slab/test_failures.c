@@ -120,15 +120,15 @@ static void small_slabs_where_large_ones_can_not_be_had(void **state) {
     struct zone_config config = plain_config();
     config.hard_limit_bytes = 203 * GRANULE_BYTES;
     begin(NULL, config);
-    unsigned cache = cache_of(1024), n = 0, some;
-    assert_true(slabs.caches[cache].granules_max == 4 && slabs.caches[cache].granules_min == 1);
+    unsigned cache = cache_of(2048), n = 0, some;
+    assert_true(slabs.caches[cache].granules_usual == 2 && slabs.caches[cache].granules_min == 1);
     while ((some = take_batch(cache, &objects[n], 7)) != 0) n += some;
-    assert_int_equal(n, 203 * 4);
+    assert_int_equal(n, 203 * 2);
     assert_int_equal(stats_of(cache).memory_bytes, 203 * GRANULE_BYTES);
     ASSERT_SOUND();
     /* The last page is given back, and serves again. */
-    give(cache, &objects[n - 4], 4);
-    take(cache, &objects[n - 4], 4);
+    give(cache, &objects[n - 2], 2);
+    take(cache, &objects[n - 2], 2);
     assert_int_equal(slab_alloc_batch(&slabs, cache, &objects[n], 1), 0);
     give(cache, objects, n);
     assert_empty();

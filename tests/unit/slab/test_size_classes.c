@@ -64,10 +64,15 @@ static void slabs_waste_little(void **state) {
         for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) {
             const struct slab_cache *cache = &slabs.caches[tag];
             assert_true(cache->granules_min != 0 && cache->granules_max >= cache->granules_min);
-            for (unsigned granules = cache->granules_min; granules <= cache->granules_max; granules *= 2)
-                check_slab_size(cache, granules, page_sizes[p], 16);
+            unsigned granules = cache->granules_min;
+            for (; granules < cache->granules_usual; granules *= 2) check_slab_size(cache, granules, page_sizes[p], 16);
+            assert_int_equal(granules, cache->granules_usual);
+            check_slab_size(cache, cache->granules_usual, page_sizes[p], 16);
+            /* No more than a few objects, so that one that stays pins few others. */
+            if (cache->granules_usual != cache->granules_min)
+                assert_true((size_t)cache->granules_usual / 2 << GRANULE_SHIFT < 4 * cache->object_bytes);
             check_slab_size(cache, cache->granules_max, page_sizes[p], 16);
-            /* A large cache does better where objects are large: it takes larger slabs, within reason. */
+            /* A dense cache does better where objects are large: it takes larger slabs, within reason. */
             if (page_sizes[p] == 4 * KIB && cache->object_bytes > 2 * KIB) check_slab_size(cache, cache->granules_max, page_sizes[p], 64);
             if (cache->granules_max != cache->granules_min)
                 assert_true((size_t)cache->granules_max << GRANULE_SHIFT <=
