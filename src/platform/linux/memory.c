@@ -32,6 +32,9 @@
 #define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17 */
 #endif
 
+/* What the kernel's huge pages, and a page of page tables, cover. */
+#define HUGE_BYTES ((size_t)2 * MIB)
+
 static struct platform_info info;
 
 /* Reads a decimal number at the start of a small file; `otherwise` where that fails. */
@@ -160,18 +163,21 @@ static bool is_one_mapping(char *address, size_t bytes) {
     return true;
 }
 
-/* The longest part from `address` on that is one mapping. */
+/* The longest part from `address` on that is one mapping. Most end at a multiple of HUGE_BYTES, as advice and moves are given by those. */
 static size_t first_mapping(char *address, size_t bytes) {
     if (is_one_mapping(address, bytes)) return bytes;
-    size_t one = info.page_bytes, more = bytes; /* one: known to be one mapping; more: known not to be */
-    while (more - one > info.page_bytes) {
-        size_t middle = align_down(one + (more - one) / 2, info.page_bytes);
-        if (is_one_mapping(address, middle))
+    /* In units, behind the first multiple of it: `one` is known to be one mapping, `more` is known not to be. */
+    size_t step = HUGE_BYTES, first = HUGE_BYTES - ((uintptr_t)address & (HUGE_BYTES - 1));
+    if (first >= bytes || !is_one_mapping(address, first)) step = first = info.page_bytes;
+    size_t one = 0, more = (bytes - first + step - 1) / step;
+    while (more - one > 1) {
+        size_t middle = one + (more - one) / 2;
+        if (is_one_mapping(address, first + middle * step))
             one = middle;
         else
             more = middle;
     }
-    return one;
+    return first + one * step;
 }
 
 /* Of one mapping. False: nothing has happened. */
