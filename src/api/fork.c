@@ -3,7 +3,8 @@
  *
  * Handlers that were registered before ours run between prepare and parent or child, and may allocate: the thread that forks can take
  * the locks again then. Such handlers are few: libstrata.so asks to be initialised first (cmake/library.cmake), because one that waits
- * for a mutex whose owner waits for us would wait for ever.
+ * for a mutex whose owner waits for us would wait for ever. In the child such a handler must not start threads that allocate: what
+ * the threads of the parent left is not put in order yet.
  *
  * Between, no other thread holds a lock of a layer. Restartable sequences take no lock: they commit with one store, before or after
  * the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of
@@ -13,15 +14,11 @@
 
 #include "api/heap.h"
 
-/* Whether the fork under way holds the locks. Guarded by heap.lock, where it does. */
-static bool holds;
-
 /* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
  * then. */
 static void prepare(void) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
     platform_lock_hold(&heap.lock);
-    holds = true;
     platform_fork_begin();
     cache_fork_prepare(&heap.caches);
     slab_fork_prepare(&heap.slabs);
@@ -29,23 +26,21 @@ static void prepare(void) {
 }
 
 static void parent(void) {
-    if (!holds) return;
-    holds = false;
+    if (!platform_fork_is_mine()) return;
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
     cache_fork_parent(&heap.caches);
-    platform_fork_end(false);
+    platform_fork_end();
     platform_lock_unhold(&heap.lock);
 }
 
 static void child(void) {
-    if (!holds) return;
-    holds = false;
+    if (!platform_fork_is_mine()) return;
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);
     cache_fork_child(&heap.caches);
-    platform_fork_end(true);
-    platform_lock_reset(&heap.lock);
+    platform_fork_end();
+    platform_lock_unhold(&heap.lock);
     maintenance_fork_child();
     introspect_fork_child();
     cache_fork_child_settle(&heap.caches);

@@ -71,14 +71,18 @@ static void maintenance_thread(void *argument) {
             else
                 __atomic_store_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST);
         }
-        timeout = min_u64(timeout, longest_sleep_ns());
         bool woken = false;
         enum platform_pressure level = PLATFORM_PRESSURE_NONE;
-        if (pressure)
-            level = platform_pressure_wait(&heap.maintenance_event, timeout, &woken);
-        else
-            woken = platform_event_wait(&heap.maintenance_event, timeout);
-        if (longest_sleep_ns() != UINT64_MAX && platform_thread_is_last()) return;
+        for (;;) { /* in parts, where it must be looked whether this is the last thread */
+            uint64_t longest = longest_sleep_ns(), part = min_u64(timeout, longest);
+            if (pressure)
+                level = platform_pressure_wait(&heap.maintenance_event, part, &woken);
+            else
+                woken = platform_event_wait(&heap.maintenance_event, part);
+            if (longest != UINT64_MAX && platform_thread_is_last()) return;
+            if (woken || level != PLATFORM_PRESSURE_NONE || part == timeout) break;
+            if (timeout != UINT64_MAX) timeout -= part;
+        }
         if (level == PLATFORM_PRESSURE_CRITICAL) {
             __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
             heap_release(0);

@@ -17,8 +17,8 @@
 
 struct report_heap {
     uint64_t in_use_bytes; /* in objects and blocks that the program holds */
-    uint64_t
-        populated_bytes; /* pages of the heap that have been taken from the system; those of a block count from its allocation on, touched or not */
+    /* Pages of the heap that have been taken from the system; those of a block count from its allocation on, touched or not. */
+    uint64_t populated_bytes;
     uint64_t lookaside_bytes;       /* of these, in free pages */
     uint64_t reserved_bytes;        /* address space */
     uint64_t metadata_bytes;        /* strata's own */

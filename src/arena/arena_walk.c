@@ -114,5 +114,5 @@ void arena_fork_child(struct arena *arena) {
     arena->refills = 0;
     arena->hash_busy = false;
     arena->waiters = 0;
-    platform_lock_reset(&arena->lock);
+    platform_lock_unhold(&arena->lock);
 }

@@ -262,8 +262,8 @@ const char *cpu_layer_check(const struct cache_layer *caches) {
  * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
  */
 void cache_fork_child(struct cache_layer *caches) {
-    for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_reset(&caches->depots[cache].lock);
-    platform_lock_reset(&caches->drain_lock);
+    for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&caches->depots[cache].lock);
+    platform_lock_unhold(&caches->drain_lock);
 }
 
 void cache_fork_child_settle(struct cache_layer *caches) {

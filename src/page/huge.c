@@ -27,13 +27,23 @@
 
 static bool is_empty(const struct superpage *superpage) { return bits_count(superpage->populated) == 0; }
 
-/* For superpages [from, to), by one call. */
+static bool is_huge(const struct zone *zone, const struct superpage *superpage) {
+    const struct superpage *end = &zone->superpages[zone->extent_bytes >> SUPERPAGE_SHIFT];
+    return superpage >= zone->superpages && superpage < end && superpage->huge;
+}
+
+void zone_note_advice(struct zone *zone, struct superpage *first, size_t count, bool on) {
+    if (first->huge == on) return;
+    bool before = is_huge(zone, first - 1), behind = is_huge(zone, first + count);
+    zone->counters.mappings += (uint64_t)(before != on) + (behind != on);
+    zone->counters.mappings -= (uint64_t)(before == on) + (behind == on); /* borders that were there, as the advice was the other */
+    for (size_t i = 0; i < count; i++) first[i].huge = on;
+}
+
+/* For superpages [from, to), which have the other advice, by one call. */
 static void advise_range(struct zone *zone, struct superpage *first, size_t from, size_t to, bool on) {
     if (!zone_mappings_left(zone) || !platform_advise_huge(superpage_address(zone, &first[from]), (to - from) << SUPERPAGE_SHIFT, on)) return;
-    /* Neighbours with the same advice share a mapping. */
-    bool before = &first[from] > zone->superpages && first[from].huge == first[from - 1].huge && first[from - 1].huge;
-    if (before != on) zone->counters.mappings++;
-    for (size_t i = from; i < to; i++) first[i].huge = on;
+    zone_note_advice(zone, &first[from], to - from, on);
 }
 
 static void set_advice(struct zone *zone, struct superpage *superpage, bool on) { advise_range(zone, superpage, 0, 1, on); }
@@ -64,12 +74,14 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
     return superpage->huge;
 }
 
-/* The first touch of a superpage with advice. Returns whether it was known to be dear or cheap. */
-static bool touch(void *address, bool *dear) {
+/* The first touch of a superpage with advice, of which the page at `address` is the caller's alone. */
+static bool touch_is_dear(void *address) {
     uint64_t before_ns = platform_precise_ns();
-    if (!platform_populate(address, platform_info()->page_bytes)) return false;
-    *dear = platform_precise_ns() - before_ns > HUGE_DEAR_NS;
-    return true;
+    if (!platform_populate(address, platform_info()->page_bytes)) {
+        volatile char *first = address; /* a system without that call */
+        *first = *first;
+    }
+    return platform_precise_ns() - before_ns > HUGE_DEAR_NS;
 }
 
 static void note(struct huge_policy *huge, bool dear) {
@@ -83,8 +95,8 @@ static void note(struct huge_policy *huge, bool dear) {
 }
 
 void zone_measure_huge(struct zone *zone, void *address) {
-    bool dear;
-    if (zone->config.thp != ZONE_THP_AUTO || !touch(address, &dear)) return;
+    if (zone->config.thp != ZONE_THP_AUTO) return;
+    bool dear = touch_is_dear(address);
     platform_lock_acquire(&zone->lock);
     note(&zone->huge, dear);
     platform_lock_release(&zone->lock);
@@ -104,10 +116,10 @@ static void advise_block(struct zone *zone, struct superpage *first, size_t from
 void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, struct huge_question *question) {
     struct huge_policy *huge = &zone->huge;
     if (zone->config.thp == ZONE_THP_NEVER) return;
-    bool always = zone->config.thp == ZONE_THP_ALWAYS, wanted = within_soft_limit(zone, more) && (always || heap_is_large(zone, more));
+    bool always = zone->config.thp == ZONE_THP_ALWAYS, fits = within_soft_limit(zone, more), wanted = fits && (always || heap_is_large(zone, more));
     size_t paused = always || !wanted ? 0 : min_u64(huge->pause_left, to - from);
     huge->pause_left -= (uint32_t)paused;
-    advise_block(zone, first, from, wanted ? from + paused : to, false, false);
+    advise_block(zone, first, from, wanted ? from + paused : to, false, !fits);
     from = wanted ? from + paused : to;
     while (!always && huge->trust == 0 && from < to && !is_empty(&first[from])) from++;
     if (from == to) return;
@@ -124,8 +136,8 @@ void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t f
 
 void zone_answer_huge(struct zone *zone, const struct huge_question *question) {
     struct superpage *superpage = question->superpage;
-    bool dear;
-    if (superpage == NULL || !touch(superpage_address(zone, superpage), &dear)) return;
+    if (superpage == NULL) return;
+    bool dear = touch_is_dear(superpage_address(zone, superpage));
     platform_lock_acquire(&zone->lock);
     note(&zone->huge, dear);
     uint32_t *left = dear ? &zone->huge.pause_left : &zone->huge.trust;

@@ -34,7 +34,8 @@ static unsigned release_free_superpage(struct zone *zone, struct superpage *supe
     unsigned idle = superpage->idle;
     char *address = superpage_address(zone, superpage);
     if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
-        superpage->moved = superpage->huge = false;
+        superpage->moved = false;
+        zone_note_advice(zone, superpage, 1, false);
         zone->counters.mappings -= superpage->splits;
         superpage->splits = 0;
     } else if (!platform_release(address, SUPERPAGE_BYTES)) {
@@ -191,8 +192,7 @@ static void break_up_huge(struct zone *zone) {
         struct superpage *superpage = emptiest_huge(zone);
         if (superpage == NULL || !platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, false)) return;
         zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
-        superpage->huge = false;
-        zone->counters.mappings++;
+        zone_note_advice(zone, superpage, 1, false);
         if (release_holes(zone, superpage, UINT64_MAX) == 0) return;
     }
 }

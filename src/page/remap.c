@@ -98,7 +98,7 @@ static bool fill(struct zone *zone, struct superpage *target, unsigned start, un
         char *to = superpage_address(zone, target) + ((size_t)start << GRANULE_SHIFT);
         if (!platform_move(from, to, (size_t)count << GRANULE_SHIFT)) return false;
         zone_moved_pages(zone, from, to, count);
-        if (whole) target->huge = huge; /* the advice belongs to the mapping, which moved */
+        if (whole) zone_note_advice(zone, target, 1, huge); /* the advice belongs to the mapping, which moved */
         start += count;
         granules -= count;
     }

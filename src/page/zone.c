@@ -241,8 +241,8 @@ void zone_fork_parent(struct zone *zone) {
     platform_lock_unhold(&zone->lock);
 }
 void zone_fork_child(struct zone *zone) {
-    platform_lock_reset(&zone->metadata.lock);
+    platform_lock_unhold(&zone->metadata.lock);
     arena_fork_child(&zone->addresses);
-    platform_lock_reset(&zone->lock);
+    platform_lock_unhold(&zone->lock);
     zone_drop_captures(zone);
 }

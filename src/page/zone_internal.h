@@ -80,6 +80,8 @@ void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t f
 void zone_answer_huge(struct zone *zone, const struct huge_question *question);
 /* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
 void zone_measure_huge(struct zone *zone, void *address);
+/* `count` superpages from `first`, which all had the other advice, have this one now: neighbours with the same advice share a mapping. */
+void zone_note_advice(struct zone *zone, struct superpage *first, size_t count, bool on);
 /* Mappings may be spent on moves and advice up to here. */
 bool zone_mappings_left(const struct zone *zone);
 

@@ -138,7 +138,7 @@ STRATA_INLINE void platform_lock_release(struct platform_lock *lock) {
 
 /*
  * Around fork, where one thread takes many locks of one rank, in a fixed order: without the check of ranks. Between the first hold and
- * the last unhold or reset the thread calls platform_fork_begin and platform_fork_end.
+ * the last unhold, which the child does as well as the parent, the thread calls platform_fork_begin and platform_fork_end.
  */
 STRATA_INLINE void platform_lock_hold(struct platform_lock *lock) {
     if (!platform_lock_take_free(lock)) platform_lock_acquire_slow(lock);
@@ -146,7 +146,9 @@ STRATA_INLINE void platform_lock_hold(struct platform_lock *lock) {
 }
 void platform_lock_unhold(struct platform_lock *lock);
 void platform_fork_begin(void);
-void platform_fork_end(bool child);
+/* Whether the caller is between the two. */
+bool platform_fork_is_mine(void);
+void platform_fork_end(void);
 /* In the child of a fork, where the holder may be gone: free again. */
 STRATA_INLINE void platform_lock_reset(struct platform_lock *lock) {
     platform_lock_note_reset(lock);

@@ -364,6 +364,4 @@ void slab_fork_prepare(struct slab_layer *slabs) {
 void slab_fork_parent(struct slab_layer *slabs) {
     for (unsigned tag = SLAB_CACHE_END; tag-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&slabs->caches[tag].lock);
 }
-void slab_fork_child(struct slab_layer *slabs) {
-    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_reset(&slabs->caches[tag].lock);
-}
+void slab_fork_child(struct slab_layer *slabs) { slab_fork_parent(slabs); }

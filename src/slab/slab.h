@@ -33,7 +33,7 @@ struct slab_cache {
     uint16_t granules_min;   /* of the smallest slab that wastes at most a sixteenth */
     uint16_t granules_usual; /* granules_min * 2^n: in a cache that is not small */
     uint16_t granules_max;   /* the same, or more where that wastes less: in a dense cache */
-    uint64_t reciprocal; /* ceil(2^40 / object_bytes): a division by one multiplication */
+    uint64_t reciprocal;     /* ceil(2^40 / object_bytes): a division by one multiplication */
     uint8_t tag;
     uint8_t mobility; /* enum mobility */
 

@@ -16,7 +16,7 @@ struct cgroup {
     size_t mount_length; /* of the part of path that is the mount point */
 };
 
-/* The process's own group in the hierarchy of that version; `process` is "/proc/self". False where there is none. */
+/* The process's own group in the hierarchy of that version; `process` is "/proc/thread-self". False where there is none. */
 bool cgroup_find(struct cgroup *cgroup, unsigned version, const char *process);
 /* Goes one level up; false at the mount point. */
 bool cgroup_parent(struct cgroup *cgroup);

@@ -32,10 +32,12 @@ static void cpu_relax(void) {
 
 static long futex(uint32_t *word, int operation, uint32_t value) { return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL); }
 
-/* Threads that are about to sleep, or do; those of a parent count in the child until platform_fork_end. */
+/* Threads that are about to sleep, or do. In the child of a fork, those of its parent count for ever: a call or two for nothing at a fork. */
 static uint32_t sleepers;
 /* pthread_self() of the thread that forks, which is the same in the child; 0: none. Read by others, hence atomic. */
 static uintptr_t fork_thread;
+
+bool platform_fork_is_mine(void) { return __atomic_load_n(&fork_thread, __ATOMIC_RELAXED) == (uintptr_t)pthread_self(); }
 
 static bool take_or_sleep(uint32_t *word) {
     uint32_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -46,7 +48,7 @@ static bool take_or_sleep(uint32_t *word) {
         seen = PLATFORM_LOCK_WAITED;
         break;
     case PLATFORM_LOCK_FORK:
-        if (__atomic_load_n(&fork_thread, __ATOMIC_RELAXED) != (uintptr_t)pthread_self()) break;
+        if (!platform_fork_is_mine()) break;
         __atomic_store_n(word, PLATFORM_LOCK_FORK_TAKEN, __ATOMIC_RELAXED);
         return true;
     default: break;
@@ -77,10 +79,7 @@ void platform_lock_release_slow(struct platform_lock *lock) {
 
 void platform_fork_begin(void) { __atomic_store_n(&fork_thread, (uintptr_t)pthread_self(), __ATOMIC_RELAXED); }
 
-void platform_fork_end(bool child) {
-    __atomic_store_n(&fork_thread, 0, __ATOMIC_RELAXED);
-    if (child) __atomic_store_n(&sleepers, 0, __ATOMIC_RELAXED);
-}
+void platform_fork_end(void) { __atomic_store_n(&fork_thread, 0, __ATOMIC_RELAXED); }
 
 /* Who went to sleep before the word changed is seen in `sleepers`; who comes later finds that the word has changed, and doesn't sleep. */
 void platform_lock_unhold(struct platform_lock *lock) {

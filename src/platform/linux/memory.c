@@ -151,7 +151,8 @@ static bool limits_allow(size_t bytes) {
     struct rlimit space, data;
     if (getrlimit(RLIMIT_AS, &space) == 0 && getrlimit(RLIMIT_DATA, &data) == 0 && space.rlim_cur == RLIM_INFINITY && data.rlim_cur == RLIM_INFINITY)
         return true;
-    void *tried = map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    /* What can be written counts as data; what can't is not made present where all is to be locked (mlockall). */
+    void *tried = map(NULL, bytes, data.rlim_cur == RLIM_INFINITY ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
     platform_unreserve(tried, tried == NULL ? 0 : bytes);
     return tried != NULL;
 }
@@ -180,12 +181,16 @@ static size_t first_mapping(char *address, size_t bytes) {
     return first + one * step;
 }
 
+/* After a call that failed: where the kernel had unmapped the range before, it is mapped again, if nobody else was faster. */
+static void restore(char *address, size_t bytes) {
+    if (msync(address, bytes, MS_ASYNC) == 0 || map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE) == address) return;
+    fatal("the system took %zu bytes of the heap's address space at %p", bytes, (void *)address);
+}
+
 /* Of one mapping. False: nothing has happened. */
 static bool move_mapping(char *from, char *to, size_t bytes) {
     if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
-    if (msync(to, bytes, MS_ASYNC) == 0) return false; /* refused while the target was still there */
-    if (map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == NULL)
-        fatal("the system took %zu bytes of the heap's address space at %p", bytes, (void *)to);
+    restore(to, bytes);
     return false;
 }
 
@@ -210,7 +215,13 @@ bool platform_move(void *from, void *to, size_t bytes) {
     return ok;
 }
 
-bool platform_reset(void *address, size_t bytes) { return map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == address; }
+bool platform_reset(void *address, size_t bytes) {
+    if (map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == address) return true;
+    int saved = errno;
+    restore(address, bytes);
+    errno = saved;
+    return false;
+}
 
 /* The number of kB behind `key` in a /proc file, as bytes. */
 static uint64_t read_kb_field(const char *path, const char *key) {
@@ -241,8 +252,8 @@ static uint64_t read_kb_field(const char *path, const char *key) {
     return bytes * 1024;
 }
 
-uint64_t platform_huge_bytes(void) { return read_kb_field("/proc/self/smaps_rollup", "AnonHugePages:"); }
-uint64_t platform_resident_bytes(void) { return read_kb_field("/proc/self/status", "VmRSS:"); }
+uint64_t platform_huge_bytes(void) { return read_kb_field("/proc/thread-self/smaps_rollup", "AnonHugePages:"); }
+uint64_t platform_resident_bytes(void) { return read_kb_field("/proc/thread-self/status", "VmRSS:"); }
 
 static uint64_t read_clock(clockid_t clock) {
     struct timespec now;

@@ -35,7 +35,7 @@
 #include "platform/linux/event.h"
 #include "platform/linux/linux.h"
 
-#define PROCESS "/proc/self"
+#define PROCESS "/proc/thread-self" /* /proc/self is empty once the first thread has ended */
 #define SYSTEM_PSI "/proc/pressure/memory"
 #define PSI_SOME "some 150000 2000000"
 #define PSI_FULL "full 100000 2000000"

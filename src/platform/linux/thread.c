@@ -13,11 +13,13 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "platform/linux/linux.h"
 
-#define STACK_BYTES (128 * KIB)
+/* Our own work takes a few KiB; as the last thread of all it also runs what the program has for its exit. */
+#define STACK_BYTES (512 * KIB)
 #define STACK_BYTES_MAX (8 * MIB)
 #define STARTS 8
 
@@ -94,7 +96,7 @@ static void first_thread_exit(void *unused) {
 bool platform_on_first_thread_exit(void (*callback)(void)) {
     static pthread_key_t key;
     static bool made; /* written by the first caller, before there is a second thread or under the lock of fork's child */
-    if (gettid() != getpid()) return false;
+    if (syscall(SYS_gettid) != getpid()) return false;
     int saved = errno;
     first_thread_callback = callback;
     if (!made) made = pthread_key_create(&key, first_thread_exit) == 0;

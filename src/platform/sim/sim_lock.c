@@ -72,10 +72,8 @@ void platform_fork_begin(void) {
     forking = true;
     fork_thread = sim_thread();
 }
-void platform_fork_end(bool child) {
-    (void)child;
-    forking = false;
-}
+bool platform_fork_is_mine(void) { return forking && sim_thread() == fork_thread; }
+void platform_fork_end(void) { forking = false; }
 void platform_lock_unhold(struct platform_lock *lock) {
     lock->word = PLATFORM_LOCK_FREE;
     sim_cpu_yield();
@@ -83,7 +81,7 @@ void platform_lock_unhold(struct platform_lock *lock) {
 
 void platform_lock_acquire_slow(struct platform_lock *lock) {
     sim_call_count(SIM_LOCK_CONTENDED);
-    if (lock->word == PLATFORM_LOCK_FORK && forking && sim_thread() == fork_thread) {
+    if (lock->word == PLATFORM_LOCK_FORK && platform_fork_is_mine()) {
         lock->word = PLATFORM_LOCK_FORK_TAKEN;
         return;
     }

@@ -260,6 +260,37 @@ static void a_block_that_grows_follows_them(void **state) {
     ASSERT_SOUND();
 }
 
+/* A kernel without MADV_POPULATE_WRITE: the page is touched by a store, and the answer is as good. */
+static void blocks_are_measured_where_populating_fails(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_AUTO);
+    sim_fail_only(1u << SIM_POPULATE);
+    sim_fail_call(1, SIM_FOREVER);
+    assert_int_equal(huge_superpages(64 * MIB), 32);
+    assert_int_equal(sim_failures(), 1);
+    sim_fail_call(0, 0);
+    ASSERT_SOUND();
+}
+
+/* Neighbours with the same advice share a mapping: what is counted is where it changes, and ends when that does. */
+static void mappings_are_counted_by_borders(void **state) {
+    (void)state;
+    static char *blocks[3];
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_ALWAYS;
+    begin(NULL, config);
+    uint64_t before = counters().mappings;
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = must_block(8 * MIB, 1);
+    assert_in_range(counters().mappings, before + 1, before + 2);
+    for (unsigned i = 0; i < 3; i++) {
+        zone_note_advice(&zone, superpage_of(&zone, blocks[1]), 4, false);
+        assert_in_range(counters().mappings, before + 3, before + 4);
+        zone_note_advice(&zone, superpage_of(&zone, blocks[1]), 4, true);
+        assert_in_range(counters().mappings, before + 1, before + 2);
+    }
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) drop_block(blocks[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cheap_ones_go_on),
@@ -278,6 +309,8 @@ int main(void) {
         cmocka_unit_test(what_is_taken_again_is_decided_on_again),
         cmocka_unit_test(room_is_not_made_out_of_the_fresh_one),
         cmocka_unit_test(a_block_that_grows_follows_them),
+        cmocka_unit_test(blocks_are_measured_where_populating_fails),
+        cmocka_unit_test(mappings_are_counted_by_borders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,7 +196,7 @@ static void the_thread_that_forks_takes_what_it_holds(void **state) {
     sim_thread_become(1);
     assert_dies(take_depot, NULL, "deadlock: thread 1 waits for a lock of rank 3");
     sim_thread_become(0);
-    platform_fork_end(false);
+    platform_fork_end();
     platform_lock_unhold(&zone);
     platform_lock_unhold(&depot);
     sim_thread_become(1);
