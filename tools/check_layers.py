@@ -132,7 +132,10 @@ def symbols(path: Path) -> tuple[set[str], set[str]]:
 
 
 def check_objects(build: Path, report: Report) -> None:
-    """Every object file under a path .../src/LAYER/... counts, whatever target it belongs to; each target is judged by itself."""
+    """Every object file under a path .../src/LAYER/... counts, whatever target it belongs to; each target is judged by itself.
+
+    A target that is a part of api/ only (the operators of libstrata.a) may use what the library's api/ defines.
+    """
     targets: dict[str, dict[str, list[Path]]] = {}
     for path in sorted(build.rglob("*.o")):
         match = re.search(r"CMakeFiles/([^/]+)\.dir/src/(\w+)/", path.as_posix())
@@ -140,8 +143,9 @@ def check_objects(build: Path, report: Report) -> None:
             targets.setdefault(match[1], {}).setdefault(match[2], []).append(path)
     if not any(len(layers) == len(LAYERS) for layers in targets.values()):
         report.add(str(build), "no target with object files of all layers found")
+    whole = {name for layers in targets.values() if len(layers) == len(LAYERS) for path in layers["api"] for name in symbols(path)[0]}
     for target, layers in targets.items():
-        home: dict[str, str] = {}
+        home: dict[str, str] = dict.fromkeys(whole, "api") if set(layers) == {"api"} else {}
         needs: list[tuple[str, Path, set[str]]] = []
         for layer in LAYERS:
             for path in layers.get(layer, []):

@@ -148,9 +148,10 @@ bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(
  * heap was built. Where there are limits, what is taken for a try is the answer.
  */
 static bool limits_allow(size_t bytes) {
-    struct rlimit space, data;
-    if (getrlimit(RLIMIT_AS, &space) == 0 && getrlimit(RLIMIT_DATA, &data) == 0 && space.rlim_cur == RLIM_INFINITY && data.rlim_cur == RLIM_INFINITY)
-        return true;
+    struct rlimit space = {.rlim_cur = 0}, data = {.rlim_cur = 0};
+    getrlimit(RLIMIT_AS, &space);
+    getrlimit(RLIMIT_DATA, &data);
+    if (space.rlim_cur == RLIM_INFINITY && data.rlim_cur == RLIM_INFINITY) return true;
     /* What can be written counts as data; what can't is not made present where all is to be locked (mlockall). */
     void *tried = map(NULL, bytes, data.rlim_cur == RLIM_INFINITY ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
     platform_unreserve(tried, tried == NULL ? 0 : bytes);
