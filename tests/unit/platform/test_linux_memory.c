@@ -1,0 +1,280 @@
+/*
+ * test_linux_memory.c - moves of pages on Linux: over mappings of several kinds, under limits that have come down, and where the process has
+ * hardly a mapping left. Whatever the answer is, no contents are lost.
+ *
+ * Each range lies in the midst of one that is like it, so that a move has to split mappings, as in the heap. What changes the process is done
+ * in a child.
+ */
+#define _GNU_SOURCE 1
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "linux_test.h"
+
+#define PAGES ((size_t)96)
+#define PIECES_MAX 64
+#define EVERY 256u
+
+static size_t page_bytes, range_bytes;
+
+/* A committed range of PAGES pages, with as many around it on both sides. */
+static char *new_range(void) {
+    char *wide = platform_reserve(NULL, 3 * range_bytes, page_bytes);
+    if (wide == NULL || !platform_commit(wide, 3 * range_bytes)) return NULL;
+    return wide + range_bytes;
+}
+
+static void fill(char *range, char seed) {
+    for (size_t i = 0; i < range_bytes; i += EVERY) range[i] = (char)(seed + (char)(i / page_bytes) % 50);
+}
+
+static bool holds(const char *range, char seed) {
+    for (size_t i = 0; i < range_bytes; i += EVERY)
+        if (range[i] != (char)(seed + (char)(i / page_bytes) % 50)) return false;
+    return true;
+}
+
+static bool is_zero(const char *range) {
+    for (size_t i = 0; i < range_bytes; i++)
+        if (range[i] != 0) return false;
+    return true;
+}
+
+static bool is_writable(char *range) {
+    for (size_t i = 0; i < range_bytes; i += page_bytes) {
+        char before = range[i];
+        range[i] = (char)(before + 1);
+        if (range[i] != (char)(before + 1)) return false;
+        range[i] = before;
+    }
+    return true;
+}
+
+/* How many mappings a range consists of, from the kernel's own list. */
+static unsigned count_mappings(const char *range) {
+    char line[512];
+    unsigned count = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL) return 0;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        char *rest;
+        uintptr_t start = strtoul(line, &rest, 16), end = strtoul(rest + 1, NULL, 16);
+        count += start < (uintptr_t)range + range_bytes && end > (uintptr_t)range;
+    }
+    fclose(maps);
+    return count;
+}
+
+/* Into mappings of three kinds; a kernel without huge pages has but two. */
+static void split(char *range) {
+    platform_advise_huge(range + 5 * page_bytes, 9 * page_bytes, true);
+    madvise(range + 20 * page_bytes, page_bytes, MADV_DONTDUMP);
+    madvise(range + 21 * page_bytes, 30 * page_bytes, MADV_DONTDUMP);
+    platform_advise_huge(range + 60 * page_bytes, 2 * page_bytes, true);
+    madvise(range + 80 * page_bytes, 10 * page_bytes, MADV_DONTDUMP);
+}
+
+static void a_range_of_one_mapping_moves(void **state) {
+    (void)state;
+    char *from = new_range(), *to = new_range();
+    assert_non_null(from);
+    assert_non_null(to);
+    fill(from, 1);
+    fill(to, 2);
+    errno = 77;
+    assert_true(platform_move(from, to, range_bytes));
+    assert_int_equal(errno, 77);
+    assert_true(holds(to, 1));
+    assert_true(is_zero(from));
+    assert_true(is_writable(from) && is_writable(to));
+}
+
+/* To and fro, so that each of the two is in pieces by then; not one page may stay behind. */
+static void a_range_of_several_mappings_moves(void **state) {
+    (void)state;
+    char *from = new_range(), *to = new_range();
+    assert_non_null(from);
+    assert_non_null(to);
+    split(from);
+    assert_true(count_mappings(from) >= 5);
+    for (char turn = 1; turn <= 10; turn++) {
+        fill(from, turn);
+        errno = 77;
+        assert_true(platform_move(from, to, range_bytes));
+        assert_int_equal(errno, 77);
+        assert_true(holds(to, turn));
+        assert_true(is_zero(from));
+        assert_true(is_writable(from) && is_writable(to));
+        if (turn == 5) split(to);
+        char *other = from;
+        from = to;
+        to = other;
+    }
+}
+
+/* A part of the source that has no pages is zero at the target. */
+static void pages_that_are_not_there_move_too(void **state) {
+    (void)state;
+    char *from = new_range(), *to = new_range();
+    assert_non_null(from);
+    assert_non_null(to);
+    split(from);
+    fill(to, 3);
+    from[50 * page_bytes] = 7;
+    assert_true(platform_move(from, to, range_bytes));
+    assert_int_equal(to[50 * page_bytes], 7);
+    to[50 * page_bytes] = 0;
+    assert_true(is_zero(to) && is_zero(from));
+}
+
+/* ------------------------------------------------------------------ limits below what is in use */
+
+struct limited {
+    int resource;
+    bool pieces; /* the source is one of several mappings */
+};
+
+static void move_under_limit(void *argument) {
+    const struct limited *limited = argument;
+    char *from = new_range(), *to = new_range();
+    EXPECT(from != NULL && to != NULL);
+    if (limited->pieces) split(from);
+    fill(from, 1);
+    fill(to, 2);
+    struct rlimit limit, before;
+    EXPECT(getrlimit(limited->resource, &before) == 0);
+    limit = before;
+    limit.rlim_cur = 16 * page_bytes;
+    EXPECT(setrlimit(limited->resource, &limit) == 0);
+    errno = 77;
+    EXPECT(!platform_move(from, to, range_bytes));
+    EXPECT(errno == 77);
+    EXPECT(holds(from, 1) && holds(to, 2));
+    EXPECT(is_writable(from) && is_writable(to));
+    EXPECT(setrlimit(limited->resource, &before) == 0);
+    EXPECT(platform_move(from, to, range_bytes));
+    EXPECT(holds(to, 1) && is_zero(from));
+}
+
+static void a_lowered_limit_refuses_and_loses_nothing(void **state) {
+    (void)state;
+    struct limited cases[] = {{RLIMIT_AS, false}, {RLIMIT_AS, true}, {RLIMIT_DATA, false}, {RLIMIT_DATA, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) assert_int_equal(child_status(move_under_limit, &cases[i]), 0);
+}
+
+/* ------------------------------------------------------------------ hardly a mapping left */
+
+static char *crowd;
+static size_t crowd_pairs, crowd_bytes;
+
+/* Uses up the mappings of the process: every second page of one range is of another kind. */
+static bool use_up_mappings(void) {
+    size_t most = (size_t)1 << 21;
+    crowd_bytes = most * 2 * page_bytes;
+    crowd = platform_reserve(NULL, crowd_bytes, page_bytes);
+    if (crowd == NULL) return false;
+    while (crowd_pairs < most && mprotect(crowd + 2 * crowd_pairs * page_bytes, page_bytes, PROT_READ) == 0) crowd_pairs++;
+    return crowd_pairs < most;
+}
+
+static bool give_back_one(void) { return crowd_pairs != 0 && mprotect(crowd + 2 * --crowd_pairs * page_bytes, page_bytes, PROT_NONE) == 0; }
+
+/* Until one move has gone well: before, each has to leave all at the source, and the target usable. */
+static void move_with_few_mappings(void *pieces) {
+    char *from = new_range(), *to = new_range();
+    EXPECT(from != NULL && to != NULL);
+    if (*(bool *)pieces) split(from);
+    fill(from, 1);
+    fill(to, 2);
+    EXPECT(use_up_mappings());
+    bool moved = false;
+    for (unsigned tries = 0; !moved; tries++) {
+        EXPECT(tries < PIECES_MAX);
+        errno = 77;
+        moved = platform_move(from, to, range_bytes);
+        EXPECT(errno == 77);
+        EXPECT(tries != 0 || !moved); /* or they were not used up */
+        EXPECT(holds(moved ? to : from, 1));
+        EXPECT(is_writable(from) && is_writable(to));
+        EXPECT(!moved || is_zero(from));
+        EXPECT(give_back_one());
+    }
+    platform_unreserve(crowd, crowd_bytes);
+    EXPECT(platform_move(to, from, range_bytes));
+    EXPECT(holds(from, 1) && is_zero(to));
+}
+
+static void a_move_without_mappings_loses_nothing(void **state) {
+    (void)state;
+    for (int pieces = 0; pieces < 2; pieces++) {
+        bool argument = pieces != 0;
+        assert_int_equal(child_status(move_with_few_mappings, &argument), 0);
+    }
+}
+
+/* The same by random steps: pieces are made, mappings are given back and taken, and contents wander between three ranges. */
+static void wander(void *seed) {
+    char *ranges[3];
+    uint64_t random = *(unsigned *)seed;
+    for (unsigned i = 0; i < 3; i++) EXPECT((ranges[i] = new_range()) != NULL);
+    fill(ranges[0], 1);
+    EXPECT(use_up_mappings());
+    unsigned at = 0, moves = 0, refusals = 0;
+    for (unsigned step = 0; step < 400; step++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        unsigned dice = (unsigned)(random >> 40);
+        if (dice % 5 == 0) EXPECT(give_back_one());
+        if (dice % 7 == 0)
+            madvise(ranges[dice / 7 % 3] + dice / 21 % (PAGES - 4) * page_bytes, 4 * page_bytes, dice % 2 ? MADV_DONTDUMP : MADV_DODUMP);
+        /* Back to the limit now and then. */
+        if (dice % 41 == 0)
+            while (mprotect(crowd + 2 * crowd_pairs * page_bytes, page_bytes, PROT_READ) == 0) crowd_pairs++;
+        unsigned target = (at + 1 + dice / 64 % 2) % 3;
+        if (dice % 3 == 0) fill(ranges[target], 2);
+        bool moved = platform_move(ranges[at], ranges[target], range_bytes);
+        moves += moved;
+        refusals += !moved;
+        EXPECT(holds(ranges[moved ? target : at], 1));
+        EXPECT(!moved || is_zero(ranges[at]));
+        EXPECT(is_writable(ranges[at]) && is_writable(ranges[target]));
+        if (moved) at = target;
+    }
+    EXPECT(moves >= 20 && refusals >= 20);
+}
+
+static void contents_wander_unhurt(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= 4; seed++) assert_int_equal(child_status(wander, &seed), 0);
+}
+
+/* ------------------------------------------------------------------ locked pages */
+
+static void locked_pages_go_back(void **state) {
+    (void)state;
+    char *range = new_range();
+    assert_non_null(range);
+    fill(range, 1);
+    assert_int_equal(mlock(range + 3 * page_bytes, page_bytes), 0);
+    errno = 77;
+    assert_true(platform_release(range, range_bytes));
+    assert_int_equal(errno, 77);
+    assert_true(is_zero(range) && is_writable(range));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_range_of_one_mapping_moves),
+        cmocka_unit_test(a_range_of_several_mappings_moves),
+        cmocka_unit_test(pages_that_are_not_there_move_too),
+        cmocka_unit_test(a_lowered_limit_refuses_and_loses_nothing),
+        cmocka_unit_test(a_move_without_mappings_loses_nothing),
+        cmocka_unit_test(contents_wander_unhurt),
+        cmocka_unit_test(locked_pages_go_back),
+    };
+    platform_init();
+    page_bytes = platform_info()->page_bytes;
+    range_bytes = PAGES * page_bytes;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
