@@ -72,6 +72,9 @@ void strata_free_aligned_sized(void *p, size_t alignment, size_t size) {
 }
 ALSO_AS(free_aligned_sized, strata_free_aligned_sized)
 
+/* From here on calloc clears what is present, and no more: of less, nearly all will be. */
+#define CALLOC_BY_PAGES_BYTES (1 * MIB)
+
 void *strata_calloc(size_t count, size_t size) {
     size_t bytes;
     if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
@@ -84,7 +87,10 @@ void *strata_calloc(size_t count, size_t size) {
     }
     bool zeroed;
     void *block = heap_alloc_slow(bytes, NATURAL_ALIGN, &zeroed);
-    if (block != NULL && !zeroed) memset(block, 0, bytes);
+    if (block == NULL || zeroed) return block;
+    size_t page = platform_info()->page_bytes;
+    if (bytes < CALLOC_BY_PAGES_BYTES || ((uintptr_t)block & (page - 1)) != 0) return memset(block, 0, bytes);
+    platform_zero(block, align_up(bytes, page)); /* the last page is the block's to its end */
     return block;
 }
 ALSO_AS(calloc, strata_calloc)

@@ -43,6 +43,11 @@ bool platform_commit(void *address, size_t bytes);
 bool platform_release(void *address, size_t bytes);
 /* Makes pages present and writable now, without changing their contents. */
 bool platform_populate(void *address, size_t bytes);
+/*
+ * Makes whole pages read as zeros, at the lesser cost: what is mostly present is cleared and stays, what is mostly absent is dropped, so that memory
+ * which nobody has touched is not made present. For a caller that nobody else sees the pages of.
+ */
+void platform_zero(void *address, size_t bytes);
 /* Asks for (on) or against (off) transparent huge pages. False where the system has none. */
 bool platform_advise_huge(void *address, size_t bytes, bool on);
 /*

@@ -4,7 +4,8 @@
  *   odd_memory limits as|data PERCENT   lowers RLIMIT_AS or RLIMIT_DATA to so much of what is in use
  *   odd_memory mappings LEFT            uses up the mappings of the process, and gives back LEFT of the pairs that it has
  *   odd_memory locked block|all         frees a block that is locked in memory, or locks all there is and will be
- *   odd_memory untouched HOW BYTES      takes a block of that size by malloc, calloc, realloc or aligned_alloc, and never touches it
+ *   odd_memory untouched HOW BYTES      takes a block of that size by malloc, calloc (also of what one before had), realloc or aligned_alloc, and
+ *                                       never touches it
  *
  * NULL is an answer everywhere but must come with ENOMEM; what was allocated keeps its contents, and calloc gives zeros. Where a limit is
  * lifted in the end, the heap has to work as before.
@@ -218,6 +219,14 @@ static int untouched(const char *how, size_t bytes) {
     errno = 0;
     if (strcmp(how, "malloc") == 0) block = malloc(bytes);
     if (strcmp(how, "calloc") == 0) block = calloc(bytes / 64, 64);
+    if (strcmp(how, "calloc-again") == 0) { /* of what another block had, which the program may have written to: here it is one byte */
+        volatile unsigned char *before = malloc(bytes);
+        if (before != NULL) before[bytes / 2] = 1;
+        free((void *)before);
+        unsigned char *after = calloc(bytes / 64, 64);
+        REQUIRE(after == NULL || (after[bytes / 2] == 0 && after[0] == 0 && after[bytes - 1] == 0));
+        block = after;
+    }
     if (strcmp(how, "aligned_alloc") == 0) block = aligned_alloc(4096, bytes);
     if (strcmp(how, "realloc") == 0) block = realloc(malloc(100), bytes);
     bool none = refused(block);

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 BOTH = pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
-HOW = pytest.mark.parametrize("how", ["malloc", "calloc", "realloc", "aligned_alloc"])
+HOW = pytest.mark.parametrize("how", ["malloc", "calloc", "calloc-again", "realloc", "aligned_alloc"])
 MIB = 1 << 20
 MIB_KIB = 1024
 

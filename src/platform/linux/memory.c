@@ -140,6 +140,30 @@ static bool advise(void *address, size_t bytes, int advice) {
 
 /* What the program has locked in memory (mlock, mlockall) and freed goes back too. */
 bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED); }
+/* mincore tells what is present; what is in swap counts as absent, and is dropped too. */
+void platform_zero(void *address, size_t bytes) {
+    enum { STEP_PAGES = 512, STEPS = 8 };
+    unsigned char present[STEP_PAGES * STEPS];
+    char *at = address, *end = at + bytes, *drop = at; /* [drop, at): mostly absent */
+    int saved = errno;
+    while (at < end) {
+        size_t part = min_u64((uint64_t)sizeof present << info.page_shift, (uint64_t)(end - at));
+        bool known = mincore(at, part, present) == 0;
+        for (size_t step = 0; step < part; step += (size_t)STEP_PAGES << info.page_shift) {
+            size_t step_bytes = min_u64((uint64_t)STEP_PAGES << info.page_shift, part - step), pages = step_bytes >> info.page_shift, count = 0;
+            for (size_t i = 0; i < pages; i++) count += present[(step >> info.page_shift) + i] & 1u;
+            if (known && count * 2 < pages) continue;
+            char *dense = at + step;
+            if (drop < dense && !platform_release(drop, (size_t)(dense - drop))) memset(drop, 0, (size_t)(dense - drop));
+            memset(dense, 0, step_bytes);
+            drop = dense + step_bytes;
+        }
+        at += part;
+    }
+    if (drop < end && !platform_release(drop, (size_t)(end - drop))) memset(drop, 0, (size_t)(end - drop));
+    errno = saved;
+}
+
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
 bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 

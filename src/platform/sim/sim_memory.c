@@ -279,6 +279,13 @@ bool platform_move(void *from, void *to, size_t bytes) {
     return true;
 }
 
+void platform_zero(void *address, size_t bytes) {
+    struct range range = check_range("platform_zero", address, bytes, NEEDS_COMMITTED);
+    fold_touched(range);
+    for (uint64_t page = range.start; page < range.end; page++)
+        if (is_populated(page)) memset(page_address(page), 0, space.page_bytes);
+}
+
 bool platform_reset(void *address, size_t bytes) {
     struct range range = check_range("platform_reset", address, bytes, NEEDS_COMMITTED);
     if (sim_call_fails(SIM_RESET) || !sim_vma_restore(range.start, range.end)) return false;

@@ -263,9 +263,39 @@ static void locked_pages_go_back(void **state) {
     assert_true(is_zero(range) && is_writable(range));
 }
 
+/* What is mostly present is cleared and stays; what is mostly absent is dropped, and nothing is made present. */
+static void zeroing_makes_nothing_present(void **state) {
+    (void)state;
+    enum { STEP = 512, STEPS = 20 };
+    size_t bytes = STEP * STEPS * page_bytes, count = 0;
+    unsigned char *present = malloc(STEP * STEPS);
+    char *range = platform_reserve(NULL, bytes, page_bytes);
+    assert_non_null(present);
+    assert_non_null(range);
+    assert_true(platform_commit(range, bytes));
+    platform_advise_huge(range, bytes, false);
+    for (size_t step = 0; step < STEPS; step += 3) /* in every third step a few pages, in every sixth nearly all */
+        for (size_t i = 0; i < STEP; i += step % 2 == 0 ? 1 : 100) range[(step * STEP + i) * page_bytes + 7] = 1;
+    errno = 77;
+    platform_zero(range, bytes);
+    assert_int_equal(errno, 77);
+    assert_int_equal(mincore(range, bytes, present), 0);
+    for (size_t i = 0; i < STEP * STEPS; i++) {
+        bool dense = i / STEP % 6 == 0;
+        assert_int_equal(present[i] & 1, dense);
+        count += dense;
+    }
+    assert_true(count != 0);
+    for (size_t i = 0; i < bytes; i++)
+        if (range[i] != 0) fail_msg("byte %zu is not zero", i);
+    platform_unreserve(range, bytes);
+    free(present);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_range_of_one_mapping_moves),
+        cmocka_unit_test(zeroing_makes_nothing_present),
         cmocka_unit_test(a_range_of_several_mappings_moves),
         cmocka_unit_test(pages_that_are_not_there_move_too),
         cmocka_unit_test(a_lowered_limit_refuses_and_loses_nothing),
