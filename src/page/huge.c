@@ -27,14 +27,10 @@
 
 static bool is_empty(const struct superpage *superpage) { return bits_count(superpage->populated) == 0; }
 
-static bool is_huge(const struct zone *zone, const struct superpage *superpage) {
-    const struct superpage *end = &zone->superpages[zone->extent_bytes >> SUPERPAGE_SHIFT];
-    return superpage >= zone->superpages && superpage < end && superpage->huge;
-}
-
 void zone_note_advice(struct zone *zone, struct superpage *first, size_t count, bool on) {
     if (first->huge == on) return;
-    bool before = is_huge(zone, first - 1), behind = is_huge(zone, first + count);
+    size_t at = (size_t)(first - zone->superpages), end = zone->extent_bytes >> SUPERPAGE_SHIFT;
+    bool before = at != 0 && first[-1].huge, behind = at + count < end && first[count].huge;
     zone->counters.mappings += (uint64_t)(before != on) + (behind != on);
     zone->counters.mappings -= (uint64_t)(before == on) + (behind == on); /* borders that were there, as the advice was the other */
     for (size_t i = 0; i < count; i++) first[i].huge = on;

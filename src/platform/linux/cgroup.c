@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE 1
 #include "platform/linux/cgroup.h"
+#include "platform/linux/linux.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -190,8 +191,7 @@ static uint64_t read_limit(const struct cgroup *cgroup, const char *name) {
     close(file);
     if (length <= 0 || text[0] < '0' || text[0] > '9') return UINT64_MAX;
     text[length] = 0;
-    uint64_t bytes = 0;
-    for (const char *digit = text; *digit >= '0' && *digit <= '9'; digit++) bytes = bytes * 10 + (uint64_t)(*digit - '0');
+    uint64_t bytes = linux_number(text);
     return bytes >= (uint64_t)1 << 60 ? UINT64_MAX : bytes;
 }
 
@@ -222,10 +222,7 @@ void cgroup_parse_events(const char *text, uint64_t *high, uint64_t *urgent) {
     *high = *urgent = 0;
     for (const char *line = text; *line != 0;) {
         size_t name = strcspn(line, " \n");
-        const char *digit = line + name;
-        uint64_t count = 0;
-        if (*digit == ' ') digit++;
-        for (; *digit >= '0' && *digit <= '9'; digit++) count = count * 10 + (uint64_t)(*digit - '0');
+        uint64_t count = linux_number(line + name);
         if (name == 4 && strncmp(line, "high", name) == 0) *high = count;
         if (name == 3 && (strncmp(line, "max", name) == 0 || strncmp(line, "oom", name) == 0)) *urgent += count;
         line += strcspn(line, "\n");

@@ -9,4 +9,12 @@
 /* Finds out how CPU caches are addressed: fills platform_cpu (cpu_ops.h) and the mode. Called once by platform_init. */
 void linux_cpu_init(void);
 
+/* The decimal number at the start of a text, behind blanks; 0 where there is none. */
+STRATA_INLINE uint64_t linux_number(const char *text) {
+    uint64_t value = 0;
+    while (*text == ' ' || *text == '\t') text++;
+    for (; *text >= '0' && *text <= '9'; text++) value = value * 10 + (uint64_t)(*text - '0');
+    return value;
+}
+
 #endif

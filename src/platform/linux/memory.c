@@ -45,9 +45,8 @@ static uint64_t read_number_file(const char *path, uint64_t otherwise) {
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     if (length <= 0 || text[0] < '0' || text[0] > '9') return otherwise;
-    uint64_t value = 0;
-    for (ssize_t i = 0; i < length && text[i] >= '0' && text[i] <= '9'; i++) value = value * 10 + (uint64_t)(text[i] - '0');
-    return value;
+    text[length] = 0;
+    return linux_number(text);
 }
 
 /* The kernel copies its whole CPU mask, whose size bounds every CPU number and concurrency id; no file is read for it. */
@@ -140,27 +139,36 @@ static bool advise(void *address, size_t bytes, int advice) {
 
 /* What the program has locked in memory (mlock, mlockall) and freed goes back too. */
 bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED); }
+/* Of more than this all is dropped: pages that were only read look present as well, by the system's page of zeros, and would be cleared by the GiB.
+ */
+#define ZERO_DROP_BYTES (256 * MIB)
+
+static void drop_or_clear(char *address, size_t bytes) {
+    if (bytes != 0 && !platform_release(address, bytes)) memset(address, 0, bytes);
+}
+
 /* mincore tells what is present; what is in swap counts as absent, and is dropped too. */
 void platform_zero(void *address, size_t bytes) {
     enum { STEP_PAGES = 512, STEPS = 8 };
     unsigned char present[STEP_PAGES * STEPS];
     char *at = address, *end = at + bytes, *drop = at; /* [drop, at): mostly absent */
     int saved = errno;
+    if (bytes > ZERO_DROP_BYTES) at = end;
     while (at < end) {
         size_t part = min_u64((uint64_t)sizeof present << info.page_shift, (uint64_t)(end - at));
         bool known = mincore(at, part, present) == 0;
         for (size_t step = 0; step < part; step += (size_t)STEP_PAGES << info.page_shift) {
             size_t step_bytes = min_u64((uint64_t)STEP_PAGES << info.page_shift, part - step), pages = step_bytes >> info.page_shift, count = 0;
-            for (size_t i = 0; i < pages; i++) count += present[(step >> info.page_shift) + i] & 1u;
+            for (size_t i = 0; known && i < pages; i++) count += present[(step >> info.page_shift) + i] & 1u;
             if (known && count * 2 < pages) continue;
             char *dense = at + step;
-            if (drop < dense && !platform_release(drop, (size_t)(dense - drop))) memset(drop, 0, (size_t)(dense - drop));
+            drop_or_clear(drop, (size_t)(dense - drop));
             memset(dense, 0, step_bytes);
             drop = dense + step_bytes;
         }
         at += part;
     }
-    if (drop < end && !platform_release(drop, (size_t)(end - drop))) memset(drop, 0, (size_t)(end - drop));
+    drop_or_clear(drop, (size_t)(end - drop));
     errno = saved;
 }
 
@@ -264,9 +272,7 @@ static uint64_t read_kb_field(const char *path, const char *key) {
             size_t k = 0;
             while (key[k] != 0 && line[k] == key[k]) k++;
             if (key[k] == 0) {
-                const char *digit = line + k;
-                while (*digit == ' ' || *digit == '\t') digit++;
-                for (; *digit >= '0' && *digit <= '9'; digit++) bytes = bytes * 10 + (uint64_t)(*digit - '0');
+                bytes = linux_number(line + k);
                 break;
             }
             while (*line != 0 && *line != '\n') line++;

@@ -87,11 +87,7 @@ static uint64_t eventfd_number(int number) {
     if (file >= 0) close(file);
     text[length < 0 ? 0 : length] = 0;
     const char *found = strstr(text, key);
-    if (found == NULL) return 0;
-    uint64_t value = 0;
-    for (found += sizeof key - 1; *found == ' ' || *found == '\t'; found++) continue;
-    for (; *found >= '0' && *found <= '9'; found++) value = value * 10 + (uint64_t)(*found - '0');
-    return value + 1;
+    return found == NULL ? 0 : linux_number(found + sizeof key - 1) + 1;
 }
 
 /* Takes over an open file and moves it to a high number; closes it on failure. */
