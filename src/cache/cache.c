@@ -12,13 +12,14 @@ bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned m
     caches->slabs = slabs;
     caches->closed = magazine_max == 0;
     caches->drain_lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DRAIN);
-    unsigned bottom = SLAB_CACHE_END; /* slots below hold the headers, one for every tag, so that a free of any tag finds one */
+    caches->next_slot = SLAB_CACHE_END; /* slots below hold the headers, one for every tag, so that a free of any tag finds one */
+    unsigned slots = caches->next_slot;
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         struct depot *depot = &caches->depots[cache];
-        depot_init(depot, slabs->caches[cache].object_bytes, magazine_max, (uint16_t)bottom);
-        bottom += depot->rounds_max;
+        depot_init(depot, slabs->caches[cache].object_bytes, magazine_max);
+        slots += depot->rounds_max;
     }
-    CHECK(bottom <= CPU_AREA_SLOTS);
+    CHECK(slots <= CPU_AREA_SLOTS);
     return cpu_layer_init(caches);
 }
 

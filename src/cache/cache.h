@@ -43,7 +43,7 @@ struct depot {
     uint16_t rounds;       /* m: read without the lock */
     uint16_t rounds_start; /* where m begins, and returns to when idle; immutable, as is the next */
     uint16_t rounds_max;
-    uint16_t bottom;        /* the first slot in every CPU area; immutable */
+    uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
     uint32_t contended;     /* since the last tick */
     uint64_t contention;    /* since the start */
@@ -64,6 +64,7 @@ struct cache_layer {
     uint32_t *spare_ids; /* thread mode: ids to give out; guarded by drain_lock */
     uint32_t spare_count, ids_made;
     uint64_t drains;
+    uint32_t next_slot; /* of every CPU area: caches get their slots as they come into use, so that few pages hold those of a small program; atomic */
 };
 
 /* The composition root passes the cap on m (0..256). False: no memory for the CPU areas. */

@@ -28,7 +28,9 @@ struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depo
 void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
 /* Periodic: working sets, m. With `all`: everything goes to the slabs. */
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all);
-void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, uint16_t bottom);
+void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max);
+/* The first slot of the arrays of this cache; the first call decides on it. */
+unsigned depot_place(struct cache_layer *caches, struct depot *depot);
 
 /* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: this CPU has no area, or it is closed. */
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache);

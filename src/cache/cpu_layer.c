@@ -26,6 +26,13 @@ static struct cpu_header header_load(unsigned area, unsigned cache) {
 }
 static uint32_t *upper_half(struct cpu_header *header) { return (uint32_t *)(void *)&header->bottom; }
 
+/* How many rounds an array has at this moment. Acquire: whoever sees its header opened sees its place (depot_place). */
+static unsigned rounds_at(const struct cache_layer *caches, unsigned area, unsigned cache) {
+    unsigned top = __atomic_load_n(&header_at(area, cache)->top, __ATOMIC_ACQUIRE);
+    unsigned bottom = __atomic_load_n(&caches->depots[cache].bottom, __ATOMIC_RELAXED);
+    return top > bottom ? top - bottom : 0;
+}
+
 static bool area_used(const struct cache_layer *caches, unsigned area) {
     return (__atomic_load_n(&caches->used[area / 64], __ATOMIC_ACQUIRE) >> (area % 64) & 1) != 0;
 }
@@ -109,26 +116,27 @@ static void note_used(struct cache_layer *caches, unsigned area) {
 }
 
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
-    const struct depot *depot = &caches->depots[cache];
+    struct depot *depot = &caches->depots[cache];
     if (caches->thread_mode && platform_thread_id() == 0) {
         if (platform_thread_ended()) return false;
         uint32_t id = take_id(caches);
         if (id == 0) return false;
         platform_thread_set_id(id);
     }
+    unsigned place = depot_place(caches, depot);
     for (;;) {
         unsigned area = cpu_current_id();
         uint64_t header = cpu_header_read(cache);
         unsigned rounds = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
         unsigned limit = (unsigned)(header >> 48), bottom = (unsigned)(header >> 32) & 0xffff, top = (unsigned)header & 0xffff;
-        unsigned wanted = depot->bottom + rounds;
+        unsigned wanted = place + rounds;
         if (header >> 32 == CPU_CLOSED) return false;
         bool open = header != 0 && header >> 32 != CPU_DRAINED;
         if (open && (limit == wanted || top > wanted)) return true;
-        if (open) CHECK(bottom == depot->bottom);
+        if (open) CHECK(bottom == place);
         /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
         note_used(caches, area);
-        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? depot->bottom : top, depot->bottom, wanted)))
+        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted)))
             return true;
     }
 }
@@ -143,7 +151,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
         if (upper == 0 || upper == CPU_DRAINED) continue;
         if (upper != CPU_CLOSED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
-        rounds |= __atomic_load_n(&header->top, __ATOMIC_RELAXED) > caches->depots[cache].bottom;
+        rounds |= rounds_at(caches, area, cache) != 0;
     }
     return rounds;
 }
@@ -177,7 +185,7 @@ static uint64_t digest_area(unsigned area) {
 
 static bool area_has_rounds(const struct cache_layer *caches, unsigned area) {
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++)
-        if (__atomic_load_n(&header_at(area, cache)->top, __ATOMIC_RELAXED) > caches->depots[cache].bottom) return true;
+        if (rounds_at(caches, area, cache) != 0) return true;
     return false;
 }
 
@@ -229,9 +237,7 @@ static unsigned last_area(const struct cache_layer *caches) {
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
     uint64_t rounds = 0;
     for (unsigned area = 0; area < last_area(caches); area++) {
-        if (!area_used(caches, area)) continue;
-        unsigned top = __atomic_load_n(&header_at(area, cache)->top, __ATOMIC_RELAXED), bottom = caches->depots[cache].bottom;
-        if (top > bottom) rounds += top - bottom;
+        if (area_used(caches, area)) rounds += rounds_at(caches, area, cache);
     }
     return rounds;
 }

@@ -27,7 +27,7 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 
 static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
 
-void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, uint16_t bottom) {
+void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max) {
     size_t array_bytes = object_bytes > LARGE_OBJECT_BYTES ? ARRAY_BYTES_MAX_LARGE : ARRAY_BYTES_MAX;
     unsigned rounds = 2;
     while (rounds < CACHE_ROUNDS_MAX && rounds * 2 * object_bytes <= array_bytes) rounds *= 2;
@@ -36,9 +36,23 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max,
     depot->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT);
     depot->rounds_max = (uint16_t)rounds;
     depot->rounds = depot->rounds_start = (uint16_t)start;
-    depot->bottom = bottom;
+    depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->full_max = (uint32_t)(DEPOT_BYTES_MIN / (object_bytes * (start / 2 != 0 ? start / 2 : 1))) + 1;
+}
+
+unsigned depot_place(struct cache_layer *caches, struct depot *depot) {
+    unsigned bottom = __atomic_load_n(&depot->bottom, __ATOMIC_RELAXED);
+    if (STRATA_LIKELY(bottom != 0)) return bottom;
+    platform_lock_acquire(&depot->lock);
+    bottom = depot->bottom;
+    if (bottom == 0) {
+        bottom = __atomic_fetch_add(&caches->next_slot, depot->rounds_max, __ATOMIC_RELAXED);
+        /* Pairs with the acquire in who reads a header that was opened since: there the array has its place. */
+        __atomic_store_n(&depot->bottom, (uint16_t)bottom, __ATOMIC_RELEASE);
+    }
+    platform_lock_release(&depot->lock);
+    return bottom;
 }
 
 static void note_low(struct depot *depot) {
