@@ -17,6 +17,7 @@ list(APPEND linux_sources ${cold_sources})
 set_property(SOURCE ${cold_sources} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-Os>)
 
 set(version_script ${PROJECT_SOURCE_DIR}/src/api/strata.map)
+set(layout_script ${PROJECT_SOURCE_DIR}/cmake/layout.ld)
 
 # strata_add_library(TARGET FILE EXPORT STATIC_EXPORT [DEFINITION...]): targets TARGET and TARGET_static, files libFILE.so and
 # libFILE.a, known to users as strata::EXPORT and strata::STATIC_EXPORT.
@@ -29,13 +30,13 @@ function(strata_add_library target file export static_export)
 
     add_library(${target} SHARED $<TARGET_OBJECTS:${objects}>)
     set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
-        LINK_DEPENDS ${version_script} OUTPUT_NAME ${file} EXPORT_NAME ${export})
+        LINK_DEPENDS "${version_script};${layout_script}" OUTPUT_NAME ${file} EXPORT_NAME ${export})
     target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
     # initfirst: handlers of fork that others register in their constructors shall run while ours hold no lock yet (src/api/fork.c).
     # nodelete: blocks and thread-exit callbacks outlive a dlclose. now: no lazy binding inside malloc.
     target_link_options(${target} PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,initfirst LINKER:-z,relro LINKER:--version-script=${version_script})
     if(NOT STRATA_SANITIZE)
-        target_link_options(${target} PRIVATE LINKER:--no-undefined)
+        target_link_options(${target} PRIVATE LINKER:--no-undefined LINKER:-z,separate-code LINKER:-z,max-page-size=65536 LINKER:-T,${layout_script})
     endif()
 
     # One relocatable object, its hidden names made local: linking the archive brings all of it or nothing, and no name of

@@ -12,8 +12,8 @@ struct heap heap = {.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
 
 __attribute__((weak)) STRATA_EXPORT const char *strata_conf;
 
-static void sink_write(const char *text, size_t bytes) { platform_write_error(text, bytes); }
-static void sink_die(void) {
+static STRATA_COLD void sink_write(const char *text, size_t bytes) { platform_write_error(text, bytes); }
+static STRATA_COLD void sink_die(void) {
     emergency_begin();
     platform_die();
 }
@@ -23,8 +23,9 @@ static void thread_ended(uint32_t id) { cache_thread_exit(&heap.caches, id); }
 static void read_options(void) {
     bool secure = platform_info()->secure;
     options_set_defaults(&heap.options);
-    options_parse(&heap.options, strata_conf, "strata_conf", secure);
-    options_parse(&heap.options, platform_getenv("STRATA_CONF"), "STRATA_CONF", secure);
+    const char *of_environment = platform_getenv("STRATA_CONF");
+    if (strata_conf != NULL) options_parse(&heap.options, strata_conf, "strata_conf", secure);
+    if (of_environment != NULL) options_parse(&heap.options, of_environment, "STRATA_CONF", secure);
     if (heap.options.stats != OPTION_STATS_OFF && heap.options.stats_file[0] == 0) platform_error_keep();
 }
 
@@ -146,13 +147,13 @@ void heap_free_odd(enum heap_function function, const void *object) {
     if (object != NULL && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) heap_bad_address(function, object);
 }
 
-size_t heap_release(size_t keep_bytes) {
+STRATA_COLD size_t heap_release(size_t keep_bytes) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || !heap_init()) return 0;
     cache_drain(&heap.caches);
     return zone_release(&heap.zone, keep_bytes);
 }
 
-const char *heap_check(void) {
+STRATA_COLD const char *heap_check(void) {
     if (!heap_init()) return NULL;
     const char *broken = cache_check(&heap.caches);
     if (broken == NULL) broken = slab_check(&heap.slabs);

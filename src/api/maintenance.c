@@ -57,7 +57,7 @@ static uint64_t longest_sleep_ns(void) {
 }
 
 /* When it returns, as the last thread of all, the C library ends the process. */
-static void maintenance_thread(void *argument) {
+static STRATA_COLD void maintenance_thread(void *argument) {
     (void)argument;
     bool pressure = platform_pressure_open();
     unsigned quiet = 0;
@@ -103,7 +103,7 @@ static void maintenance_thread(void *argument) {
     }
 }
 
-static void start_thread(void) {
+static STRATA_COLD void start_thread(void) {
     uint32_t expected = MAINTENANCE_NONE;
     if (!__atomic_compare_exchange_n(&heap.maintenance_state, &expected, MAINTENANCE_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
     bool started = platform_thread_start(maintenance_thread, NULL);
@@ -136,7 +136,7 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
  * In a control group with a memory limit, nothing stays idle above seven eighths of it: the kernel would reclaim or kill there.
  * Read late, as it takes files to find out and most programs stay small; a soft limit of the user's counts where it is lower.
  */
-static void adopt_cgroup_limit(void) {
+static STRATA_COLD void adopt_cgroup_limit(void) {
     heap.cgroup_known = true;
     uint64_t limit = platform_memory_limit_bytes();
     if (limit == UINT64_MAX) return;
@@ -174,7 +174,7 @@ void maintenance_slow_call(bool may_start_thread) {
     if (STRATA_UNLIKELY(calls % SLOW_CALLS == 0)) look_at_clock(may_start_thread);
 }
 
-void maintenance_fork_child(void) {
+STRATA_COLD void maintenance_fork_child(void) {
     if (heap.maintenance_state == MAINTENANCE_RUNNING || heap.maintenance_state == MAINTENANCE_STARTING) platform_pressure_close();
     heap.maintenance_state = MAINTENANCE_NONE;
     heap.maintenance_asleep = false;

@@ -223,7 +223,7 @@ static void item_apply(struct parse *parse, struct options *out, struct span key
     warn_unknown(parse, key);
 }
 
-void options_set_defaults(struct options *out) {
+STRATA_USUAL void options_set_defaults(struct options *out) {
 #define OPTION_CHOICE(key, KEY, DEFAULT, doc) out->key = OPTION_##KEY##_##DEFAULT;
 #define OPTION_NUMBER(key, field, default_value, min, max, doc) out->field = UINT64_C(default_value);
 #define OPTION_SIZE(key, field, default_value, min, max, doc) out->field = UINT64_C(default_value);

@@ -103,12 +103,12 @@ void cache_reap(struct cache_layer *caches) {
     slab_reap(caches->slabs);
 }
 
-void cache_drain(struct cache_layer *caches) {
+STRATA_COLD void cache_drain(struct cache_layer *caches) {
     if (!caches->closed) cpu_layer_drain(caches, false);
     cache_reap(caches);
 }
 
-void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_stats *stats) {
+STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_stats *stats) {
     struct depot *depot = &caches->depots[cache];
     platform_lock_acquire(&depot->lock);
     *stats = (struct cache_stats){.depot_allocs = depot->allocs,
@@ -121,7 +121,7 @@ void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_st
     stats->cached += cpu_layer_rounds(caches, cache);
 }
 
-const char *cache_check(struct cache_layer *caches) {
+STRATA_COLD const char *cache_check(struct cache_layer *caches) {
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         struct depot *depot = &caches->depots[cache];
         uint32_t full = 0, empty = 0;
@@ -141,11 +141,11 @@ const char *cache_check(struct cache_layer *caches) {
     return cpu_layer_check(caches);
 }
 
-void cache_fork_prepare(struct cache_layer *caches) {
+STRATA_COLD void cache_fork_prepare(struct cache_layer *caches) {
     platform_lock_hold(&caches->drain_lock);
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) platform_lock_hold(&caches->depots[cache].lock);
 }
-void cache_fork_parent(struct cache_layer *caches) {
+STRATA_COLD void cache_fork_parent(struct cache_layer *caches) {
     for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&caches->depots[cache].lock);
     platform_lock_unhold(&caches->drain_lock);
 }

@@ -136,8 +136,7 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         if (open) CHECK(bottom == place);
         /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
         note_used(caches, area);
-        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted)))
-            return true;
+        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted))) return true;
     }
 }
 
@@ -234,7 +233,7 @@ static unsigned last_area(const struct cache_layer *caches) {
     return caches->thread_mode ? __atomic_load_n(&caches->ids_made, __ATOMIC_RELAXED) : caches->areas;
 }
 
-uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
+STRATA_COLD uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
     uint64_t rounds = 0;
     for (unsigned area = 0; area < last_area(caches); area++) {
         if (area_used(caches, area)) rounds += rounds_at(caches, area, cache);
@@ -242,13 +241,13 @@ uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
     return rounds;
 }
 
-uint64_t cache_area_bytes(const struct cache_layer *caches) {
+STRATA_COLD uint64_t cache_area_bytes(const struct cache_layer *caches) {
     uint64_t bytes = 0;
     for (unsigned area = 0; area < last_area(caches); area++) bytes += area_used(caches, area) ? CPU_AREA_BYTES : 0;
     return bytes;
 }
 
-const char *cpu_layer_check(const struct cache_layer *caches) {
+STRATA_COLD const char *cpu_layer_check(const struct cache_layer *caches) {
     for (unsigned area = 0; area < last_area(caches); area++) {
         if (!area_used(caches, area)) continue;
         for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
@@ -267,12 +266,12 @@ const char *cpu_layer_check(const struct cache_layer *caches) {
  * The child has one thread. Areas keep their rounds: with rseq any CPU may come to use them, and the drain reaches all.
  * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
  */
-void cache_fork_child(struct cache_layer *caches) {
+STRATA_COLD void cache_fork_child(struct cache_layer *caches) {
     for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&caches->depots[cache].lock);
     platform_lock_unhold(&caches->drain_lock);
 }
 
-void cache_fork_child_settle(struct cache_layer *caches) {
+STRATA_COLD void cache_fork_child_settle(struct cache_layer *caches) {
     if (!caches->thread_mode) return;
     uint32_t own = platform_thread_id();
     caches->spare_count = 0;

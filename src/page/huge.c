@@ -90,7 +90,7 @@ static void note(struct huge_policy *huge, bool dear) {
     }
 }
 
-void zone_measure_huge(struct zone *zone, void *address) {
+STRATA_COLD void zone_measure_huge(struct zone *zone, void *address) {
     if (zone->config.thp != ZONE_THP_AUTO) return;
     bool dear = touch_is_dear(address);
     platform_lock_acquire(&zone->lock);
@@ -109,7 +109,8 @@ static void advise_block(struct zone *zone, struct superpage *first, size_t from
     }
 }
 
-void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, struct huge_question *question) {
+STRATA_COLD void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more,
+                                        struct huge_question *question) {
     struct huge_policy *huge = &zone->huge;
     if (zone->config.thp == ZONE_THP_NEVER) return;
     bool always = zone->config.thp == ZONE_THP_ALWAYS, fits = within_soft_limit(zone, more), wanted = fits && (always || heap_is_large(zone, more));
@@ -130,7 +131,7 @@ void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t f
     }
 }
 
-void zone_answer_huge(struct zone *zone, const struct huge_question *question) {
+STRATA_COLD void zone_answer_huge(struct zone *zone, const struct huge_question *question) {
     struct superpage *superpage = question->superpage;
     if (superpage == NULL) return;
     bool dear = touch_is_dear(superpage_address(zone, superpage));

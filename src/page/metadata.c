@@ -47,7 +47,7 @@ void *zone_metadata_alloc(struct zone *zone, size_t bytes) {
     return memory;
 }
 
-void zone_metadata_free(struct zone *zone, void *memory, size_t bytes) {
+STRATA_COLD void zone_metadata_free(struct zone *zone, void *memory, size_t bytes) {
     struct metadata *metadata = &zone->metadata;
     unsigned order = size_order(bytes);
     platform_lock_acquire(&metadata->lock);

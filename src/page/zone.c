@@ -165,7 +165,7 @@ struct free_piece {
     bool any;
 };
 
-static bool merge_with_last(const struct arena_segment *segment, void *argument) {
+static STRATA_COLD bool merge_with_last(const struct arena_segment *segment, void *argument) {
     struct free_piece *piece = argument;
     struct arena *addresses = &piece->zone->addresses;
     if (segment->kind == ARENA_SPAN) {
@@ -186,7 +186,7 @@ static bool merge_with_last(const struct arena_segment *segment, void *argument)
 }
 
 /* Under a limit, when no more can be reserved: free pieces that touch become one. Linear in the heap's segments. */
-static bool merge_pieces(struct zone *zone) {
+static STRATA_COLD bool merge_pieces(struct zone *zone) {
     struct free_piece piece = {.zone = zone};
     arena_walk(&zone->addresses, ARENA_SPAN | ARENA_FREE, merge_with_last, &piece);
     return piece.any;
@@ -230,17 +230,17 @@ void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned 
     for (unsigned i = 0; i < granules; i++) tags[i] = (granule_tag)(tag == TAG_NONE ? 0 : tag | i << 8);
 }
 
-void zone_fork_prepare(struct zone *zone) {
+STRATA_COLD void zone_fork_prepare(struct zone *zone) {
     platform_lock_hold(&zone->lock);
     arena_fork_prepare(&zone->addresses);
     platform_lock_hold(&zone->metadata.lock);
 }
-void zone_fork_parent(struct zone *zone) {
+STRATA_COLD void zone_fork_parent(struct zone *zone) {
     platform_lock_unhold(&zone->metadata.lock);
     arena_fork_parent(&zone->addresses);
     platform_lock_unhold(&zone->lock);
 }
-void zone_fork_child(struct zone *zone) {
+STRATA_COLD void zone_fork_child(struct zone *zone) {
     platform_lock_unhold(&zone->metadata.lock);
     arena_fork_child(&zone->addresses);
     platform_lock_unhold(&zone->lock);

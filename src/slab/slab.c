@@ -84,7 +84,7 @@ void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magaz
         cache_init(slabs, SLAB_CACHE_MAGAZINES + n, "magazine", magazine_bytes[n], MOBILITY_RECLAIMABLE);
 }
 
-unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align) {
+STRATA_COLD unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align) {
     for (unsigned tag = slab_class_of_size(slabs, bytes); tag < SLAB_CACHE_MAGAZINES; tag++)
         if ((slabs->caches[tag].object_bytes & (align - 1)) == 0) return tag;
     return 0;
@@ -309,7 +309,7 @@ void slab_reap(struct slab_layer *slabs) {
 
 /* ------------------------------------------------------------------ looking inside, fork */
 
-void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
+STRATA_COLD void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
     struct slab_cache *cache = &slabs->caches[tag];
     platform_lock_acquire(&cache->lock);
     *stats = (struct slab_stats){.object_bytes = cache->object_bytes,
@@ -323,7 +323,7 @@ void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *s
     platform_lock_release(&cache->lock);
 }
 
-static const char *check_cache(struct slab_layer *slabs, const struct slab_cache *cache) {
+static STRATA_COLD const char *check_cache(struct slab_layer *slabs, const struct slab_cache *cache) {
     uint64_t free_objects = 0, empty = 0;
     for (unsigned b = 0; b < SLAB_BUCKETS; b++) {
         if ((cache->buckets[b] != SLAB_NONE) != ((cache->bucket_map >> b & 1) != 0)) return "slab: bucket map differs from the buckets";
@@ -348,7 +348,7 @@ static const char *check_cache(struct slab_layer *slabs, const struct slab_cache
     return NULL;
 }
 
-const char *slab_check(struct slab_layer *slabs) {
+STRATA_COLD const char *slab_check(struct slab_layer *slabs) {
     const char *broken = NULL;
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END && broken == NULL; tag++) {
         platform_lock_acquire(&slabs->caches[tag].lock);
@@ -358,10 +358,10 @@ const char *slab_check(struct slab_layer *slabs) {
     return broken;
 }
 
-void slab_fork_prepare(struct slab_layer *slabs) {
+STRATA_COLD void slab_fork_prepare(struct slab_layer *slabs) {
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_hold(&slabs->caches[tag].lock);
 }
-void slab_fork_parent(struct slab_layer *slabs) {
+STRATA_COLD void slab_fork_parent(struct slab_layer *slabs) {
     for (unsigned tag = SLAB_CACHE_END; tag-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&slabs->caches[tag].lock);
 }
-void slab_fork_child(struct slab_layer *slabs) { slab_fork_parent(slabs); }
+STRATA_COLD void slab_fork_child(struct slab_layer *slabs) { slab_fork_parent(slabs); }

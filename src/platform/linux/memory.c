@@ -148,7 +148,7 @@ static void drop_or_clear(char *address, size_t bytes) {
 }
 
 /* mincore tells what is present; what is in swap counts as absent, and is dropped too. */
-void platform_zero(void *address, size_t bytes) {
+STRATA_COLD void platform_zero(void *address, size_t bytes) {
     enum { STEP_PAGES = 512, STEPS = 8 };
     unsigned char present[STEP_PAGES * STEPS];
     char *at = address, *end = at + bytes, *drop = at; /* [drop, at): mostly absent */
@@ -232,7 +232,7 @@ static bool move_mapping(char *from, char *to, size_t bytes) {
  * (before Linux 6.17) or may stop in between (since). So limits are looked at first, each mapping is moved alone, and once a part has moved
  * the rest follows by a copy where it must.
  */
-bool platform_move(void *from, void *to, size_t bytes) {
+STRATA_COLD bool platform_move(void *from, void *to, size_t bytes) {
     int saved = errno;
     bool ok = limits_allow(bytes);
     for (size_t done = 0, part; ok && done < bytes; done += part) {

@@ -93,7 +93,7 @@ static void first_thread_exit(void *unused) {
     first_thread_callback();
 }
 
-bool platform_on_first_thread_exit(void (*callback)(void)) {
+STRATA_USUAL bool platform_on_first_thread_exit(void (*callback)(void)) {
     static pthread_key_t key;
     static bool made; /* written by the first caller, before there is a second thread or under the lock of fork's child */
     if (syscall(SYS_gettid) != getpid()) return false;

@@ -1,0 +1,77 @@
+/*
+ * superpage.c - the functions of superpage.h that are too long to be copied into their callers. Pure: no lock, no call out.
+ */
+#include "page/superpage.h"
+
+unsigned bits_count_range(const uint64_t bits[SUPERPAGE_WORDS], unsigned start, unsigned granules) {
+    unsigned count = 0;
+    for (unsigned w = start / 64; w <= (start + granules - 1) / 64; w++) count += bit_count(bits[w] & range_mask(w, start, granules));
+    return count;
+}
+
+unsigned bits_count(const uint64_t bits[SUPERPAGE_WORDS]) {
+    unsigned count = 0;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) count += bit_count(bits[w]);
+    return count;
+}
+
+unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsigned granules, unsigned align) {
+    unsigned start = bits_next(bits, 0, 0);
+    while (start < SUPERPAGE_GRANULES) {
+        unsigned end = bits_next(bits, start, ~UINT64_C(0));
+        unsigned aligned = (unsigned)align_up(start, align);
+        if (aligned + granules <= end) return aligned;
+        start = bits_next(bits, end, 0);
+    }
+    return SUPERPAGE_GRANULES;
+}
+
+unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]) {
+    unsigned longest = 0;
+    unsigned start = bits_next(bits, 0, ~UINT64_C(0));
+    while (start + longest < SUPERPAGE_GRANULES) {
+        unsigned end = bits_next(bits, start, 0);
+        if (end - start > longest) longest = end - start;
+        start = bits_next(bits, end, ~UINT64_C(0));
+    }
+    return longest;
+}
+
+unsigned superpage_find_present(const struct superpage *superpage, unsigned granules, unsigned align) {
+    uint64_t candidates[SUPERPAGE_WORDS];
+    if (superpage->idle < granules) return SUPERPAGE_GRANULES;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) candidates[w] = superpage->populated[w] & ~superpage->allocated[w];
+    return bits_find_run(candidates, granules, align);
+}
+
+unsigned superpage_find_run(const struct superpage *superpage, unsigned granules, unsigned align) {
+    uint64_t candidates[SUPERPAGE_WORDS];
+    unsigned present = superpage_find_present(superpage, granules, align);
+    if (present < SUPERPAGE_GRANULES) return present;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) candidates[w] = ~superpage->allocated[w];
+    return bits_find_run(candidates, granules, align);
+}
+
+void superpage_set_allocated(struct superpage *superpage, unsigned start, unsigned granules) {
+    unsigned run = bits_next(superpage->allocated, start + granules, 0) - bits_clear_from(superpage->allocated, start);
+    superpage->free = (uint16_t)(superpage->free - granules);
+    superpage->idle = (uint16_t)(superpage->idle - bits_count_range(superpage->populated, start, granules));
+    bits_set(superpage->allocated, start, granules);
+    if (run == superpage->largest_free) superpage->largest_free = (uint16_t)bits_longest_clear(superpage->allocated);
+}
+
+void superpage_set_free(struct superpage *superpage, unsigned start, unsigned granules) {
+    unsigned run = bits_next(superpage->allocated, start + granules, 0) - bits_clear_from(superpage->allocated, start);
+    superpage->free = (uint16_t)(superpage->free + granules);
+    superpage->idle = (uint16_t)(superpage->idle + bits_count_range(superpage->populated, start, granules));
+    bits_clear(superpage->allocated, start, granules);
+    if (run > superpage->largest_free) superpage->largest_free = (uint16_t)run;
+}
+
+void superpage_recount(struct superpage *superpage) {
+    unsigned idle = 0;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) idle += bit_count(superpage->populated[w] & ~superpage->allocated[w]);
+    superpage->idle = (uint16_t)idle;
+    superpage->free = (uint16_t)(SUPERPAGE_GRANULES - bits_count(superpage->allocated));
+    superpage->largest_free = (uint16_t)bits_longest_clear(superpage->allocated);
+}
