@@ -197,7 +197,7 @@ static void break_up_huge(struct zone *zone) {
     }
 }
 
-STRATA_USUAL void zone_make_room(struct zone *zone, uint64_t fresh) {
+void zone_make_room(struct zone *zone, uint64_t fresh) {
     uint64_t reserve = reserve_granules(zone);
     uint64_t idle = zone->counters.idle - zone->counters.idle_huge;
     if (idle > reserve) zone_release_idle(zone, reserve, fresh, false);
@@ -205,7 +205,7 @@ STRATA_USUAL void zone_make_room(struct zone *zone, uint64_t fresh) {
     zone_trim_to_limit(zone);
 }
 
-STRATA_USUAL void zone_trim_to_limit(struct zone *zone) {
+void zone_trim_to_limit(struct zone *zone) {
     uint64_t over = over_soft_limit(zone);
     if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, true);
 }

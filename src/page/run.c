@@ -210,7 +210,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
-    if (mobility == MOBILITY_MOVABLE) zone_fill_from_idle(zone, superpage, start, granules);
+    if (mobility == MOBILITY_MOVABLE && !list_empty(&zone->idle_free)) zone_fill_from_idle(zone, superpage, start, granules);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
     superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */
