@@ -2,8 +2,9 @@
  * size_classes.h - the one description of the malloc size classes. Private to slab/, but for what slab.h re-exports.
  *
  * Multiples of 16 up to 128, then eight classes to each doubling, so that a class is at most 12.5 % above the one before. From
- * 256 on there is one more a sixteenth above each power of two, because programs that think in powers of two put a header before
- * it: 1,032 bytes shall not cost 1,152. All are multiples of 16, those above 1,024 of 64; so the lookup is one of two table reads.
+ * 256 on there is one more a little above each power of two, because programs that think in powers of two put a header before it: 8
+ * bytes more (SQLite counts the bytes of each block so), or up to a thirteenth more before a page of 4 KiB and above (SQLite's
+ * page cache: 4,368 bytes). All are multiples of 16, those above 2,048 of 64; so the lookup is one of two table reads.
  */
 #ifndef STRATA_SLAB_SIZE_CLASSES_H
 #define STRATA_SLAB_SIZE_CLASSES_H
@@ -14,7 +15,7 @@
 #define SIZE_CLASS_LINEAR_BYTES 128 /* multiples of 16 up to here */
 #define SIZE_CLASS_HEADER_BYTES 256 /* from here on each doubling has the class for a power of two and a header */
 #define SIZE_CLASS_STEPS 8          /* to each doubling above SIZE_CLASS_LINEAR_BYTES, beside that */
-#define SIZE_CLASS_FINE_BYTES 1024  /* looked up by 16 up to here, by 64 above */
+#define SIZE_CLASS_FINE_BYTES 2048  /* looked up by 16 up to here, by 64 above */
 /* 128 to 256 bytes is one doubling, 256 bytes to 32 KiB are seven. */
 #define SIZE_CLASS_COUNT (SIZE_CLASS_LINEAR_BYTES / 16 + SIZE_CLASS_STEPS + 7 * (SIZE_CLASS_STEPS + 1))
 
@@ -33,7 +34,8 @@ STRATA_INLINE size_t size_class_bytes(unsigned n) {
     if (n < plain) return SIZE_CLASS_LINEAR_BYTES + SIZE_CLASS_LINEAR_BYTES / SIZE_CLASS_STEPS * (n - linear + 1);
     unsigned step = (n - plain) % (SIZE_CLASS_STEPS + 1);
     size_t base = (size_t)SIZE_CLASS_HEADER_BYTES << (n - plain) / (SIZE_CLASS_STEPS + 1);
-    return step == 0 ? base + base / (2 * SIZE_CLASS_STEPS) : base + base / SIZE_CLASS_STEPS * step;
+    if (step != 0) return base + base / SIZE_CLASS_STEPS * step;
+    return base < SIZE_CLASS_FINE_BYTES ? base + 16 : align_down(base + base / 64 * 5, 64);
 }
 
 #endif
