@@ -8,8 +8,21 @@
 
 #include "base/check.h"
 
+static unsigned slabs_alloc(void *context, unsigned cache, void **objects, unsigned count) { return slab_alloc_batch(context, cache, objects, count); }
+static void slabs_free(void *context, unsigned cache, void *const *objects, unsigned count) { slab_free_batch(context, cache, objects, count); }
+static uint64_t slabs_total(void *context, unsigned cache) {
+    const struct slab_layer *slabs = context;
+    return __atomic_load_n(&slabs->caches[cache].total, __ATOMIC_RELAXED);
+}
+static const struct cache_backend slabs_backend = {.alloc = slabs_alloc, .free = slabs_free, .total = slabs_total};
+
 bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned magazine_max) {
     caches->slabs = slabs;
+    caches->backend = &slabs_backend;
+    caches->backend_context = slabs;
+    caches->main = caches;
+    caches->first = SLAB_CACHE_FIRST;
+    caches->end = SLAB_CACHE_MAGAZINES;
     caches->closed = magazine_max == 0;
     caches->drain_lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DRAIN);
     caches->next_slot = SLAB_CACHE_END; /* slots below hold the headers, one for every tag, so that a free of any tag finds one */
@@ -20,7 +33,7 @@ bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned m
         slots += depot->rounds_max;
     }
     CHECK(slots <= CPU_AREA_SLOTS);
-    return cpu_layer_init(caches);
+    return cpu_layer_init(caches, NULL);
 }
 
 static void reverse(void **rounds, unsigned count) {
@@ -34,14 +47,14 @@ static void reverse(void **rounds, unsigned count) {
 /* Puts rounds into this CPU's array; what finds no room, because the thread has changed CPUs meanwhile, goes to the slabs. */
 static void put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count) {
     if (count == 0) return;
-    unsigned put = cpu_push_batch(cache, rounds, count);
-    if (put < count) slab_free_batch(caches->slabs, cache, rounds + put, count - put);
+    unsigned put = cpu_push_batch_in(&caches->areas_at, cache, rounds, count);
+    if (put < count) backend_free(caches, cache, rounds + put, count - put);
 }
 
 void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
     void *object;
-    if (caches->closed || !cpu_layer_open(caches, cache)) return slab_alloc_batch(caches->slabs, cache, &object, 1) == 1 ? object : NULL;
+    if (caches->closed || !cpu_layer_open(caches, cache)) return backend_alloc(caches, cache, &object, 1) == 1 ? object : NULL;
 
     struct magazine *magazine = depot_take_full(depot);
     if (magazine != NULL) {
@@ -52,7 +65,7 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     }
     void *rounds[CACHE_TRANSFER_MAX];
     unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
-    unsigned got = slab_alloc_batch(caches->slabs, cache, rounds, wanted != 0 ? wanted : 1);
+    unsigned got = backend_alloc(caches, cache, rounds, wanted != 0 ? wanted : 1);
     if (got == 0) return NULL;
     reverse(rounds, got); /* the array is popped from its end: lowest addresses first */
     object = rounds[got - 1];
@@ -68,37 +81,37 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     struct magazine *magazine = depot_take_empty(caches, depot);
     if (magazine != NULL) {
         wanted = (unsigned)min_u64(wanted, magazine_capacity(magazine)); /* m may have gone down since it was read */
-        magazine->count = cpu_pop_batch(cache, magazine->rounds, wanted);
+        magazine->count = cpu_pop_batch_in(&caches->areas_at, cache, magazine->rounds, wanted);
         reverse(magazine->rounds, magazine->count);
         if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
-        if (magazine->count != 0) slab_free_batch(caches->slabs, cache, magazine->rounds, magazine->count);
+        if (magazine->count != 0) backend_free(caches, cache, magazine->rounds, magazine->count);
         depot_give_empty(caches, depot, magazine);
         return;
     }
     void *rounds[CACHE_TRANSFER_MAX];
-    unsigned count = cpu_pop_batch(cache, rounds, wanted);
-    if (count != 0) slab_free_batch(caches->slabs, cache, rounds, count);
+    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
+    if (count != 0) backend_free(caches, cache, rounds, count);
 }
 
 void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
     if (!caches->closed && cpu_layer_open(caches, cache)) {
-        if (cpu_push(cache, object)) return; /* it was only closed, or has grown */
+        if (cpu_push_in(&caches->areas_at, cache, object)) return; /* it was only closed, or has grown */
         overflow(caches, cache);
-        if (cpu_push(cache, object)) return;
+        if (cpu_push_in(&caches->areas_at, cache, object)) return;
     }
-    slab_free_batch(caches->slabs, cache, &object, 1);
+    backend_free(caches, cache, &object, 1);
 }
 
 void cache_tick(struct cache_layer *caches) {
     if (caches->closed) return;
     cpu_layer_drain(caches, true);
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) depot_tick(caches, cache, false);
+    for (unsigned cache = caches->first; cache < caches->end; cache++) depot_tick(caches, cache, false);
 }
 
 void cache_reap(struct cache_layer *caches) {
     if (!caches->closed) {
         cpu_layer_drain_own(caches);
-        for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) depot_tick(caches, cache, true);
+        for (unsigned cache = caches->first; cache < caches->end; cache++) depot_tick(caches, cache, true);
     }
     slab_reap(caches->slabs);
 }
@@ -122,7 +135,7 @@ STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, str
 }
 
 STRATA_COLD const char *cache_check(struct cache_layer *caches) {
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
         struct depot *depot = &caches->depots[cache];
         uint32_t full = 0, empty = 0;
         const char *broken = NULL;
@@ -143,9 +156,9 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
 
 STRATA_COLD void cache_fork_prepare(struct cache_layer *caches) {
     platform_lock_hold(&caches->drain_lock);
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) platform_lock_hold(&caches->depots[cache].lock);
+    for (unsigned cache = caches->first; cache < caches->end; cache++) platform_lock_hold(&caches->depots[cache].lock);
 }
 STRATA_COLD void cache_fork_parent(struct cache_layer *caches) {
-    for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&caches->depots[cache].lock);
+    for (unsigned cache = caches->end; cache-- > caches->first;) platform_lock_unhold(&caches->depots[cache].lock);
     platform_lock_unhold(&caches->drain_lock);
 }

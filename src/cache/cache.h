@@ -33,6 +33,16 @@ struct magazine {
     void *rounds[];
 };
 
+/*
+ * Where rounds come from, and where those go that the layer has no need of. Called with no lock held. alloc returns how many of `count` there
+ * are, total how many objects the cache has, in use or not (a look without a lock).
+ */
+struct cache_backend {
+    unsigned (*alloc)(void *context, unsigned cache, void **objects, unsigned count);
+    void (*free)(void *context, unsigned cache, void *const *objects, unsigned count);
+    uint64_t (*total)(void *context, unsigned cache);
+};
+
 /* One a cache. Guarded by lock where nothing else is said. */
 struct depot {
     struct platform_lock lock;
@@ -48,12 +58,23 @@ struct depot {
     uint32_t contended;     /* since the last tick */
     uint64_t contention;    /* since the start */
     uint64_t allocs, frees; /* objects handed to and taken from the CPU layer */
-    uint64_t ticks_idle;
+    uint32_t ticks_idle;
+    uint32_t object_bytes; /* immutable */
     uint64_t visits, visits_seen; /* at the last tick */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
+/*
+ * The caches first..end-1 with their areas. The first layer is malloc's, over the slabs; later ones are for object caches, whatever they cache.
+ * In thread mode all share the ids of the first.
+ */
 struct cache_layer {
-    struct slab_layer *slabs;
+    struct slab_layer *slabs; /* magazines come from here, whatever the backend is */
+    const struct cache_backend *backend;
+    void *backend_context;
+    struct cache_layer *main; /* the first layer */
+    struct cache_layer *next; /* of a list that begins with the first layer; atomic, as layers are added and never removed */
+    char *areas_at;           /* the area of CPU (or thread) 0 */
+    unsigned first, end;
     unsigned areas; /* how many CPU areas the address space has */
     bool thread_mode;
     bool closed; /* magazine_max 0: no CPU layer */

@@ -6,6 +6,13 @@
 
 #include "cache/cache.h"
 
+STRATA_INLINE unsigned backend_alloc(struct cache_layer *caches, unsigned cache, void **objects, unsigned count) {
+    return caches->backend->alloc(caches->backend_context, cache, objects, count);
+}
+STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void *const *objects, unsigned count) {
+    caches->backend->free(caches->backend_context, cache, objects, count);
+}
+
 /* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). */
 STRATA_INLINE void depot_lock(struct depot *depot) {
     if (STRATA_LIKELY(platform_lock_try(&depot->lock))) return;
@@ -34,7 +41,8 @@ unsigned depot_place(struct cache_layer *caches, struct depot *depot);
 
 /* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: this CPU has no area, or it is closed. */
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache);
-bool cpu_layer_init(struct cache_layer *caches);
+/* Areas for all CPUs or threads; `first`: the layer whose ids a later one shares; NULL: it is the first. */
+bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first);
 /* Drains areas: all, or with `idle_only` those whose tops did not change since the last call. */
 void cpu_layer_drain(struct cache_layer *caches, bool idle_only);
 /* This CPU's own arrays, by ordinary pops: works in every mode. */

@@ -17,18 +17,19 @@
 
 #include "base/check.h"
 
-static struct cpu_header *header_at(unsigned area, unsigned cache) { return cpu_area_header(cpu_area_at(area), cache); }
+static char *area_at(const struct cache_layer *caches, unsigned area) { return caches->areas_at + ((size_t)area << CPU_AREA_SHIFT); }
+static struct cpu_header *header_at(const struct cache_layer *caches, unsigned area, unsigned cache) { return cpu_area_header(area_at(caches, area), cache); }
 /* All of a header at one moment, while its owner may be at work. */
-static struct cpu_header header_load(unsigned area, unsigned cache) {
+static struct cpu_header header_load(const struct cache_layer *caches, unsigned area, unsigned cache) {
     struct cpu_header header;
-    __atomic_load(header_at(area, cache), &header, __ATOMIC_RELAXED);
+    __atomic_load(header_at(caches, area, cache), &header, __ATOMIC_RELAXED);
     return header;
 }
 static uint32_t *upper_half(struct cpu_header *header) { return (uint32_t *)(void *)&header->bottom; }
 
 /* How many rounds an array has at this moment. Acquire: whoever sees its header opened sees its place (depot_place). */
 static unsigned rounds_at(const struct cache_layer *caches, unsigned area, unsigned cache) {
-    unsigned top = __atomic_load_n(&header_at(area, cache)->top, __ATOMIC_ACQUIRE);
+    unsigned top = __atomic_load_n(&header_at(caches, area, cache)->top, __ATOMIC_ACQUIRE);
     unsigned bottom = __atomic_load_n(&caches->depots[cache].bottom, __ATOMIC_RELAXED);
     return top > bottom ? top - bottom : 0;
 }
@@ -37,30 +38,47 @@ static bool area_used(const struct cache_layer *caches, unsigned area) {
     return (__atomic_load_n(&caches->used[area / 64], __ATOMIC_ACQUIRE) >> (area % 64) & 1) != 0;
 }
 
-bool cpu_layer_init(struct cache_layer *caches) {
+static size_t areas_bytes(const struct cache_layer *caches) {
+    return align_up((uint64_t)caches->areas << CPU_AREA_SHIFT, platform_info()->page_bytes);
+}
+
+/* The areas of ids [from, to), whole pages of them. */
+static bool commit_areas(const struct cache_layer *caches, uint32_t from, uint32_t to) {
+    size_t page = platform_info()->page_bytes;
+    uintptr_t start = align_down((uintptr_t)area_at(caches, from), page);
+    return platform_commit((void *)start, align_up((uintptr_t)area_at(caches, to), page) - start);
+}
+
+static void *metadata_alloc(const struct cache_layer *caches, size_t bytes) { return zone_metadata_alloc(caches->slabs->zone, bytes); }
+static void metadata_free(const struct cache_layer *caches, void *memory, size_t bytes) {
+    if (memory != NULL) zone_metadata_free(caches->slabs->zone, memory, bytes);
+}
+
+bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first) {
     const struct platform_info *info = platform_info();
-    struct zone *zone = caches->slabs->zone;
     caches->thread_mode = platform_cpu_mode() == PLATFORM_CPU_THREAD;
     caches->areas = info->cpus;
     if (caches->thread_mode) caches->areas = info->address_limit_bytes < GIB * 4 ? 64 : CACHE_THREADS_MAX;
-    size_t bytes = (size_t)caches->areas << CPU_AREA_SHIFT;
-    /* In thread mode area 0 is every new thread's: it stays zeros, and is all that is committed at first. */
-    size_t committed = caches->thread_mode ? CPU_AREA_BYTES : bytes;
-    committed = align_up(committed, info->page_bytes);
-    char *areas = platform_reserve(NULL, align_up(bytes, info->page_bytes), info->page_bytes);
-    if (areas == NULL) return false;
-    caches->used = zone_metadata_alloc(zone, (caches->areas + 63) / 64 * sizeof(uint64_t));
-    caches->digests = caches->thread_mode ? NULL : zone_metadata_alloc(zone, caches->areas * sizeof(uint64_t));
-    caches->spare_ids = caches->thread_mode ? zone_metadata_alloc(zone, caches->areas * sizeof(uint32_t)) : NULL;
-    if (!platform_commit(areas, committed) || caches->used == NULL || (caches->thread_mode ? caches->spare_ids == NULL : caches->digests == NULL)) {
-        platform_unreserve(areas, align_up(bytes, info->page_bytes));
-        if (caches->used != NULL) zone_metadata_free(zone, caches->used, (caches->areas + 63) / 64 * sizeof(uint64_t));
-        if (caches->digests != NULL) zone_metadata_free(zone, caches->digests, caches->areas * sizeof(uint64_t));
-        if (caches->spare_ids != NULL) zone_metadata_free(zone, caches->spare_ids, caches->areas * sizeof(uint32_t));
+    /* In thread mode area 0 is every new thread's: it stays zeros. At first it and the areas of the ids there are, if any, are all that is committed. */
+    uint32_t committed = !caches->thread_mode ? caches->areas : first != NULL ? first->ids_made : 1;
+    size_t used_bytes = (caches->areas + 63) / 64 * sizeof(uint64_t), digest_bytes = caches->areas * sizeof(uint64_t);
+    size_t id_bytes = caches->areas * sizeof(uint32_t);
+    bool wants_ids = caches->thread_mode && first == NULL;
+    caches->areas_at = platform_reserve(NULL, areas_bytes(caches), info->page_bytes);
+    if (caches->areas_at == NULL) return false;
+    caches->used = metadata_alloc(caches, used_bytes);
+    caches->digests = caches->thread_mode ? NULL : metadata_alloc(caches, digest_bytes);
+    caches->spare_ids = wants_ids ? metadata_alloc(caches, id_bytes) : NULL;
+    if (!commit_areas(caches, 0, committed) || caches->used == NULL || (wants_ids && caches->spare_ids == NULL) ||
+        (!caches->thread_mode && caches->digests == NULL)) {
+        platform_unreserve(caches->areas_at, areas_bytes(caches));
+        metadata_free(caches, caches->used, used_bytes);
+        metadata_free(caches, caches->digests, digest_bytes);
+        metadata_free(caches, caches->spare_ids, id_bytes);
         return false;
     }
-    caches->ids_made = 1;
-    platform_cpu.areas = areas;
+    caches->ids_made = committed; /* of a later layer: as the first one's */
+    if (first == NULL) platform_cpu.areas = caches->areas_at;
     return true;
 }
 
@@ -73,36 +91,47 @@ static uint32_t take_id(struct cache_layer *caches) {
     if (caches->spare_count != 0) {
         id = caches->spare_ids[--caches->spare_count];
     } else if (caches->ids_made < caches->areas) {
-        size_t page = platform_info()->page_bytes;
-        uintptr_t start = align_down((uintptr_t)header_at(caches->ids_made, 0), page);
-        uintptr_t end = align_up((uintptr_t)header_at(caches->ids_made + 1, 0), page);
-        if (platform_commit((void *)start, end - start)) {
-            id = caches->ids_made;
-            __atomic_store_n(&caches->ids_made, id + 1, __ATOMIC_RELAXED); /* statistics read it without the lock */
-        }
+        id = caches->ids_made;
+        for (const struct cache_layer *layer = caches; layer != NULL && id != 0; layer = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE))
+            if (!commit_areas(layer, id, id + 1)) id = 0;
+        if (id != 0) __atomic_store_n(&caches->ids_made, id + 1, __ATOMIC_RELAXED); /* statistics read it without the lock */
     }
     platform_lock_release(&caches->drain_lock);
     return id;
 }
 
-/* Rounds of one area whose owner can't run: closed and fenced, or its thread is gone. Under drain_lock. */
-static void empty_header(struct cache_layer *caches, unsigned area, unsigned cache) {
-    struct cpu_header *header = header_at(area, cache);
-    void **slots = (void **)(void *)header_at(area, 0);
-    unsigned bottom = caches->depots[cache].bottom, top = header->top;
-    if (top > bottom) slab_free_batch(caches->slabs, cache, slots + bottom, top - bottom);
-    __atomic_store_n(&header->top, (uint16_t)bottom, __ATOMIC_RELAXED);
+/*
+ * Takes the rounds of one header whose owner can't run: closed and fenced, or its thread is gone. Under drain_lock, which is let go while they are
+ * given back, as that may run functions of the program: nobody else leaves a header closed that was not fenced.
+ */
+static void empty_header(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after) {
+    struct cpu_header *header = header_at(caches, area, cache);
+    void **slots = (void **)(void *)area_at(caches, area), *rounds[CACHE_ROUNDS_MAX];
+    unsigned bottom = caches->depots[cache].bottom, top = header->top, count = top > bottom ? top - bottom : 0;
+    for (unsigned i = 0; i < count; i++) rounds[i] = slots[bottom + i];
+    __atomic_store_n(&header->top, (uint16_t)(upper_after == 0 ? 0 : bottom), __ATOMIC_RELAXED);
+    __atomic_store_n(upper_half(header), upper_after, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
+    if (count == 0) return;
+    platform_lock_release(&caches->drain_lock);
+    backend_free(caches, cache, rounds, count);
+    platform_lock_acquire(&caches->drain_lock);
+}
+
+/* A thread that has ended: its arrays are emptied and unused again. Under drain_lock. */
+static void empty_area(struct cache_layer *caches, uint32_t id) {
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        const struct cpu_header *header = header_at(caches, id, cache);
+        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0);
+    }
 }
 
 static void retire_id(struct cache_layer *caches, uint32_t id) {
-    platform_lock_acquire(&caches->drain_lock);
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-        struct cpu_header *header = header_at(id, cache);
-        if (header->top == 0 && *upper_half(header) == 0) continue;
-        empty_header(caches, id, cache);
-        static const struct cpu_header unused;
-        __atomic_store(header, (struct cpu_header *)(uintptr_t)&unused, __ATOMIC_RELAXED);
+    for (struct cache_layer *layer = caches; layer != NULL; layer = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE)) {
+        platform_lock_acquire(&layer->drain_lock);
+        empty_area(layer, id);
+        platform_lock_release(&layer->drain_lock);
     }
+    platform_lock_acquire(&caches->drain_lock);
     caches->spare_ids[caches->spare_count++] = id;
     platform_lock_release(&caches->drain_lock);
 }
@@ -119,14 +148,14 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
     if (caches->thread_mode && platform_thread_id() == 0) {
         if (platform_thread_ended()) return false;
-        uint32_t id = take_id(caches);
+        uint32_t id = take_id(caches->main);
         if (id == 0) return false;
         platform_thread_set_id(id);
     }
     unsigned place = depot_place(caches, depot);
     for (;;) {
         unsigned area = cpu_current_id();
-        uint64_t header = cpu_header_read(cache);
+        uint64_t header = cpu_header_read(&caches->areas_at, cache);
         unsigned rounds = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
         unsigned limit = (unsigned)(header >> 48), bottom = (unsigned)(header >> 32) & 0xffff, top = (unsigned)header & 0xffff;
         unsigned wanted = place + rounds;
@@ -136,7 +165,7 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         if (open) CHECK(bottom == place);
         /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
         note_used(caches, area);
-        if (cpu_header_replace(cpu_area_at(area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted))) return true;
+        if (cpu_header_replace(&caches->areas_at, area_at(caches, area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted))) return true;
     }
 }
 
@@ -145,8 +174,8 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
 /* Closes every open header of an area; returns whether one has rounds. */
 static bool close_area(struct cache_layer *caches, unsigned area) {
     bool rounds = false;
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-        struct cpu_header *header = header_at(area, cache);
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        struct cpu_header *header = header_at(caches, area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
         if (upper == 0 || upper == CPU_DRAINED) continue;
         if (upper != CPU_CLOSED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
@@ -156,9 +185,9 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
 }
 
 /* After the fence: whether a header was opened again by a sequence that was under way. */
-static bool area_reopened(unsigned area) {
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-        uint32_t upper = __atomic_load_n(upper_half(header_at(area, cache)), __ATOMIC_RELAXED);
+static bool area_reopened(const struct cache_layer *caches, unsigned area) {
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        uint32_t upper = __atomic_load_n(upper_half(header_at(caches, area, cache)), __ATOMIC_RELAXED);
         if (upper != 0 && upper != CPU_CLOSED && upper != CPU_DRAINED) return true;
     }
     return false;
@@ -166,8 +195,8 @@ static bool area_reopened(unsigned area) {
 
 /* Takes the closing back: nothing was taken, tops are what their owner made them. */
 static void open_area(struct cache_layer *caches, unsigned area) {
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-        struct cpu_header *header = header_at(area, cache);
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        struct cpu_header *header = header_at(caches, area, cache);
         const struct depot *depot = &caches->depots[cache];
         if (*upper_half(header) != CPU_CLOSED) continue;
         uint32_t limit = (uint32_t)depot->bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
@@ -175,15 +204,15 @@ static void open_area(struct cache_layer *caches, unsigned area) {
     }
 }
 
-static uint64_t digest_area(unsigned area) {
+static uint64_t digest_area(const struct cache_layer *caches, unsigned area) {
     uint64_t digest = 1;
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++)
-        digest = digest * UINT64_C(0x9e3779b97f4a7c15) + __atomic_load_n(&header_at(area, cache)->top, __ATOMIC_RELAXED);
+    for (unsigned cache = caches->first; cache < caches->end; cache++)
+        digest = digest * UINT64_C(0x9e3779b97f4a7c15) + __atomic_load_n(&header_at(caches, area, cache)->top, __ATOMIC_RELAXED);
     return digest;
 }
 
 static bool area_has_rounds(const struct cache_layer *caches, unsigned area) {
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++)
+    for (unsigned cache = caches->first; cache < caches->end; cache++)
         if (rounds_at(caches, area, cache) != 0) return true;
     return false;
 }
@@ -194,12 +223,11 @@ static void drain_area(struct cache_layer *caches, unsigned area) {
             open_area(caches, area);
             return;
         }
-    } while (area_reopened(area));
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-        uint32_t *upper = upper_half(header_at(area, cache));
+    } while (area_reopened(caches, area));
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        uint32_t *upper = upper_half(header_at(caches, area, cache));
         if (__atomic_load_n(upper, __ATOMIC_RELAXED) != CPU_CLOSED) continue;
-        empty_header(caches, area, cache);
-        __atomic_store_n(upper, CPU_DRAINED, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
+        empty_header(caches, area, cache, CPU_DRAINED);
     }
     caches->drains++;
 }
@@ -209,28 +237,28 @@ void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
     platform_lock_acquire(&caches->drain_lock);
     for (unsigned area = 0; area < caches->areas; area++) {
         if (!area_used(caches, area)) continue;
-        uint64_t digest = digest_area(area);
+        uint64_t digest = digest_area(caches, area);
         bool idle = digest == caches->digests[area];
         caches->digests[area] = digest;
         if (idle_only && !idle) continue;
         if (area_has_rounds(caches, area)) drain_area(caches, area);
-        caches->digests[area] = digest_area(area);
+        caches->digests[area] = digest_area(caches, area);
     }
     platform_lock_release(&caches->drain_lock);
 }
 
 void cpu_layer_drain_own(struct cache_layer *caches) {
     void *rounds[CACHE_TRANSFER_MAX];
-    for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
         unsigned count;
-        while ((count = cpu_pop_batch(cache, rounds, CACHE_TRANSFER_MAX)) != 0) slab_free_batch(caches->slabs, cache, rounds, count);
+        while ((count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, CACHE_TRANSFER_MAX)) != 0) backend_free(caches, cache, rounds, count);
     }
 }
 
 /* ------------------------------------------------------------------ looking inside, fork */
 
 static unsigned last_area(const struct cache_layer *caches) {
-    return caches->thread_mode ? __atomic_load_n(&caches->ids_made, __ATOMIC_RELAXED) : caches->areas;
+    return caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
 }
 
 STRATA_COLD uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
@@ -250,8 +278,8 @@ STRATA_COLD uint64_t cache_area_bytes(const struct cache_layer *caches) {
 STRATA_COLD const char *cpu_layer_check(const struct cache_layer *caches) {
     for (unsigned area = 0; area < last_area(caches); area++) {
         if (!area_used(caches, area)) continue;
-        for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-            const struct cpu_header header = header_load(area, cache);
+        for (unsigned cache = caches->first; cache < caches->end; cache++) {
+            const struct cpu_header header = header_load(caches, area, cache);
             const struct depot *depot = &caches->depots[cache];
             if (header.bottom == 0 && header.limit == 0) continue;
             if (header.top < depot->bottom || header.top > depot->bottom + depot->rounds_max) return "CPU layer: a top outside its array";
@@ -267,7 +295,7 @@ STRATA_COLD const char *cpu_layer_check(const struct cache_layer *caches) {
  * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
  */
 STRATA_COLD void cache_fork_child(struct cache_layer *caches) {
-    for (unsigned cache = SLAB_CACHE_MAGAZINES; cache-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&caches->depots[cache].lock);
+    for (unsigned cache = caches->end; cache-- > caches->first;) platform_lock_unhold(&caches->depots[cache].lock);
     platform_lock_unhold(&caches->drain_lock);
 }
 

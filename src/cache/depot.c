@@ -36,6 +36,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT);
     depot->rounds_max = (uint16_t)rounds;
     depot->rounds = depot->rounds_start = (uint16_t)start;
+    depot->object_bytes = (uint32_t)object_bytes;
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->full_max = (uint32_t)(DEPOT_BYTES_MIN / (object_bytes * (start / 2 != 0 ? start / 2 : 1))) + 1;
@@ -158,22 +159,21 @@ static void adapt_rounds(struct depot *depot) {
 
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     struct depot *depot = &caches->depots[cache];
-    struct slab_cache *slab_cache = &caches->slabs->caches[cache];
     unsigned transfer = (unsigned)max_u64(__atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u, 1);
-    uint64_t share = __atomic_load_n(&slab_cache->total, __ATOMIC_RELAXED) / DEPOT_SHARE / transfer;
+    uint64_t share = caches->backend->total(caches->backend_context, cache) / DEPOT_SHARE / transfer;
 
     platform_lock_acquire(&depot->lock);
     uint32_t full_cut = all ? depot->full_count : depot->full_low;
     uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
     depot->full_low = depot->full_count;
     depot->empty_low = depot->empty_count;
-    depot->full_max = (uint32_t)max_u64(share, DEPOT_BYTES_MIN / ((uint64_t)slab_cache->object_bytes * transfer) + 1);
+    depot->full_max = (uint32_t)max_u64(share, DEPOT_BYTES_MIN / ((uint64_t)depot->object_bytes * transfer) + 1);
     if (!all) adapt_rounds(depot); /* by time, which a reap says nothing about */
     platform_lock_release(&depot->lock);
 
     struct magazine *magazine;
     while (full_cut-- != 0 && (magazine = take_unneeded(depot, &depot->full, &depot->full_count)) != NULL) {
-        slab_free_batch(caches->slabs, cache, magazine->rounds, magazine->count);
+        backend_free(caches, cache, magazine->rounds, magazine->count);
         free_magazine(caches, magazine);
     }
     while (empty_cut-- != 0 && (magazine = take_unneeded(depot, &depot->empty, &depot->empty_count)) != NULL) free_magazine(caches, magazine);

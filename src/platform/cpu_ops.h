@@ -67,4 +67,12 @@ STRATA_INLINE struct cpu_header *cpu_area_header(char *area, unsigned cache) { r
 #include "platform/cpu_ops_portable.h"
 #endif
 
+/* The sequences on the areas of malloc's caches. Those with _in take the place where the first of all CPUs' areas stands. */
+STRATA_INLINE void *cpu_pop(unsigned cache) { return cpu_pop_in(&platform_cpu.areas, cache); }
+STRATA_INLINE bool cpu_push(unsigned cache, void *round) { return cpu_push_in(&platform_cpu.areas, cache, round); }
+STRATA_INLINE unsigned cpu_pop_batch(unsigned cache, void **out, unsigned count) { return cpu_pop_batch_in(&platform_cpu.areas, cache, out, count); }
+STRATA_INLINE unsigned cpu_push_batch(unsigned cache, void *const *in, unsigned count) {
+    return cpu_push_batch_in(&platform_cpu.areas, cache, in, count);
+}
+
 #endif

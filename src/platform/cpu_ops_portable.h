@@ -37,12 +37,12 @@ typedef uint64_t __attribute__((may_alias)) cpu_header_bits;
 
 /* The number of this CPU's area at this moment. */
 STRATA_INLINE uint32_t cpu_current_id(void) { return cpu_id(); }
-STRATA_INLINE char *cpu_area(void) { return cpu_area_at(cpu_id()); }
+STRATA_INLINE char *cpu_area(char *const *areas) { return *areas + ((size_t)cpu_id() << CPU_AREA_SHIFT); }
 STRATA_INLINE void **cpu_area_slots(char *area) { return (void **)(void *)area; }
 
-STRATA_INLINE void *cpu_pop(unsigned cache) {
+STRATA_INLINE void *cpu_pop_in(char *const *areas, unsigned cache) {
 again:;
-    char *area = cpu_area();
+    char *area = cpu_area(areas);
     struct cpu_header *header = cpu_area_header(area, cache);
     unsigned top = CPU_OPS_READ(&header->top);
     CPU_OPS_LOAD(again);
@@ -53,9 +53,9 @@ again:;
     return round;
 }
 
-STRATA_INLINE bool cpu_push(unsigned cache, void *round) {
+STRATA_INLINE bool cpu_push_in(char *const *areas, unsigned cache, void *round) {
 again:;
-    char *area = cpu_area();
+    char *area = cpu_area(areas);
     struct cpu_header *header = cpu_area_header(area, cache);
     unsigned top = CPU_OPS_READ(&header->top);
     CPU_OPS_LOAD(again);
@@ -67,9 +67,9 @@ again:;
     return true;
 }
 
-static inline unsigned cpu_pop_batch(unsigned cache, void **out, unsigned count) {
+static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
 again:;
-    char *area = cpu_area();
+    char *area = cpu_area(areas);
     struct cpu_header *header = cpu_area_header(area, cache);
     unsigned top = CPU_OPS_READ(&header->top);
     CPU_OPS_LOAD(again);
@@ -82,9 +82,9 @@ again:;
     return taken;
 }
 
-static inline unsigned cpu_push_batch(unsigned cache, void *const *in, unsigned count) {
+static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, void *const *in, unsigned count) {
 again:;
-    char *area = cpu_area();
+    char *area = cpu_area(areas);
     struct cpu_header *header = cpu_area_header(area, cache);
     unsigned top = CPU_OPS_READ(&header->top);
     CPU_OPS_LOAD(again);
@@ -102,12 +102,12 @@ again:;
 
 STRATA_INLINE uint64_t cpu_header_word(const struct cpu_header *header) { return CPU_OPS_READ((const cpu_header_bits *)(const void *)header); }
 
-STRATA_INLINE uint64_t cpu_header_read(unsigned cache) { return cpu_header_word(cpu_area_header(cpu_area(), cache)); }
+STRATA_INLINE uint64_t cpu_header_read(char *const *areas, unsigned cache) { return cpu_header_word(cpu_area_header(cpu_area(areas), cache)); }
 
-static inline bool cpu_header_replace(const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
+static inline bool cpu_header_replace(char *const *areas, const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
 again:
-    if (cpu_area() != area) return false;
-    struct cpu_header *header = cpu_area_header(cpu_area(), cache);
+    if (cpu_area(areas) != area) return false;
+    struct cpu_header *header = cpu_area_header(cpu_area(areas), cache);
     if (cpu_header_word(header) != expected) return false;
     CPU_OPS_STORE(again);
     CPU_OPS_WRITE((cpu_header_bits *)(void *)header, wanted);

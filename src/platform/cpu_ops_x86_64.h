@@ -31,11 +31,11 @@
     ".popsection\n\t"
 
 #define CPU_OPS_INPUTS                                                                                                                     \
-    [rseq] "r"(platform_cpu.rseq_offset), [id] "r"(platform_cpu.id_offset), [areas] "rm"(platform_cpu.areas), [shift] "i"(CPU_AREA_SHIFT), \
+    [rseq] "r"(platform_cpu.rseq_offset), [id] "r"(platform_cpu.id_offset), [areas] "rm"(*areas), [shift] "i"(CPU_AREA_SHIFT), \
         [header] "r"((uint64_t)cache * sizeof(struct cpu_header))
 
 /* Takes the last round of `cache`; NULL when the array is empty or closed. */
-STRATA_INLINE void *cpu_pop(unsigned cache) {
+STRATA_INLINE void *cpu_pop_in(char *const *areas, unsigned cache) {
     void *round;
     __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
                                "cmpw 4(%%rax,%[header]), %%cx\n\t"
@@ -54,7 +54,7 @@ empty:
 }
 
 /* Puts a round on top; false when the array is full or closed. */
-STRATA_INLINE bool cpu_push(unsigned cache, void *round) {
+STRATA_INLINE bool cpu_push_in(char *const *areas, unsigned cache, void *round) {
     __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
                                "cmpw 6(%%rax,%[header]), %%cx\n\t"
                                "jae %l[full]\n\t"
@@ -71,7 +71,7 @@ full:
 }
 
 /* Takes up to `count` (>= 1) rounds into `out`, the top one first; returns how many. */
-static inline unsigned cpu_pop_batch(unsigned cache, void **out, unsigned count) {
+static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
     uint64_t taken;
     __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
                                "movzwl 4(%%rax,%[header]), %%edx\n\t"
@@ -98,7 +98,7 @@ empty:
 }
 
 /* Puts up to `count` (>= 1) rounds of `in` on top, in order; returns how many found room. */
-static inline unsigned cpu_push_batch(unsigned cache, void *const *in, unsigned count) {
+static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, void *const *in, unsigned count) {
     uint64_t put;
     __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
                                "movzwl 6(%%rax,%[header]), %%edx\n\t"
@@ -131,21 +131,21 @@ STRATA_INLINE uint32_t cpu_current_id(void) {
 }
 
 /* The header of `cache` on the CPU of this moment, as one word. */
-STRATA_INLINE uint64_t cpu_header_read(unsigned cache) {
+STRATA_INLINE uint64_t cpu_header_read(char *const *areas, unsigned cache) {
     uint64_t header;
     __asm__ volatile("movl %%fs:(%[id]), %%eax\n\t"
                      "shlq %[shift], %%rax\n\t"
                      "addq %[areas], %%rax\n\t"
                      "movq (%%rax,%[offset]), %[header]\n\t"
                      : [header] "=&r"(header)
-                     : [id] "r"(platform_cpu.id_offset), [areas] "rm"(platform_cpu.areas), [shift] "i"(CPU_AREA_SHIFT),
+                     : [id] "r"(platform_cpu.id_offset), [areas] "rm"(*areas), [shift] "i"(CPU_AREA_SHIFT),
                        [offset] "r"((uint64_t)cache * sizeof(struct cpu_header))
                      : "rax", "cc", "memory");
     return header;
 }
 
 /* Replaces the header of `cache` on this CPU where its area is `area` and the header still is `expected`. */
-static inline bool cpu_header_replace(const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
+static inline bool cpu_header_replace(char *const *areas, const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
     __asm__ goto(CPU_OPS_BEGIN "cmpq %[area], %%rax\n\t"
                                "jne %l[changed]\n\t"
                                "cmpq %[expected], (%%rax,%[header])\n\t"
