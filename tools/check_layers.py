@@ -24,6 +24,10 @@ LAYERS = ["api", "cache", "slab", "page", "arena", "platform", "base"]
 # The facade of platform/ has two headers: the second holds only the inlined sequences of the CPU layer.
 FACADES = {layer: {f"{layer}/{layer}.h"} for layer in LAYERS}
 FACADES["platform"].add("platform/cpu_ops.h")
+# That of slab/, too: the slabs of malloc, which know the heap, and those of object caches, which know only where theirs come from.
+FACADES["slab"].add("slab/objects.h")
+# And that of cache/: object caches stand on the same mechanism as malloc's, and malloc knows nothing of them.
+FACADES["cache"].add("cache/object_cache.h")
 
 # Headers of the language: types, limits and functions that touch nothing but their arguments.
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}

@@ -18,7 +18,10 @@ static STRATA_COLD void sink_die(void) {
     platform_die();
 }
 
-static void thread_ended(uint32_t id) { cache_thread_exit(&heap.caches, id); }
+static void thread_ended(uint32_t id) {
+    object_caches_thread_exit(&heap.objects, id);
+    cache_thread_exit(&heap.caches, id);
+}
 
 static void read_options(void) {
     bool secure = platform_info()->secure;
@@ -67,6 +70,7 @@ bool heap_init(void) {
         if (heap.options.rseq == OPTION_RSEQ_OFF || cpu_areas_cost_too_much()) platform_cpu_force_thread_mode();
         built = build_layers();
         if (built) {
+            object_caches_init(&heap.objects, &heap.slabs, &heap.caches, (unsigned)heap.options.magazine_max_rounds);
             heap.started_ns = platform_now_ns();
             platform_on_thread_exit(thread_ended); /* before any thread can get an id */
             __atomic_store_n(&heap.small_end, SIZE_CLASS_MAX_BYTES + 1, __ATOMIC_RELEASE);
@@ -156,6 +160,7 @@ STRATA_COLD size_t heap_release(size_t keep_bytes) {
 STRATA_COLD const char *heap_check(void) {
     if (!heap_init()) return NULL;
     const char *broken = cache_check(&heap.caches);
+    if (broken == NULL) broken = object_caches_check(&heap.objects);
     if (broken == NULL) broken = slab_check(&heap.slabs);
     if (broken == NULL) broken = zone_check(&heap.zone);
     return broken;

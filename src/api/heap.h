@@ -10,6 +10,7 @@
 
 #include "api/options.h"
 #include "cache/cache.h"
+#include "cache/object_cache.h"
 #include "page/page.h"
 #include "slab/slab.h"
 
@@ -18,6 +19,7 @@ struct heap {
     struct zone zone;
     struct slab_layer slabs;
     struct cache_layer caches;
+    struct object_caches objects;
 
     struct options options; /* immutable after initialisation */
     struct platform_lock lock;

@@ -46,6 +46,30 @@ static void fill_caches(struct report_snapshot *snapshot) {
     }
 }
 
+static void fill_object_cache(struct object_cache *cache, void *argument) {
+    struct report_snapshot *snapshot = argument;
+    struct object_cache_stats stats;
+    if (snapshot->cache_count == REPORT_MAX_CACHES) return;
+    struct report_cache *row = &snapshot->caches[snapshot->cache_count++];
+    object_cache_stats_get(cache, &stats);
+    report_name_set(row->name, cache->name);
+    row->object_bytes = cache->bytes;
+    row->slab_bytes = cache->slabs.slab_bytes;
+    row->slabs = stats.slabs.slabs;
+    row->cached = min_u64(stats.cache.cached, stats.slabs.in_use);
+    row->in_use = stats.slabs.in_use - row->cached;
+    row->total = stats.slabs.total;
+    row->memory_bytes = stats.slabs.memory_bytes;
+    row->depot_allocs = stats.cache.depot_allocs;
+    row->depot_frees = stats.cache.depot_frees;
+    row->slab_allocs = stats.slabs.allocs;
+    row->slab_frees = stats.slabs.frees;
+    row->magazine_rounds = stats.cache.rounds;
+    row->contention = stats.cache.contention;
+    row->depot_magazines = stats.cache.depot_magazines;
+    if (cache->slabs.source == &slab_source_zone) snapshot->heap.in_use_bytes += row->in_use * row->object_bytes;
+}
+
 static void fill_arenas(struct report_snapshot *snapshot) {
     struct arena_stats stats;
     struct report_arena *row = &snapshot->arenas[snapshot->arena_count++];
@@ -87,6 +111,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     if (!__atomic_load_n(&heap.ready, __ATOMIC_ACQUIRE)) return;
     snapshot->uptime_ns = platform_now_ns() - heap.started_ns;
     fill_caches(snapshot);
+    object_caches_each(&heap.objects, fill_object_cache, snapshot);
     fill_arenas(snapshot);
     fill_groups(snapshot);
     struct zone_counters zone;

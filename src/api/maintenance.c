@@ -85,9 +85,11 @@ static STRATA_COLD void maintenance_thread(void *argument) {
         }
         if (level == PLATFORM_PRESSURE_CRITICAL) {
             __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
+            object_caches_reap(&heap.objects);
             heap_release(0);
         } else if (level == PLATFORM_PRESSURE_SOME) {
             __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
+            object_caches_tick(&heap.objects);
             cache_tick(&heap.caches);
             slab_reap(&heap.slabs);
             zone_release(&heap.zone, 0);
@@ -97,6 +99,7 @@ static STRATA_COLD void maintenance_thread(void *argument) {
             continue;
         }
         uint32_t calls = __atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST);
+        object_caches_tick(&heap.objects); /* here only, never from malloc: it runs destructors of the program */
         bool active = tick() || calls != calls_seen;
         quiet = active ? 0 : quiet + 1;
         calls_seen = calls;

@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 #define REPORT_NAME_BYTES 32
-#define REPORT_MAX_CACHES 128
+#define REPORT_MAX_CACHES 256 /* malloc's, then the program's own in order of creation; those beyond are not shown */
 #define REPORT_MAX_ARENAS 8
 #define REPORT_MAX_GROUPS 4
 

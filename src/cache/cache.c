@@ -8,7 +8,9 @@
 
 #include "base/check.h"
 
-static unsigned slabs_alloc(void *context, unsigned cache, void **objects, unsigned count) { return slab_alloc_batch(context, cache, objects, count); }
+static unsigned slabs_alloc(void *context, unsigned cache, void **objects, unsigned count) {
+    return slab_alloc_batch(context, cache, objects, count);
+}
 static void slabs_free(void *context, unsigned cache, void *const *objects, unsigned count) { slab_free_batch(context, cache, objects, count); }
 static uint64_t slabs_total(void *context, unsigned cache) {
     const struct slab_layer *slabs = context;

@@ -54,12 +54,13 @@ struct depot {
     uint16_t rounds_start; /* where m begins, and returns to when idle; immutable, as is the next */
     uint16_t rounds_max;
     uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
+    bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
     uint32_t contended;     /* since the last tick */
     uint64_t contention;    /* since the start */
     uint64_t allocs, frees; /* objects handed to and taken from the CPU layer */
     uint32_t ticks_idle;
-    uint32_t object_bytes; /* immutable */
+    uint32_t object_bytes;        /* immutable */
     uint64_t visits, visits_seen; /* at the last tick */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
@@ -129,7 +130,10 @@ void cache_fork_parent(struct cache_layer *caches);
 void cache_fork_child(struct cache_layer *caches);
 /* In the child, once the locks of all layers are free again: what threads that are gone had cached goes to the slabs. */
 void cache_fork_child_settle(struct cache_layer *caches);
-/* Thread mode: the thread with this id has ended; platform_on_thread_exit's callback calls it. */
+/*
+ * Thread mode: the thread with this id has ended; platform_on_thread_exit's callback calls it, for the first layer last, as the id is free again
+ * from then on.
+ */
 void cache_thread_exit(struct cache_layer *caches, uint32_t id);
 
 #endif

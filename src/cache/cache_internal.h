@@ -41,12 +41,19 @@ unsigned depot_place(struct cache_layer *caches, struct depot *depot);
 
 /* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: this CPU has no area, or it is closed. */
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache);
+/* A later layer, with `main` set, gets its areas and is from now on one of those that new ids of threads are made for. False: no memory. */
+bool cache_layer_join(struct cache_layer *caches);
 /* Areas for all CPUs or threads; `first`: the layer whose ids a later one shares; NULL: it is the first. */
 bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first);
 /* Drains areas: all, or with `idle_only` those whose tops did not change since the last call. */
 void cpu_layer_drain(struct cache_layer *caches, bool idle_only);
 /* This CPU's own arrays, by ordinary pops: works in every mode. */
 void cpu_layer_drain_own(struct cache_layer *caches);
+/*
+ * Empties the arrays of one cache in all areas, in every mode, and makes them unused. For a cache that nobody uses any more: without a fence,
+ * as the caller knows that no sequence on it is under way.
+ */
+void cpu_layer_retire(struct cache_layer *caches, unsigned cache);
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache);
 const char *cpu_layer_check(const struct cache_layer *caches);
 

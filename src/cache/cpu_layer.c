@@ -18,7 +18,9 @@
 #include "base/check.h"
 
 static char *area_at(const struct cache_layer *caches, unsigned area) { return caches->areas_at + ((size_t)area << CPU_AREA_SHIFT); }
-static struct cpu_header *header_at(const struct cache_layer *caches, unsigned area, unsigned cache) { return cpu_area_header(area_at(caches, area), cache); }
+static struct cpu_header *header_at(const struct cache_layer *caches, unsigned area, unsigned cache) {
+    return cpu_area_header(area_at(caches, area), cache);
+}
 /* All of a header at one moment, while its owner may be at work. */
 static struct cpu_header header_load(const struct cache_layer *caches, unsigned area, unsigned cache) {
     struct cpu_header header;
@@ -33,6 +35,9 @@ static unsigned rounds_at(const struct cache_layer *caches, unsigned area, unsig
     unsigned bottom = __atomic_load_n(&caches->depots[cache].bottom, __ATOMIC_RELAXED);
     return top > bottom ? top - bottom : 0;
 }
+
+/* A cache that is being destroyed is its destroyer's alone. */
+static bool is_leaving(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].leaving, __ATOMIC_RELAXED); }
 
 static bool area_used(const struct cache_layer *caches, unsigned area) {
     return (__atomic_load_n(&caches->used[area / 64], __ATOMIC_ACQUIRE) >> (area % 64) & 1) != 0;
@@ -59,7 +64,8 @@ bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first)
     caches->thread_mode = platform_cpu_mode() == PLATFORM_CPU_THREAD;
     caches->areas = info->cpus;
     if (caches->thread_mode) caches->areas = info->address_limit_bytes < GIB * 4 ? 64 : CACHE_THREADS_MAX;
-    /* In thread mode area 0 is every new thread's: it stays zeros. At first it and the areas of the ids there are, if any, are all that is committed. */
+    /* In thread mode area 0 is every new thread's: it stays zeros. At first it and the areas of the ids there are, if any, are all that is committed.
+     */
     uint32_t committed = !caches->thread_mode ? caches->areas : first != NULL ? first->ids_made : 1;
     size_t used_bytes = (caches->areas + 63) / 64 * sizeof(uint64_t), digest_bytes = caches->areas * sizeof(uint64_t);
     size_t id_bytes = caches->areas * sizeof(uint32_t);
@@ -121,22 +127,27 @@ static void empty_header(struct cache_layer *caches, unsigned area, unsigned cac
 static void empty_area(struct cache_layer *caches, uint32_t id) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         const struct cpu_header *header = header_at(caches, id, cache);
+        if (is_leaving(caches, cache)) continue;
         if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0);
     }
 }
 
-static void retire_id(struct cache_layer *caches, uint32_t id) {
-    for (struct cache_layer *layer = caches; layer != NULL; layer = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE)) {
-        platform_lock_acquire(&layer->drain_lock);
-        empty_area(layer, id);
-        platform_lock_release(&layer->drain_lock);
-    }
+void cache_thread_exit(struct cache_layer *caches, uint32_t id) {
     platform_lock_acquire(&caches->drain_lock);
-    caches->spare_ids[caches->spare_count++] = id;
+    empty_area(caches, id);
+    if (caches->main == caches) caches->spare_ids[caches->spare_count++] = id;
     platform_lock_release(&caches->drain_lock);
 }
 
-void cache_thread_exit(struct cache_layer *caches, uint32_t id) { retire_id(caches, id); }
+bool cache_layer_join(struct cache_layer *caches) {
+    struct cache_layer *first = caches->main, **link = &first->next;
+    platform_lock_acquire(&first->drain_lock); /* no id comes into being between the look at them and the list */
+    bool ok = cpu_layer_init(caches, first);
+    while (*link != NULL) link = &(*link)->next;
+    if (ok) __atomic_store_n(link, caches, __ATOMIC_RELEASE);
+    platform_lock_release(&first->drain_lock);
+    return ok;
+}
 
 /* ------------------------------------------------------------------ opening */
 
@@ -165,7 +176,8 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         if (open) CHECK(bottom == place);
         /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
         note_used(caches, area);
-        if (cpu_header_replace(&caches->areas_at, area_at(caches, area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted))) return true;
+        if (cpu_header_replace(&caches->areas_at, area_at(caches, area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted)))
+            return true;
     }
 }
 
@@ -177,7 +189,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
-        if (upper == 0 || upper == CPU_DRAINED) continue;
+        if (upper == 0 || upper == CPU_DRAINED || is_leaving(caches, cache)) continue;
         if (upper != CPU_CLOSED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
         rounds |= rounds_at(caches, area, cache) != 0;
     }
@@ -188,7 +200,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
 static bool area_reopened(const struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         uint32_t upper = __atomic_load_n(upper_half(header_at(caches, area, cache)), __ATOMIC_RELAXED);
-        if (upper != 0 && upper != CPU_CLOSED && upper != CPU_DRAINED) return true;
+        if (upper != 0 && upper != CPU_CLOSED && upper != CPU_DRAINED && !is_leaving(caches, cache)) return true;
     }
     return false;
 }
@@ -251,8 +263,17 @@ void cpu_layer_drain_own(struct cache_layer *caches) {
     void *rounds[CACHE_TRANSFER_MAX];
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         unsigned count;
+        if (is_leaving(caches, cache)) continue;
         while ((count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, CACHE_TRANSFER_MAX)) != 0) backend_free(caches, cache, rounds, count);
     }
+}
+
+void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
+    platform_lock_acquire(&caches->drain_lock);
+    unsigned last = caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
+    for (unsigned area = 0; area < last; area++)
+        if (area_used(caches, area)) empty_header(caches, area, cache, 0);
+    platform_lock_release(&caches->drain_lock);
 }
 
 /* ------------------------------------------------------------------ looking inside, fork */
@@ -304,5 +325,5 @@ STRATA_COLD void cache_fork_child_settle(struct cache_layer *caches) {
     uint32_t own = platform_thread_id();
     caches->spare_count = 0;
     for (uint32_t id = 1; id < caches->ids_made; id++)
-        if (id != own) retire_id(caches, id);
+        if (id != own) cache_thread_exit(caches, id);
 }

@@ -30,7 +30,7 @@
     "4: jmp 5b\n\t"                           \
     ".popsection\n\t"
 
-#define CPU_OPS_INPUTS                                                                                                                     \
+#define CPU_OPS_INPUTS                                                                                                         \
     [rseq] "r"(platform_cpu.rseq_offset), [id] "r"(platform_cpu.id_offset), [areas] "rm"(*areas), [shift] "i"(CPU_AREA_SHIFT), \
         [header] "r"((uint64_t)cache * sizeof(struct cpu_header))
 

@@ -1,0 +1,172 @@
+/*
+ * strata/cache.h - object caches: objects of one kind, kept constructed between one use and the next.
+ *
+ * A cache gives out objects that are constructed already, and takes them back as they are: what a constructor sets up (locks, lists, buffers) is paid
+ * for once, not with every allocation. Objects wait in arrays of the CPUs, then in a depot, then, destructed, in slabs; the descriptors of
+ * all these lie elsewhere, so that nothing of ours is ever written into an object. Every cache also is a pool of its own: its objects share slabs
+ * with no others, and its figures tell what they cost. Valid in C11 and C++.
+ *
+ * For all functions, where nothing else is said:
+ *   - sizes and alignments are in bytes;
+ *   - threads: any thread may call, on any cache, and may free what another allocated; but nobody may use a cache while it is destroyed, or later;
+ *   - constructors, destructors and sources run on the thread that calls strata, with no lock of strata held; they may call malloc and other
+ *     caches, but not this one;
+ *   - fork: caches and their objects are in the child as in the parent, whatever the parent's other threads were doing;
+ *   - signals: not for signal handlers;
+ *   - errno stays as it was.
+ *
+ * The design follows Bonwick, Adams, "Magazines and Vmem" (2001), sections 2 and 3, and Bonwick, "The Slab Allocator" (1994); the way back from
+ * other CPUs: McKenney, Slingwine, Krueger, "Experience With an Efficient Parallel Kernel Memory Allocator", section 5.2.
+ */
+#ifndef STRATA_CACHE_PUBLIC_H
+#define STRATA_CACHE_PUBLIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <strata/strata.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct strata_cache;
+
+enum strata_cache_status {
+    STRATA_CACHE_OK = 0,
+    STRATA_CACHE_NO_MEMORY,    /* for the cache's own structures, or for slabs */
+    STRATA_CACHE_BAD_ARGUMENT, /* the function says which are */
+    STRATA_CACHE_IN_USE,       /* destroyed, though the program had not freed all objects */
+};
+/* A short English text, never NULL; also for values that are none. */
+STRATA_API const char *strata_cache_status_text(enum strata_cache_status status) STRATA_NOEXCEPT;
+
+/* The largest object. */
+#define STRATA_CACHE_OBJECT_MAX ((size_t)1 << 20)
+/* The largest alignment. */
+#define STRATA_CACHE_ALIGN_MAX ((size_t)1 << 20)
+
+/* How an allocation goes on where there is no memory, or where the constructor refuses. */
+enum strata_cache_flags {
+    STRATA_CACHE_NO_SLEEP = 0, /* it fails */
+    STRATA_CACHE_SLEEP = 1,    /* it tries again, at intervals of 1 to 64 ms, until there is an object */
+    STRATA_CACHE_ZERO = 2,     /* the object is all zeros; only for caches without a constructor */
+};
+
+/* Where the memory of slabs comes from, other than from the heap. Both are called with no lock of strata held. */
+struct strata_cache_source {
+    /* `bytes`, a multiple of the system's page, at a multiple of `align`, a power of two; NULL: there is none. */
+    void *(*allocate)(void *context, size_t bytes, size_t align);
+    /* Takes back exactly what one call of allocate gave. */
+    void (*release)(void *context, void *memory, size_t bytes);
+    void *context;
+};
+
+/* What a cache is of. Zero what you don't need: all but the size may be 0 or NULL. */
+struct strata_cache_config {
+    size_t size;  /* of an object, 1..STRATA_CACHE_OBJECT_MAX */
+    size_t align; /* of an object, a power of two, up to STRATA_CACHE_ALIGN_MAX; 0: 16 */
+    /*
+     * Makes a constructed object out of raw memory of arbitrary contents. Returns 0, or something else where it can't: then it has undone what it
+     * did, and the allocation that wanted the object fails, or tries again.
+     */
+    int (*constructor)(void *object, void *argument);
+    /* Undoes what the constructor did, before the memory is given back. */
+    void (*destructor)(void *object, void *argument);
+    void *argument;                           /* passed to both */
+    const struct strata_cache_source *source; /* copied; NULL: the heap */
+    bool no_magazines;                        /* nothing is kept constructed: each allocation constructs, each free destructs, under a lock */
+};
+
+/*
+ * strata_cache_create - a cache that is empty.
+ *
+ * name: for statistics and error messages; not NULL or empty, cut to 31 bytes. config: as above, copied. cache: receives the cache.
+ * Returns STRATA_CACHE_OK; STRATA_CACHE_BAD_ARGUMENT where name, config or cache is NULL or the name empty, the size is 0 or above
+ * STRATA_CACHE_OBJECT_MAX, the alignment is no power of two or above STRATA_CACHE_ALIGN_MAX, or a source lacks a function; STRATA_CACHE_NO_MEMORY.
+ * *cache is NULL on failure.
+ * Cost: constant; every 31st cache reserves 64 KiB of address space for each CPU, of which only what is used takes memory.
+ * ("Magazines and Vmem", section 2.1.)
+ */
+STRATA_API enum strata_cache_status strata_cache_create(const char *name, const struct strata_cache_config *config,
+                                                        struct strata_cache **cache) STRATA_NOEXCEPT;
+
+/*
+ * strata_cache_destroy - destructs what is cached, gives all memory back, and ends the cache. NULL: does nothing.
+ *
+ * Returns STRATA_CACHE_OK, or STRATA_CACHE_IN_USE where the program had not freed all objects: then one line on standard error says of which
+ * cache and how many, their memory is gone, and they were not destructed. No other thread may use the cache any more, in any way.
+ * Cost: linear in what is cached, in the slabs and in the CPUs. Waits for what the maintenance thread is doing with the cache.
+ */
+STRATA_API enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) STRATA_NOEXCEPT;
+
+/*
+ * strata_cache_alloc - an object, constructed: as the constructor left it, or as it was when it was freed.
+ *
+ * cache: not NULL. flags: enum strata_cache_flags, joined by |.
+ * Returns the object; NULL where there is no memory, where the constructor refused (both not with STRATA_CACHE_SLEEP), or where
+ * STRATA_CACHE_ZERO was asked of a cache with a constructor. Before it fails, what other CPUs have cached is called in, so that any CPU gets the last
+ * object (with per-thread caches: not what other threads have cached).
+ * Cost: constant; the fast path takes an object from the array of the CPU, without a lock. One call in half an array's rounds moves that many
+ * from the depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
+ */
+STRATA_API void *strata_cache_alloc(struct strata_cache *cache, unsigned flags);
+
+/*
+ * strata_cache_free - gives an object back, in its constructed state. NULL: does nothing.
+ *
+ * An object that is not of this cache, not the start of one, or free already, ends the process (SIGABRT) with one line on standard error that names
+ * it and the cache: at the latest when it reaches the slabs, which may be later, in another thread, or never where the process ends before.
+ * Cost: constant; as for strata_cache_alloc.
+ */
+STRATA_API void strata_cache_free(struct strata_cache *cache, void *object);
+
+/*
+ * strata_cache_alloc_batch - up to `count` objects into `objects`, as by strata_cache_alloc without STRATA_CACHE_SLEEP or STRATA_CACHE_ZERO.
+ *
+ * Returns how many there were: less than `count` where there is no memory, or the constructor refused. Cost: constant for each, and less than
+ * one by one: they move in groups of up to half an array.
+ */
+STRATA_API size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size_t count);
+/* strata_cache_free_batch - gives `count` objects back, none of them NULL. Errors and cost: as strata_cache_free, in groups. */
+STRATA_API void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, size_t count);
+
+/*
+ * strata_cache_reap - destructs what is cached and gives the empty slabs back. cache: NULL: that of all caches.
+ *
+ * Objects that threads have cached with per-thread caches stay, but for the caller's. Otherwise the maintenance thread does the like over time, for
+ * what was not needed lately; malloc never does, as it may be called where a destructor must not run.
+ * Cost: linear in what is cached and in the empty slabs; a fence over all CPUs that have something.
+ */
+STRATA_API void strata_cache_reap(struct strata_cache *cache);
+
+/*
+ * strata_cache_walk - calls visit for each object that is not in a slab: in use, or cached. It returns false to end the walk.
+ *
+ * Call strata_cache_reap before to see those in use alone. Objects that come or go during the walk may be visited or not; visit runs with no lock
+ * held. Returns false where there was no memory for the walk. Cost: linear in the slabs.
+ */
+STRATA_API bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void *object, void *argument), void *argument);
+
+struct strata_cache_stats {
+    const char *name; /* of the cache, as long as that exists */
+    size_t object_size, slab_size;
+    uint64_t in_use;                  /* objects that the program has */
+    uint64_t cached;                  /* constructed objects in arrays and depot */
+    uint64_t total;                   /* objects in all slabs, in use, cached or free */
+    uint64_t slabs, memory;           /* slabs, and their bytes */
+    uint64_t constructed, destructed; /* how often, since the start; also counted where there is no such function */
+    uint64_t refused;                 /* how often the constructor refused */
+    uint64_t slabs_created, slabs_released;
+    uint64_t magazine_rounds; /* m: how many objects an array holds at most, now */
+    uint64_t contention;      /* how often the depot's lock was held by another thread */
+};
+/* strata_cache_stats_get - the figures of a cache, each right at some moment of the call. Cost: linear in the CPUs and the depot's magazines. */
+STRATA_API void strata_cache_stats_get(struct strata_cache *cache, struct strata_cache_stats *stats) STRATA_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

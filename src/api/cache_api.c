@@ -1,0 +1,198 @@
+/*
+ * cache_api.c - object caches as programs see them: arguments are checked here, the rest is object_cache.h's. A strata_cache is an object_cache.
+ */
+#include <string.h>
+
+#include "api/heap.h"
+#include "base/check.h"
+#include "strata/cache.h"
+
+#define DEFAULT_ALIGN 16
+/* Sleeping: the first and the longest interval. */
+#define SLEEP_MIN_NS UINT64_C(1000000)
+#define SLEEP_MAX_NS UINT64_C(64000000)
+
+_Static_assert(STRATA_CACHE_OBJECT_MAX == OBJECT_BYTES_MAX, "what the header promises is what slabs can hold");
+
+static struct object_cache *inner(struct strata_cache *cache) { return (struct object_cache *)(void *)cache; }
+
+/* The cache, or one line and the end of the process. */
+static struct object_cache *required(struct strata_cache *cache, const char *function) {
+    if (STRATA_UNLIKELY(cache == NULL)) fatal("%s(): cache is NULL", function);
+    return inner(cache);
+}
+
+const char *strata_cache_status_text(enum strata_cache_status status) {
+    switch (status) {
+    case STRATA_CACHE_OK: return "success";
+    case STRATA_CACHE_NO_MEMORY: return "no memory";
+    case STRATA_CACHE_BAD_ARGUMENT: return "bad argument";
+    case STRATA_CACHE_IN_USE: return "objects are still in use";
+    }
+    return "unknown status";
+}
+
+/* ------------------------------------------------------------------ sources of the program's own */
+
+static bool source_alloc(void *context, uint64_t bytes, uint64_t align, uintptr_t *start) {
+    const struct strata_cache_source *source = context;
+    void *memory = source->allocate(source->context, bytes, align);
+    if (memory == NULL) return false;
+    *start = (uintptr_t)memory;
+    if ((*start & (align - 1)) == 0) return true;
+    log_line("object cache: the source gave %p, not a multiple of %llu: not used", memory, (unsigned long long)align);
+    source->release(source->context, memory, bytes);
+    return false;
+}
+static void source_free(void *context, uintptr_t start, uint64_t bytes) {
+    const struct strata_cache_source *source = context;
+    source->release(source->context, (void *)start, bytes);
+}
+static const struct slab_source source_of_program = {.alloc = source_alloc, .free = source_free};
+
+static bool is_valid(const char *name, const struct strata_cache_config *config, size_t align) {
+    if (name == NULL || *name == 0 || config == NULL) return false;
+    if (config->size == 0 || config->size > STRATA_CACHE_OBJECT_MAX || !is_power_of_two(align) || align > STRATA_CACHE_ALIGN_MAX) return false;
+    /* Objects lie at multiples of the alignment. */
+    if (align_up(config->size, align) > STRATA_CACHE_OBJECT_MAX) return false;
+    return config->source == NULL || (config->source->allocate != NULL && config->source->release != NULL);
+}
+
+/* ------------------------------------------------------------------ life */
+
+enum strata_cache_status strata_cache_create(const char *name, const struct strata_cache_config *config, struct strata_cache **cache) {
+    if (cache == NULL) return STRATA_CACHE_BAD_ARGUMENT;
+    *cache = NULL;
+    size_t align = config != NULL && config->align != 0 ? config->align : DEFAULT_ALIGN;
+    if (!is_valid(name, config, align)) return STRATA_CACHE_BAD_ARGUMENT;
+    if (!heap_init()) return STRATA_CACHE_NO_MEMORY;
+    struct object_cache_config inner_config = {.name = name,
+                                               .bytes = config->size,
+                                               .align = align,
+                                               .source = &slab_source_zone,
+                                               .source_context = &heap.zone,
+                                               .construct = config->constructor,
+                                               .destruct = config->destructor,
+                                               .argument = config->argument,
+                                               .no_magazines = config->no_magazines};
+    struct strata_cache_source *source = NULL;
+    if (config->source != NULL) {
+        source = zone_metadata_alloc(&heap.zone, sizeof *source);
+        if (source == NULL) return STRATA_CACHE_NO_MEMORY;
+        *source = *config->source;
+        inner_config.source = &source_of_program;
+        inner_config.source_context = source;
+    }
+    struct object_cache *created;
+    enum object_cache_status status = object_cache_create(&heap.objects, &inner_config, &created);
+    if (status != OBJECT_CACHE_OK) {
+        if (source != NULL) zone_metadata_free(&heap.zone, source, sizeof *source);
+        return status == OBJECT_CACHE_BAD_SIZE ? STRATA_CACHE_BAD_ARGUMENT : STRATA_CACHE_NO_MEMORY;
+    }
+    *cache = (struct strata_cache *)(void *)created;
+    return STRATA_CACHE_OK;
+}
+
+enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) {
+    if (cache == NULL) return STRATA_CACHE_OK;
+    struct object_cache *object_cache = inner(cache);
+    void *source = object_cache->slabs.source == &source_of_program ? object_cache->slabs.source_context : NULL;
+    char name[OBJECT_NAME_BYTES];
+    memcpy(name, object_cache->name, sizeof name);
+    uint64_t left = object_cache_destroy(&heap.objects, object_cache);
+    if (source != NULL) zone_metadata_free(&heap.zone, source, sizeof(struct strata_cache_source));
+    if (left == 0) return STRATA_CACHE_OK;
+    log_line("strata_cache_destroy(): cache %s: %llu objects were not freed", name, (unsigned long long)left);
+    return STRATA_CACHE_IN_USE;
+}
+
+/* ------------------------------------------------------------------ objects */
+
+static STRATA_COLD void *alloc_asleep(struct object_cache *cache) {
+    struct platform_event never = {0};
+    for (uint64_t interval = SLEEP_MIN_NS;; interval = min_u64(interval * 2, SLEEP_MAX_NS)) {
+        heap_release(0);
+        void *object = object_cache_alloc(&heap.objects, cache);
+        if (object != NULL) return object;
+        platform_event_wait(&never, interval);
+    }
+}
+
+void *strata_cache_alloc(struct strata_cache *cache, unsigned flags) {
+    struct object_cache *object_cache = required(cache, "strata_cache_alloc");
+    if (STRATA_UNLIKELY((flags & STRATA_CACHE_ZERO) != 0 && object_cache->construct != NULL)) return NULL;
+    void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
+    if (STRATA_UNLIKELY(object == NULL)) {
+        object = object_cache_alloc_slow(&heap.objects, object_cache);
+        maintenance_slow_call(true);
+    }
+    if (STRATA_UNLIKELY(object == NULL) && (flags & STRATA_CACHE_SLEEP) != 0) object = alloc_asleep(object_cache);
+    if ((flags & STRATA_CACHE_ZERO) != 0 && object != NULL) memset(object, 0, object_cache->bytes);
+    return object;
+}
+
+void strata_cache_free(struct strata_cache *cache, void *object) {
+    struct object_cache *object_cache = required(cache, "strata_cache_free");
+    if (object == NULL || cpu_push_in(&object_cache->areas_at, object_cache->index, object)) return;
+    object_cache_free_slow(object_cache, object);
+    maintenance_slow_call(false);
+}
+
+size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size_t count) {
+    struct object_cache *object_cache = required(cache, "strata_cache_alloc_batch");
+    size_t done = 0;
+    while (done < count) {
+        unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
+        unsigned got = object_cache_alloc_batch(&heap.objects, object_cache, objects + done, some);
+        done += got;
+        if (got < some) break;
+    }
+    return done;
+}
+
+void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, size_t count) {
+    struct object_cache *object_cache = required(cache, "strata_cache_free_batch");
+    for (size_t done = 0; done < count;) {
+        unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
+        object_cache_free_batch(object_cache, objects + done, some);
+        done += some;
+    }
+}
+
+/* ------------------------------------------------------------------ the rest */
+
+void strata_cache_reap(struct strata_cache *cache) {
+    if (cache != NULL)
+        object_cache_reap(&heap.objects, inner(cache));
+    else if (heap_init())
+        object_caches_reap(&heap.objects);
+}
+
+bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void *object, void *argument), void *argument) {
+    struct object_cache *object_cache = required(cache, "strata_cache_walk");
+    if (visit == NULL) fatal("strata_cache_walk(): visit is NULL (cache %s)", object_cache->name);
+    return object_slabs_walk(&object_cache->slabs, visit, argument);
+}
+
+void strata_cache_stats_get(struct strata_cache *cache, struct strata_cache_stats *stats) {
+    struct object_cache *object_cache = required(cache, "strata_cache_stats_get");
+    struct object_cache_stats all;
+    if (stats == NULL) fatal("strata_cache_stats_get(): stats is NULL (cache %s)", object_cache->name);
+    object_cache_stats_get(object_cache, &all);
+    uint64_t cached = min_u64(all.cache.cached, all.slabs.in_use);
+    *stats = (struct strata_cache_stats){.name = object_cache->name,
+                                         .object_size = object_cache->bytes,
+                                         .slab_size = object_cache->slabs.slab_bytes,
+                                         .in_use = all.slabs.in_use - cached,
+                                         .cached = cached,
+                                         .total = all.slabs.total,
+                                         .slabs = all.slabs.slabs,
+                                         .memory = all.slabs.memory_bytes,
+                                         .constructed = all.constructed,
+                                         .destructed = all.destructed,
+                                         .refused = all.refused,
+                                         .slabs_created = all.slabs.slabs_created,
+                                         .slabs_released = all.slabs.slabs_released,
+                                         .magazine_rounds = all.cache.rounds,
+                                         .contention = all.cache.contention};
+}

@@ -1,0 +1,342 @@
+/*
+ * object_cache.c - see object_cache.h.
+ *
+ * The backend of a layer is here: slabs with a constructor in front of them. Objects in transit are in an array of the thread that moves them, so
+ * that constructors and destructors run with no lock held.
+ */
+#include "cache/object_cache.h"
+
+#include "base/check.h"
+#include "cache/cache_internal.h"
+
+_Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
+_Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
+
+/* A cache on an array of 64 KiB has as many rounds as malloc's; of things that are no memory nobody knows what they cost. */
+#define DEPOT_OBJECT_BYTES_MAX (256 * KIB)
+
+/* ------------------------------------------------------------------ the backend: slabs and constructors */
+
+static _Noreturn STRATA_COLD void bad_free(const struct object_cache *cache, const void *object, enum object_slabs_error error) {
+    static const char *const texts[] = {
+        [OBJECTS_FOREIGN] = "not an object of this cache", [OBJECTS_NO_START] = "not the start of an object", [OBJECTS_TWICE] = "double free"};
+    fatal("strata_cache_free(): %p: %s (cache %s)", object, texts[error], cache->name);
+}
+
+/* Those of `objects` that construct refuses go back to the slabs. */
+static unsigned construct_all(struct object_cache *cache, void **objects, unsigned count) {
+    unsigned kept = 0, done;
+    if (cache->construct == NULL) return count;
+    for (unsigned i = 0; i < count; i++) {
+        if (cache->construct(objects[i], cache->argument) == 0) {
+            objects[kept++] = objects[i];
+        } else {
+            CHECK(object_slabs_free(&cache->slabs, &objects[i], 1, &done) == OBJECTS_OK);
+            __atomic_fetch_add(&cache->refused, 1, __ATOMIC_RELAXED);
+        }
+    }
+    __atomic_fetch_add(&cache->constructed, kept, __ATOMIC_RELAXED);
+    return kept;
+}
+
+static unsigned slabs_alloc(struct object_cache *cache, void **objects, unsigned count) {
+    return construct_all(cache, objects, object_slabs_alloc(&cache->slabs, objects, count));
+}
+
+/* An object is known to be one before the program's function is let loose on it. */
+static void slabs_free(struct object_cache *cache, void *const *objects, unsigned count) {
+    unsigned done;
+    if (cache->destruct != NULL) {
+        for (unsigned i = 0; i < count; i++) {
+            enum object_slabs_error error = object_slabs_look_up(&cache->slabs, objects[i]);
+            if (STRATA_UNLIKELY(error != OBJECTS_OK)) bad_free(cache, objects[i], error);
+            cache->destruct(objects[i], cache->argument);
+        }
+    }
+    __atomic_fetch_add(&cache->destructed, count, __ATOMIC_RELAXED);
+    enum object_slabs_error error = object_slabs_free(&cache->slabs, objects, count, &done);
+    if (STRATA_UNLIKELY(error != OBJECTS_OK)) bad_free(cache, objects[done], error);
+}
+
+static unsigned backend_take(void *context, unsigned index, void **objects, unsigned count) {
+    const struct object_layer *layer = context;
+    return slabs_alloc(layer->caches[index], objects, count);
+}
+static void backend_give(void *context, unsigned index, void *const *objects, unsigned count) {
+    const struct object_layer *layer = context;
+    slabs_free(layer->caches[index], objects, count);
+}
+static uint64_t backend_total(void *context, unsigned index) {
+    const struct object_layer *layer = context;
+    const struct object_slabs *slabs = &layer->caches[index]->slabs;
+    return __atomic_load_n(&slabs->slabs, __ATOMIC_RELAXED) * slabs->capacity;
+}
+static const struct cache_backend backend = {.alloc = backend_take, .free = backend_give, .total = backend_total};
+
+/* ------------------------------------------------------------------ layers and places */
+
+void object_caches_init(struct object_caches *objects, struct slab_layer *slabs, struct cache_layer *first, unsigned magazine_max) {
+    *objects = (struct object_caches){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_OBJECTS), .slabs = slabs, .first = first, .magazine_max = magazine_max};
+    list_init(&objects->all);
+}
+
+static struct object_layer *next_layer(struct object_layer *const *link) { return __atomic_load_n(link, __ATOMIC_ACQUIRE); }
+
+/* Under objects->lock. */
+static struct object_layer *add_layer(struct object_caches *objects) {
+    struct zone *zone = objects->slabs->zone;
+    struct object_layer *owner = zone_metadata_alloc(zone, sizeof *owner);
+    if (owner == NULL) return NULL;
+    struct cache_layer *layer = &owner->layer;
+    layer->slabs = objects->slabs;
+    layer->backend = &backend;
+    layer->backend_context = owner;
+    layer->main = objects->first;
+    layer->end = OBJECT_LAYER_CACHES;
+    layer->closed = objects->magazine_max == 0;
+    layer->drain_lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DRAIN);
+    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) depot_init(&layer->depots[i], 1, 0);
+    if (!cache_layer_join(layer)) {
+        zone_metadata_free(zone, owner, sizeof *owner);
+        return NULL;
+    }
+    struct object_layer **link = &objects->layers;
+    while (*link != NULL) link = &(*link)->next;
+    __atomic_store_n(link, owner, __ATOMIC_RELEASE);
+    return owner;
+}
+
+static struct object_layer *find_place(struct object_caches *objects, unsigned *index) {
+    for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next)
+        for (*index = 0; *index < OBJECT_LAYER_CACHES; ++*index)
+            if (owner->caches[*index] == NULL) return owner;
+    *index = 0;
+    return add_layer(objects);
+}
+
+enum object_cache_status object_cache_create(struct object_caches *objects, const struct object_cache_config *config, struct object_cache **created) {
+    struct zone *zone = objects->slabs->zone;
+    struct object_cache *cache = zone_metadata_alloc(zone, sizeof *cache);
+    if (cache == NULL) return OBJECT_CACHE_NO_MEMORY;
+    *cache = (struct object_cache){.bytes = config->bytes,
+                                   .construct = config->construct,
+                                   .destruct = config->destruct,
+                                   .argument = config->argument,
+                                   .no_magazines = config->no_magazines};
+    if (!object_slabs_init(&cache->slabs, zone, config->bytes, config->align, config->slab_bytes, config->source, config->source_context)) {
+        zone_metadata_free(zone, cache, sizeof *cache);
+        return OBJECT_CACHE_BAD_SIZE;
+    }
+    format_text(cache->name, sizeof cache->name, "%s", config->name);
+    platform_lock_acquire(&objects->lock);
+    struct object_layer *owner = find_place(objects, &cache->index);
+    if (owner != NULL) {
+        struct depot *depot = &owner->layer.depots[cache->index];
+        depot_init(depot, min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX), cache->no_magazines ? 0 : objects->magazine_max);
+        depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + cache->index * CACHE_ROUNDS_MAX);
+        cache->owner = owner;
+        cache->areas_at = owner->layer.areas_at;
+        owner->caches[cache->index] = cache;
+        list_push_back(&objects->all, &cache->link);
+    }
+    platform_lock_release(&objects->lock);
+    if (owner == NULL) {
+        zone_metadata_free(zone, cache, sizeof *cache);
+        return OBJECT_CACHE_NO_MEMORY;
+    }
+    *created = cache;
+    return OBJECT_CACHE_OK;
+}
+
+/* ------------------------------------------------------------------ pins */
+
+static void pin_layer(struct object_caches *objects, struct object_layer *owner, bool pinned[OBJECT_LAYER_CACHES]) {
+    platform_lock_acquire(&objects->lock);
+    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
+        pinned[i] = owner->caches[i] != NULL && !owner->layer.depots[i].leaving;
+        if (pinned[i]) owner->caches[i]->pins++;
+    }
+    platform_lock_release(&objects->lock);
+}
+
+static void unpin_layer(struct object_caches *objects, struct object_layer *owner, const bool pinned[OBJECT_LAYER_CACHES]) {
+    platform_lock_acquire(&objects->lock);
+    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
+        struct object_cache *cache = owner->caches[i];
+        if (pinned[i] && --cache->pins == 0 && owner->layer.depots[i].leaving) platform_event_wake(&cache->unpinned);
+    }
+    platform_lock_release(&objects->lock);
+}
+
+uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache *cache) {
+    struct object_layer *owner = cache->owner;
+    platform_lock_acquire(&objects->lock);
+    __atomic_store_n(&owner->layer.depots[cache->index].leaving, true, __ATOMIC_RELAXED);
+    list_remove(&cache->link);
+    while (cache->pins != 0) {
+        platform_lock_release(&objects->lock);
+        platform_event_wait(&cache->unpinned, UINT64_MAX);
+        platform_lock_acquire(&objects->lock);
+    }
+    platform_lock_release(&objects->lock);
+
+    cpu_layer_retire(&owner->layer, cache->index);
+    depot_tick(&owner->layer, cache->index, true);
+    uint64_t left = object_slabs_destroy(&cache->slabs);
+
+    platform_lock_acquire(&objects->lock);
+    owner->caches[cache->index] = NULL;
+    depot_init(&owner->layer.depots[cache->index], 1, 0);
+    platform_lock_release(&objects->lock);
+    zone_metadata_free(objects->slabs->zone, cache, sizeof *cache);
+    return left;
+}
+
+/* ------------------------------------------------------------------ objects */
+
+/* What other CPUs have cached comes back to the slabs: the last object can be had from any CPU (kmem paper, 5.2). */
+static void call_in(struct object_caches *objects, struct object_layer *owner) {
+    bool pinned[OBJECT_LAYER_CACHES];
+    pin_layer(objects, owner, pinned);
+    cpu_layer_drain(&owner->layer, false);
+    unpin_layer(objects, owner, pinned);
+}
+
+static void *alloc_once(struct object_cache *cache) {
+    void *object;
+    if (cache->no_magazines) return slabs_alloc(cache, &object, 1) == 1 ? object : NULL;
+    return cache_alloc_slow(&cache->owner->layer, cache->index);
+}
+
+void *object_cache_alloc_slow(struct object_caches *objects, struct object_cache *cache) {
+    void *object = alloc_once(cache);
+    if (STRATA_LIKELY(object != NULL) || cache->no_magazines) return object;
+    call_in(objects, cache->owner);
+    return alloc_once(cache);
+}
+
+void object_cache_free_slow(struct object_cache *cache, void *object) {
+    if (cache->no_magazines)
+        slabs_free(cache, &object, 1);
+    else
+        cache_free_slow(&cache->owner->layer, cache->index, object);
+}
+
+unsigned object_cache_alloc_batch(struct object_caches *objects, struct object_cache *cache, void **taken, unsigned count) {
+    unsigned got = 0;
+    while (got < count) {
+        unsigned some = cache->no_magazines ? 0 : cpu_pop_batch_in(&cache->areas_at, cache->index, taken + got, count - got);
+        if (some == 0) {
+            taken[got] = object_cache_alloc_slow(objects, cache);
+            some = taken[got] != NULL;
+        }
+        if (some == 0) break;
+        got += some;
+    }
+    return got;
+}
+
+void object_cache_free_batch(struct object_cache *cache, void *const *given, unsigned count) {
+    unsigned done = 0;
+    while (done < count) {
+        unsigned some = cache->no_magazines ? 0 : cpu_push_batch_in(&cache->areas_at, cache->index, given + done, count - done);
+        if (some == 0) {
+            object_cache_free_slow(cache, given[done]);
+            some = 1;
+        }
+        done += some;
+    }
+}
+
+/* ------------------------------------------------------------------ giving back */
+
+static void reap_layer(struct object_caches *objects, struct object_layer *owner, const struct object_cache *only) {
+    bool pinned[OBJECT_LAYER_CACHES];
+    pin_layer(objects, owner, pinned);
+    cpu_layer_drain(&owner->layer, false);
+    if (owner->layer.thread_mode) cpu_layer_drain_own(&owner->layer);
+    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
+        if (!pinned[i] || (only != NULL && owner->caches[i] != only)) continue;
+        depot_tick(&owner->layer, i, true);
+        object_slabs_reap(&owner->caches[i]->slabs);
+    }
+    unpin_layer(objects, owner, pinned);
+}
+
+void object_cache_reap(struct object_caches *objects, struct object_cache *cache) { reap_layer(objects, cache->owner, cache); }
+
+void object_caches_reap(struct object_caches *objects) {
+    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next)) reap_layer(objects, owner, NULL);
+}
+
+void object_caches_tick(struct object_caches *objects) {
+    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next)) {
+        bool pinned[OBJECT_LAYER_CACHES];
+        pin_layer(objects, owner, pinned);
+        cpu_layer_drain(&owner->layer, true);
+        for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++)
+            if (pinned[i]) depot_tick(&owner->layer, i, false);
+        unpin_layer(objects, owner, pinned);
+    }
+}
+
+void object_caches_thread_exit(struct object_caches *objects, uint32_t id) {
+    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next)) {
+        bool pinned[OBJECT_LAYER_CACHES];
+        pin_layer(objects, owner, pinned);
+        cache_thread_exit(&owner->layer, id);
+        unpin_layer(objects, owner, pinned);
+    }
+}
+
+/* ------------------------------------------------------------------ looking inside, fork */
+
+void object_cache_stats_get(struct object_cache *cache, struct object_cache_stats *stats) {
+    object_slabs_stats_get(&cache->slabs, &stats->slabs);
+    cache_stats_get(&cache->owner->layer, cache->index, &stats->cache);
+    stats->constructed = __atomic_load_n(&cache->constructed, __ATOMIC_RELAXED);
+    stats->destructed = __atomic_load_n(&cache->destructed, __ATOMIC_RELAXED);
+    stats->refused = __atomic_load_n(&cache->refused, __ATOMIC_RELAXED);
+}
+
+void object_caches_each(struct object_caches *objects, void (*visit)(struct object_cache *cache, void *argument), void *argument) {
+    platform_lock_acquire(&objects->lock);
+    LIST_FOR_EACH(&objects->all, node) visit(CONTAINER_OF(node, struct object_cache, link), argument);
+    platform_lock_release(&objects->lock);
+}
+
+const char *object_caches_check(struct object_caches *objects) {
+    const char *broken = NULL;
+    platform_lock_acquire(&objects->lock);
+    LIST_FOR_EACH(&objects->all, node) {
+        struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);
+        if (broken == NULL) broken = object_slabs_check(&cache->slabs);
+        if (broken == NULL && cache->owner->caches[cache->index] != cache) broken = "object caches: a cache is not in its place";
+    }
+    for (struct object_layer *owner = objects->layers; owner != NULL && broken == NULL; owner = owner->next) broken = cache_check(&owner->layer);
+    platform_lock_release(&objects->lock);
+    return broken;
+}
+
+void object_caches_fork_prepare(struct object_caches *objects) {
+    platform_lock_hold(&objects->lock);
+    for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next) cache_fork_prepare(&owner->layer);
+    LIST_FOR_EACH(&objects->all, node) platform_lock_hold(&CONTAINER_OF(node, struct object_cache, link)->slabs.lock);
+}
+
+void object_caches_fork_parent(struct object_caches *objects) {
+    LIST_FOR_EACH(&objects->all, node) platform_lock_unhold(&CONTAINER_OF(node, struct object_cache, link)->slabs.lock);
+    for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next) cache_fork_parent(&owner->layer);
+    platform_lock_unhold(&objects->lock);
+}
+
+/* Threads that had pinned caches are gone. */
+void object_caches_fork_child(struct object_caches *objects) {
+    LIST_FOR_EACH(&objects->all, node) {
+        struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);
+        cache->pins = 0;
+        platform_lock_unhold(&cache->slabs.lock);
+    }
+    for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next) cache_fork_child(&owner->layer);
+    platform_lock_unhold(&objects->lock);
+}
