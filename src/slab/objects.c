@@ -161,7 +161,7 @@ static void unlink_slab(struct object_slabs *slabs, struct object_slab *slab, st
     hash_remove(slabs, slab);
     list_remove(&slab->link);
     list_push_back(gone, &slab->link);
-    slabs->slabs--;
+    COUNTER_SUB(slabs->slabs, 1);
     if (slab->free == slabs->capacity) slabs->empty--;
     slabs->slabs_released++;
 }
@@ -219,7 +219,7 @@ unsigned object_slabs_alloc(struct object_slabs *slabs, void **objects, unsigned
             }
             hash_insert(slabs, slab);
             list_push_front(&slabs->buckets[OBJECT_SLABS_BUCKETS - 1], &slab->link);
-            slabs->slabs++;
+            COUNTER_ADD(slabs->slabs, 1);
             slabs->empty++;
             slabs->slabs_created++;
             slab = fullest(slabs);

@@ -39,7 +39,8 @@ struct object_slabs {
     struct list full;
     struct object_slab **hash; /* by start / slab_align; NULL before the first slab */
     uint64_t hash_count;       /* a power of two */
-    uint64_t slabs, empty;     /* of slabs, how many are wholly free */
+    uint64_t slabs;            /* atomic */
+    uint64_t empty;            /* of these, wholly free */
     uint64_t in_use, allocs;   /* objects; less in_use, allocs are those that came back */
     uint64_t slabs_created, slabs_released;
 };
