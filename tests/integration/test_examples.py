@@ -26,7 +26,7 @@ def example(strata, tmp_path):
 
 
 def test_every_example_has_a_test():
-    assert [path.name for path in sorted((ROOT / "examples").iterdir())] == ["give_back.c"]
+    assert [path.name for path in sorted((ROOT / "examples").iterdir())] == ["connections.c", "give_back.c"]
 
 
 @pytest.mark.strata_only
@@ -41,3 +41,16 @@ def test_give_back(strata, example):
     assert moments["released"][1] <= MIB
     handed_back = int(re.search(r"^handed back (\d+) bytes$", result.text, re.M)[1])
     assert handed_back > 30 * MIB, "the example's options keep idle pages, so that there is something to hand back"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
+def test_connections(strata, example):
+    """Constructions are as many as objects ever were at once and in the caches, not as many as were served."""
+    result = strata.run([example("connections")], preload=False)
+    constructions = int(re.search(r"^served 200000 connections with (\d+) constructions$", result.text, re.M)[1])
+    assert 50 <= constructions <= 2000, result.describe()
+    in_use, cached = map(int, re.search(r"^in use (\d+), cached (\d+), in \d+ slabs of \d+ bytes$", result.text, re.M).groups())
+    assert in_use == 0 and cached <= constructions
+    rows = [row for row in result.stats["caches"] if row["name"] == "connections"]
+    assert rows == [], "it was destroyed before the end"

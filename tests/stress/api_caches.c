@@ -98,8 +98,12 @@ static void drop(struct strata_cache *cache, struct thing *thing) {
 }
 
 static struct strata_cache *create(const char *name, size_t more, struct tally *tally, bool no_magazines) {
-    const struct strata_cache_config config = {
-        .size = sizeof(struct thing) + more, .align = _Alignof(struct thing), .constructor = make, .destructor = unmake, .argument = tally, .no_magazines = no_magazines};
+    const struct strata_cache_config config = {.size = sizeof(struct thing) + more,
+                                               .align = _Alignof(struct thing),
+                                               .constructor = make,
+                                               .destructor = unmake,
+                                               .argument = tally,
+                                               .no_magazines = no_magazines};
     struct strata_cache *cache;
     EXPECT(strata_cache_create(name, &config, &cache) == STRATA_CACHE_OK);
     return cache;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <strata/cache.h>
 #include <strata/malloc.h>
 
 static int calls;
