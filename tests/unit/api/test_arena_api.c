@@ -3,72 +3,19 @@
  * each by itself, and that nothing is lost by them; importing; limits; reclaim; sleep; memory for tags and its way back; the list of arenas in
  * statistics, checks and fork.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
-#include "strata/arena.h"
-#include "strata/malloc.h"
-#include "strata/strata.h"
-
-#define STILL "thp:never,background:off,decay_ms:3600000"
-
-static void (*fork_prepare)(void), (*fork_parent)(void), (*fork_child)(void);
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    fork_prepare = prepare;
-    fork_parent = parent;
-    fork_child = child;
-    return 0;
-}
-
-#define ASSERT_STATUS(call, status) assert_string_equal(strata_arena_status_text(call), strata_arena_status_text(STRATA_ARENA_##status))
-#define ASSERT_OK(call) ASSERT_STATUS(call, OK)
+#include "unit/api/arena_api_support.h"
 
 static struct strata_arena *arena;
 #define UNTOUCHED UINT64_C(0x5a5a5a5a)
 static uint64_t start;
 
-static void new_process(const struct sim_config *sim) {
-    sim_reset(sim);
-    sim_env_set("STRATA_CONF", STILL);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    start = UNTOUCHED;
-}
-
 /* [100, 200) in units. */
 static int setup(void **state) {
     (void)state;
     new_process(NULL);
+    start = UNTOUCHED;
     ASSERT_OK(strata_arena_create("units", 100, 100, 1, 0, &arena));
     return 0;
-}
-
-static int sound(void **state) {
-    (void)state;
-    const char *broken = strata_check();
-    if (broken != NULL) fail_msg("%s", broken);
-    return sim_locks_held() == 0 ? 0 : -1;
-}
-
-static struct strata_arena_stats stats_of(struct strata_arena *of) {
-    struct strata_arena_stats stats;
-    ASSERT_OK(strata_arena_stats_get(of, &stats));
-    return stats;
-}
-
-static uint64_t must_alloc(struct strata_arena *from, uint64_t size) {
-    uint64_t got = UNTOUCHED;
-    ASSERT_OK(strata_arena_alloc(from, size, 0, &got));
-    return got;
 }
 
 /* ------------------------------------------------------------------ life */
