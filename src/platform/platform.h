@@ -78,6 +78,7 @@ uint64_t platform_precise_ns(void);
  */
 enum lock_rank {
     LOCK_RANK_API = 1,  /* options, fork, maintenance */
+    LOCK_RANK_ARENAS,   /* the list of the program's arenas */
     LOCK_RANK_OBJECTS,  /* cache/ the list of object caches */
     LOCK_RANK_DRAIN,    /* one drain of CPU caches at a time */
     LOCK_RANK_DEPOT,    /* cache/ depot, one a cache */
@@ -210,6 +211,14 @@ struct platform_event {
 void platform_event_wake(struct platform_event *event);
 /* True when woken, false when timeout_ns passed (UINT64_MAX: never). */
 bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
+
+/*
+ * Many waiters, many wakers, on a word of this process that the caller changes by itself. wait sleeps while *word == seen: it returns at once where
+ * the word differs, when woken, and may return for no reason; so its caller looks again. Nothing is lost where the word is changed before wake is
+ * called. wake lets all sleepers on the word go. wait: with no lock held; not async-signal-safe.
+ */
+void platform_word_wait(const uint32_t *word, uint32_t seen);
+void platform_word_wake(const uint32_t *word);
 
 /* ------------------------------------------------------------------ memory pressure */
 

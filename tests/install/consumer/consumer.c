@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <strata/arena.h>
 #include <strata/malloc.h>
 
 #define LARGE ((size_t)64 << 20)
@@ -51,6 +52,15 @@ int main(int argc, char **argv) {
     strata_free(large);
     if (!ours || strata_mallinfo2().hblkhd != before) {
         puts("consumer: strata_malloc and strata_free did not use strata's heap");
+        return 1;
+    }
+
+    struct strata_arena *arena;
+    uint64_t start;
+    if (strata_arena_create("consumer", 0, 10, 1, STRATA_ARENA_BEST_FIT, &arena) != STRATA_ARENA_OK ||
+        strata_arena_alloc(arena, 10, 0, &start) != STRATA_ARENA_OK || start != 0 || strata_arena_destroy(arena) != STRATA_ARENA_BUSY ||
+        strata_arena_free(arena, start, 10) != STRATA_ARENA_OK || strata_arena_destroy(arena) != STRATA_ARENA_OK) {
+        puts("consumer: arenas do not work");
         return 1;
     }
     puts("consumer: well");

@@ -1,0 +1,173 @@
+/*
+ * test_arena_sleep.c - requests to public arenas that sleep, on the simulated platform, in every order of threads that few switches allow: none
+ * misses what it waits for, be it freed or added here, in an arena that this one imports from, or where only the program knows.
+ */
+#include "unit/api/arena_api_support.h"
+
+static const char *wrong;
+#define EXPECT(condition)                                      \
+    do {                                                       \
+        if (!(condition) && wrong == NULL) wrong = #condition; \
+    } while (0)
+
+static const char *end(void) {
+    EXPECT(sim_run_threads()); /* false: someone sleeps for ever */
+    const char *broken = strata_check();
+    return wrong != NULL ? wrong : broken;
+}
+
+static void explore(const char *(*scenario)(void *), unsigned deviations) {
+    struct sim_exploration exploration = {.scenario = scenario, .deviations = deviations};
+    bool good = sim_explore(&exploration);
+    if (!good) fail_msg("%s", exploration.failure);
+    assert_true(exploration.runs > 20); /* there was something to explore */
+}
+
+static void sleep_for_ten(void *from) {
+    uint64_t start;
+    EXPECT(strata_arena_alloc(from, 10, STRATA_ARENA_SLEEP, &start) == STRATA_ARENA_OK);
+    sim_yield();
+    EXPECT(strata_arena_free(from, start, 10) == STRATA_ARENA_OK);
+}
+
+/* Three want what there is one of. */
+static const char *turns_scenario(void *context) {
+    (void)context;
+    new_process(NULL);
+    wrong = NULL;
+    struct strata_arena *arena = new_arena("one", 0, 10, 1);
+    for (unsigned i = 0; i < 3; i++) sim_thread_start(i % 2, sleep_for_ten, arena);
+    const char *result = end();
+    EXPECT(stats_of(arena).allocs == 3 && stats_of(arena).waiters == 0);
+    return result != NULL ? result : wrong;
+}
+
+static void sleepers_take_turns(void **state) {
+    (void)state;
+    explore(turns_scenario, 2);
+}
+
+/* The bottom of the stack gets free while someone sleeps at its top. */
+static void free_at_the_bottom(void *start) { EXPECT(strata_arena_free(bottom, *(uint64_t *)start, 1024) == STRATA_ARENA_OK); }
+static void add_to_the_middle(void *unused) {
+    (void)unused;
+    EXPECT(strata_arena_add(middle, 16, 16) == STRATA_ARENA_OK);
+}
+static void limit_the_middle(void *unused) {
+    (void)unused;
+    EXPECT(strata_arena_set_limit(middle, 64) == STRATA_ARENA_OK);
+}
+
+static const char *stack_scenario(unsigned kind) {
+    static uint64_t all;
+    new_stack();
+    wrong = NULL;
+    EXPECT(strata_arena_set_source(middle, bottom) == STRATA_ARENA_OK && strata_arena_set_source(top, middle) == STRATA_ARENA_OK);
+    if (kind == 2)
+        EXPECT(strata_arena_set_limit(middle, 0) == STRATA_ARENA_OK);
+    else
+        EXPECT(strata_arena_alloc(bottom, 1024, 0, &all) == STRATA_ARENA_OK);
+    sim_thread_start(0, sleep_for_ten, top);
+    sim_thread_start(1, kind == 0 ? free_at_the_bottom : kind == 1 ? add_to_the_middle : limit_the_middle, &all);
+    return end();
+}
+static const char *bottom_scenario(void *context) {
+    (void)context;
+    return stack_scenario(0);
+}
+static const char *middle_scenario(void *context) {
+    (void)context;
+    return stack_scenario(1);
+}
+static const char *limit_scenario(void *context) {
+    (void)context;
+    return stack_scenario(2);
+}
+
+static void what_appears_below_wakes_above(void **state) {
+    (void)state;
+    explore(bottom_scenario, 2);
+    explore(middle_scenario, 2);
+    explore(limit_scenario, 2);
+}
+
+/* All that import from one source hear of it, at every depth. */
+static const char *siblings_scenario(void *context) {
+    static uint64_t all;
+    (void)context;
+    new_stack();
+    wrong = NULL;
+    struct strata_arena *beside = new_arena("beside", 0, 0, 1);
+    EXPECT(strata_arena_set_source(beside, bottom) == STRATA_ARENA_OK);
+    EXPECT(strata_arena_set_source(middle, bottom) == STRATA_ARENA_OK && strata_arena_set_source(top, middle) == STRATA_ARENA_OK);
+    EXPECT(strata_arena_alloc(bottom, 1024, 0, &all) == STRATA_ARENA_OK);
+    sim_thread_start(0, sleep_for_ten, beside);
+    sim_thread_start(0, sleep_for_ten, top);
+    sim_thread_start(1, free_at_the_bottom, &all);
+    return end();
+}
+
+static void siblings_are_woken_alike(void **state) {
+    (void)state;
+    explore(siblings_scenario, 1);
+}
+
+/* A sleeper whose source is used up still gets what is freed beside it. */
+static void free_beside(void *start) { EXPECT(strata_arena_free(top, *(uint64_t *)start, 10) == STRATA_ARENA_OK); }
+static const char *beside_scenario(void *context) {
+    static uint64_t mine, other;
+    (void)context;
+    new_stack();
+    wrong = NULL;
+    EXPECT(strata_arena_set_source(top, bottom) == STRATA_ARENA_OK);
+    /* One span of everything, in which a second segment stays. */
+    EXPECT(strata_arena_alloc(top, 10, 0, &mine) == STRATA_ARENA_OK && strata_arena_alloc(top, 54, 0, &other) == STRATA_ARENA_OK);
+    EXPECT(strata_arena_alloc(bottom, 960, 0, &other) == STRATA_ARENA_OK);
+    sim_thread_start(0, sleep_for_ten, top);
+    sim_thread_start(1, free_beside, &mine);
+    return end();
+}
+
+static void nobody_sleeps_inside_the_source(void **state) {
+    (void)state;
+    explore(beside_scenario, 3);
+}
+
+/* The program's own source has something again, and says so. */
+static enum strata_arena_status alloc_once_open(void *context, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
+    EXPECT(flags == STRATA_ARENA_SLEEP);
+    *start = 5000;
+    *got = size;
+    return *(bool *)context ? STRATA_ARENA_OK : STRATA_ARENA_NO_SPACE;
+}
+static void release_nothing(void *context, uint64_t start, uint64_t size) { (void)context, (void)start, (void)size; }
+static bool is_open;
+static void open_up(void *arena) {
+    is_open = true;
+    EXPECT(strata_arena_wake(arena) == STRATA_ARENA_OK);
+}
+static const char *wake_scenario(void *context) {
+    (void)context;
+    new_process(NULL);
+    wrong = NULL;
+    is_open = false;
+    struct strata_arena *arena = new_arena("by function", 0, 0, 1);
+    EXPECT(strata_arena_set_import(arena, alloc_once_open, release_nothing, &is_open) == STRATA_ARENA_OK);
+    sim_thread_start(0, sleep_for_ten, arena);
+    sim_thread_start(1, open_up, arena);
+    return end();
+}
+
+static void the_program_can_wake(void **state) {
+    (void)state;
+    explore(wake_scenario, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sleepers_take_turns),      cmocka_unit_test(what_appears_below_wakes_above),
+        cmocka_unit_test(siblings_are_woken_alike), cmocka_unit_test(nobody_sleeps_inside_the_source),
+        cmocka_unit_test(the_program_can_wake),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
