@@ -9,6 +9,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion", "-Werror"]
 MIB = 1 << 20
+# What each must print, besides ending well: they check themselves.
+ARENA_EXAMPLES = {
+    "process_ids": [r"100000 processes, \d{5} with a number that had been used, after 3746 others at least",
+                    r"number 1 a second time: no free segment fits", r"number 1 given back twice: nothing allocated starts there"],
+    "ports": [r"rule: port 49200; stream: ports \d+[02468] and \d+", r"8 customers waited, all were served; 1 ports are free"],
+    "file_extents": [r"filled +file_bytes=2752512 in_use=\d+ extents=1000", r"refilled file_bytes=2752512 in_use=\d+ extents=750",
+                     r"empty +file_bytes=0 in_use=0 extents=0"],
+    "dma_space": [r"rings +100 of 100, .*", r"packets +2000 of 2000, .*", r"low +70 of 70, .*", r".* in 2170 segments; 0 in a wrong place"],
+    "arena_stack": [r"sent   window=5177344 addresses=5177344 pages=5177344 messages=5120000 accessible=5177344",
+                    r"65536 messages, then: no free segment fits", r"empty  window=0 addresses=0 pages=0 messages=0 accessible=0"],
+}
 
 
 @pytest.fixture
@@ -19,14 +30,14 @@ def example(strata, tmp_path):
         folder = strata.library.parent
         program = tmp_path / name
         subprocess.run(["cc", *WARNINGS, "-O2", f"-I{ROOT}/include", ROOT / "examples" / f"{name}.c", "-o", program, f"-L{folder}", "-lstrata",
-                        f"-Wl,-rpath,{folder}"], check=True, timeout=60)
+                        f"-Wl,-rpath,{folder}", "-pthread"], check=True, timeout=60)
         return program
 
     return build
 
 
 def test_every_example_has_a_test():
-    assert [path.name for path in sorted((ROOT / "examples").iterdir())] == ["connections.c", "give_back.c"]
+    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "give_back", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -54,3 +65,13 @@ def test_connections(strata, example):
     assert in_use == 0 and cached <= constructions
     rows = [row for row in result.stats["caches"] if row["name"] == "connections"]
     assert rows == [], "it was destroyed before the end"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+@pytest.mark.parametrize("name", ARENA_EXAMPLES)
+def test_arenas(strata, example, tmp_path, name):
+    arguments = [tmp_path / "records"] if name == "file_extents" else []
+    result = strata.run([example(name), *arguments], preload=False)
+    for line in ARENA_EXAMPLES[name]:
+        assert re.search(f"^{line}$", result.text, re.M), f"{line}: {result.describe()}"
