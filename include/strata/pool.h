@@ -173,7 +173,6 @@ struct strata_pool_stats {
     size_t objects_in_use; /* not freed now */
     size_t objects_global; /* free in the global pool now */
     size_t objects_local;  /* free in local pools now */
-    size_t lists_global;   /* lists in the global pool now */
     size_t memory_bytes;   /* of the heap, for objects */
     size_t metadata_bytes; /* of the heap, for all else of the pool */
 };
@@ -189,8 +188,8 @@ STRATA_API enum strata_pool_status strata_pool_stats_get(struct strata_pool *poo
 
 /* The figures of one local pool, since its creation: for Lemma 2.2, which bounds the accesses of one by its own requests. */
 struct strata_pool_local_stats {
-    uint64_t alpha_accesses, beta_accesses, alpha_failures; /* as in struct strata_pool_stats */
-    size_t objects;                                         /* held now */
+    uint64_t alpha_accesses, beta_accesses, alpha_short, alpha_failures; /* as in struct strata_pool_stats */
+    size_t objects;                                                      /* held now */
 };
 
 /* strata_pool_local_stats_get - the figures of a local pool. By its owner; returns STRATA_POOL_OK. Cost: constant, no lock. */
