@@ -92,8 +92,8 @@ struct strata_pool_config {
  *
  * config: see there; it may go once the call is back. pool: where the new pool is stored.
  * Returns STRATA_POOL_OK; STRATA_POOL_BAD_ARGUMENT: a member is outside what is allowed; STRATA_POOL_NO_MEMORY: for the pool or objects_start
- * objects. On failure *pool is not written. The memory is that of the heap, and counts into its figures and limits. Cost: constant, and linear in
- * objects_start; locks of the heap.
+ * objects. On failure *pool is not written. The memory is that of the heap, and counts into its limits, and its figures as in use. Cost: constant,
+ * and linear in objects_start; locks of the heap.
  */
 STRATA_API enum strata_pool_status strata_pool_create(const struct strata_pool_config *config,
                                                       struct strata_pool **pool) STRATA_NOEXCEPT STRATA_NODISCARD;
