@@ -126,11 +126,6 @@ static void pool_free_memory(struct pool *pool) {
     memory_put(zone, pool, sizeof *pool);
 }
 
-void pool_layer_init(struct pool_layer *layer, struct zone *zone) {
-    *layer = (struct pool_layer){.zone = zone};
-    list_init(&layer->pools);
-}
-
 enum pool_status pool_create(struct pool_layer *layer, const struct pool_config *config, struct pool **out) {
     if (!config_is_good(config)) return POOL_BAD_ARGUMENT;
     uint32_t half = config->m > 1 ? (uint32_t)config->m / 2 : 1;

@@ -113,7 +113,11 @@ struct pool_local {
     void *rounds[];
 };
 
-void pool_layer_init(struct pool_layer *layer, struct zone *zone);
+/* Inline, as every process does it, and few need the rest: see cmake/layout.ld. */
+STRATA_INLINE void pool_layer_init(struct pool_layer *layer, struct zone *zone) {
+    *layer = (struct pool_layer){.zone = zone};
+    list_init(&layer->pools);
+}
 
 /* POOL_NO_MEMORY, POOL_BAD_ARGUMENT: nothing was made. Takes zone memory for the pool itself, and for objects_start objects. It is in no list yet. */
 enum pool_status pool_create(struct pool_layer *layer, const struct pool_config *config, struct pool **pool);
