@@ -6,9 +6,9 @@
  * for a mutex whose owner waits for us would wait for ever. In the child such a handler must not start threads that allocate: what
  * the threads of the parent left is not put in order yet.
  *
- * Between, no other thread holds a lock of a layer. Restartable sequences take no lock: they commit with one store, before or after
- * the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of
- * rounds at most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
+ * Between, no other thread holds a lock of a layer, or of a fixed pool. Restartable sequences take no lock: they commit with one store, before or
+ * after the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of rounds at
+ * most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
  */
 #include <pthread.h>
 
