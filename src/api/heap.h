@@ -28,6 +28,7 @@ struct heap {
     struct slab_layer slabs;
     struct cache_layer caches;
     struct object_caches objects;
+    struct pool_layer pools; /* its list is under the lock below */
 
     struct options options; /* immutable after initialisation */
     struct platform_lock lock;

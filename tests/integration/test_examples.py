@@ -37,7 +37,7 @@ def example(strata, tmp_path):
 
 
 def test_every_example_has_a_test():
-    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "give_back", *ARENA_EXAMPLES])
+    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "give_back", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -75,3 +75,21 @@ def test_arenas(strata, example, tmp_path, name):
     result = strata.run([example(name), *arguments], preload=False)
     for line in ARENA_EXAMPLES[name]:
         assert re.search(f"^{line}$", result.text, re.M), f"{line}: {result.describe()}"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+@pytest.mark.parametrize("transfers, bound", [([], 600_000 // 256 + 4), (["64", "8", "56"], 600_000 // 8 + 4), (["8", "8", "8"], None)])
+def test_event_pool(strata, example, transfers, bound):
+    result = strata.run([example("event_pool"), *transfers], preload=False)
+    match = re.search(r"^m=(\d+) m_alpha=(\d+) m_beta=(\d+) requests=600000 accesses=(\d+) bound=(\w+)$", result.text, re.M)
+    assert match, result.describe()
+    assert [match[1], match[2], match[3]] == (transfers or ["512", "256", "256"])
+    assert match[5] == str(bound or "none").lower()
+    assert 0 < int(match[4]) <= (bound or 600_000)
+
+
+@pytest.mark.strata_only
+def test_event_pool_refuses_what_is_no_pool(strata, example):
+    result = strata.run([example("event_pool"), "8", "9"], preload=False, expect=1, prove=False)
+    assert b"bad argument" in result.err, result.describe()
