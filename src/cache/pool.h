@@ -70,9 +70,9 @@ struct pool_list {
     uint64_t count;
 };
 
+/* First what every free reads and nobody writes; what changes under the lock has cache lines of its own. */
 struct pool {
-    struct platform_lock lock;
-    struct pool_layer *layer; /* immutable, as are the next twelve */
+    struct pool_layer *layer; /* immutable, down to the name */
     struct zone *zone;
     uint32_t object_bytes;
     uint32_t alignment;
@@ -83,6 +83,7 @@ struct pool {
     uint64_t objects_max, objects_grow; /* UINT64_MAX: no limit; 0: by size */
     char name[POOL_NAME_BYTES];
 
+    struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES);
     struct list link; /* in layer->pools, and guarded as it is */
 
     /* Guarded by the lock from here on. */
