@@ -47,28 +47,40 @@ static void fill_caches(struct report_snapshot *snapshot) {
     }
 }
 
+/* More object caches than there are rows share the last one, which has no size. */
+static struct report_cache *object_cache_row(struct report_snapshot *snapshot, const struct object_cache *cache) {
+    if (snapshot->cache_count < REPORT_MAX_CACHES) {
+        struct report_cache *row = &snapshot->caches[snapshot->cache_count++];
+        report_name_set(row->name, cache->name);
+        row->object_bytes = cache->bytes;
+        row->slab_bytes = cache->slabs.slab_bytes;
+        return row;
+    }
+    struct report_cache *row = &snapshot->caches[REPORT_MAX_CACHES - 1];
+    report_name_set(row->name, "(others)");
+    row->object_bytes = row->slab_bytes = row->magazine_rounds = 0;
+    return row;
+}
+
 static void fill_object_cache(struct object_cache *cache, void *argument) {
     struct report_snapshot *snapshot = argument;
+    struct report_cache *row = object_cache_row(snapshot, cache);
     struct object_cache_stats stats;
-    if (snapshot->cache_count == REPORT_MAX_CACHES) return;
-    struct report_cache *row = &snapshot->caches[snapshot->cache_count++];
     object_cache_stats_get(cache, &stats);
-    report_name_set(row->name, cache->name);
-    row->object_bytes = cache->bytes;
-    row->slab_bytes = cache->slabs.slab_bytes;
-    row->slabs = stats.slabs.slabs;
-    row->cached = min_u64(stats.cache.cached, stats.slabs.in_use);
-    row->in_use = stats.slabs.in_use - row->cached;
-    row->total = stats.slabs.total;
-    row->memory_bytes = stats.slabs.memory_bytes;
-    row->depot_allocs = stats.cache.depot_allocs;
-    row->depot_frees = stats.cache.depot_frees;
-    row->slab_allocs = stats.slabs.allocs;
-    row->slab_frees = stats.slabs.frees;
-    row->magazine_rounds = stats.cache.rounds;
-    row->contention = stats.cache.contention;
-    row->depot_magazines = stats.cache.depot_magazines;
-    if (cache->slabs.source == &slab_source_zone) snapshot->heap.in_use_bytes += row->in_use * row->object_bytes;
+    uint64_t cached = min_u64(stats.cache.cached, stats.slabs.in_use), in_use = stats.slabs.in_use - cached;
+    row->slabs += stats.slabs.slabs;
+    row->cached += cached;
+    row->in_use += in_use;
+    row->total += stats.slabs.total;
+    row->memory_bytes += stats.slabs.memory_bytes;
+    row->depot_allocs += stats.cache.depot_allocs;
+    row->depot_frees += stats.cache.depot_frees;
+    row->slab_allocs += stats.slabs.allocs;
+    row->slab_frees += stats.slabs.frees;
+    if (row->object_bytes != 0) row->magazine_rounds = stats.cache.rounds;
+    row->contention += stats.cache.contention;
+    row->depot_magazines += stats.cache.depot_magazines;
+    if (cache->slabs.source == &slab_source_zone) snapshot->heap.in_use_bytes += in_use * cache->bytes;
 }
 
 /* More arenas than there are rows share the last one. Sums of integers that stand for different things would mean nothing: it has none. */

@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 #define REPORT_NAME_BYTES 32
-#define REPORT_MAX_CACHES 256 /* malloc's, then the program's own in order of creation; those beyond are not shown */
+#define REPORT_MAX_CACHES 256 /* malloc's, then the program's own in order of creation; the last row is for all that are left */
 #define REPORT_MAX_ARENAS 64
 #define REPORT_MAX_GROUPS 4
 

@@ -230,6 +230,36 @@ static void figures_follow_the_objects(void **state) {
     assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
 }
 
+/* The report has rows for some 170 of them; the last one is for all that are left. */
+static void many_caches_share_the_last_row(void **state) {
+    (void)state;
+    enum { MANY = 400 };
+    static struct strata_cache *caches[MANY];
+    static void *objects[MANY];
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_int_equal(strata_cache_create("one of many", &(struct strata_cache_config){.size = 100}, &caches[i]), STRATA_CACHE_OK);
+        objects[i] = strata_cache_alloc(caches[i], 0);
+        assert_non_null(objects[i]);
+    }
+    int file = platform_file_create("/many.json");
+    assert_int_equal(strata_stats_json(file), 0);
+    platform_file_close(file);
+    size_t bytes, rows = 0;
+    const char *json = sim_file_text("/many.json", &bytes);
+    for (const char *at = json; (at = strstr(at, "{\"name\":\"one of many\"")) != NULL; at++) rows++;
+    assert_in_range(rows, 100, 255);
+    const char *others = strstr(json, "{\"name\":\"(others)\"");
+    assert_non_null(others);
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, "\"in_use\":%zu,", MANY - rows);
+    assert_non_null(strstr(others, wanted));
+    for (unsigned i = 0; i < MANY; i++) {
+        strata_cache_free(caches[i], objects[i]);
+        assert_int_equal(strata_cache_destroy(caches[i]), STRATA_CACHE_OK);
+    }
+    assert_null(strata_check());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(wrong_arguments_are_refused_one_by_one, fresh_heap),
@@ -238,6 +268,7 @@ int main(void) {
         cmocka_unit_test_setup(a_sleeper_gets_its_object, fresh_heap),
         cmocka_unit_test_setup(memory_may_come_from_the_program, fresh_heap),
         cmocka_unit_test_setup(figures_follow_the_objects, fresh_heap),
+        cmocka_unit_test_setup(many_caches_share_the_last_row, fresh_heap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
