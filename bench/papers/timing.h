@@ -1,0 +1,37 @@
+/*
+ * timing.h - the time of a single operation of some nanoseconds: the processor's counter where it is fine enough, less what reading it costs; and
+ * threads that stay on one CPU.
+ */
+#ifndef STRATA_PAPERS_TIMING_H
+#define STRATA_PAPERS_TIMING_H
+
+#include <stdint.h>
+
+#include "load.h"
+
+/* How long a tick is, and how many of them pass between two readings with nothing in between. */
+struct timing_scale {
+    uint64_t start_ticks, start_ns;
+    double ns_per_tick;
+    double overhead_ticks;
+};
+
+static inline uint64_t timing_ticks(void) {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return load_clock_ns();
+#endif
+}
+
+/* Before and after what is timed: the longer it takes, the better the scale is known. */
+struct timing_scale timing_begin(void);
+void timing_finish(struct timing_scale *scale);
+
+/* The mean of `samples` operations that took `ticks` together, in ns; 0 for no samples. */
+double timing_mean_ns(const struct timing_scale *scale, uint64_t ticks, uint64_t samples);
+
+/* Binds the calling thread to the CPU of that rank among those that the process may use, wrapping round. */
+void timing_pin(unsigned rank);
+
+#endif
