@@ -37,6 +37,8 @@ PAPERS = (
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment("magazines", "section-3-1-thrash", "magazines_thrash.py"),
+    Experiment("magazines", "section-3-8", "magazines_scaling.py"),
     Experiment("kmem", "figure-7-8", "kmem_figure7.py"),
     Experiment("kmem", "figure-9", "kmem_figure9.py"),
 )
