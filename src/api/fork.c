@@ -20,6 +20,7 @@ static void prepare(void) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
     platform_lock_hold(&heap.lock);
     platform_fork_begin();
+    pools_fork_prepare();
     cache_fork_prepare(&heap.caches);
     slab_fork_prepare(&heap.slabs);
     zone_fork_prepare(&heap.zone);
@@ -30,6 +31,7 @@ static void parent(void) {
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
     cache_fork_parent(&heap.caches);
+    pools_fork_done();
     platform_fork_end();
     platform_lock_unhold(&heap.lock);
 }
@@ -39,6 +41,7 @@ static void child(void) {
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);
     cache_fork_child(&heap.caches);
+    pools_fork_done();
     platform_fork_end();
     platform_lock_unhold(&heap.lock);
     maintenance_fork_child();

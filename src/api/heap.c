@@ -65,6 +65,7 @@ bool heap_init(void) {
         check_set_sink(&sink);
         read_options();
         if (heap.options.rseq == OPTION_RSEQ_OFF || cpu_areas_cost_too_much()) platform_cpu_force_thread_mode();
+        list_init(&heap.pools);
         built = build_layers();
         if (built) {
             heap.started_ns = platform_now_ns();
@@ -130,6 +131,7 @@ void heap_bad_address(enum heap_function function, const void *address) {
     unsigned tag = heap.zone.tags[zone_granule_of(&heap.zone, address)] & 0xff;
     if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)
         fatal("%s(): %p: not the start of an object (cache %s)", name, address, heap.slabs.caches[tag].name);
+    if (tag == TAG_POOL) fatal("%s(): %p: memory of a fixed pool, whose objects strata_pool_free takes back", name, address);
     fatal("%s(): %p: not an allocated block (double free, or inside a block)", name, address);
 }
 

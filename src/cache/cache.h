@@ -13,11 +13,14 @@
  * Modes: a header of zeros, or a closed one, is empty and full at once; with magazine_max 0 headers are never opened, and
  * every operation reaches the slab layer.
  *
+ * Fixed pools, which share nothing with all this but the rule of the transfers, are in pool.h, a part of this facade.
+ *
  * Locks: one a depot (LOCK_RANK_DEPOT); LOCK_RANK_DRAIN for the one drain of other CPUs' arrays at a time.
  */
 #ifndef STRATA_CACHE_CACHE_H
 #define STRATA_CACHE_CACHE_H
 
+#include "cache/pool.h"
 #include "platform/cpu_ops.h"
 #include "slab/slab.h"
 

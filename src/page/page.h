@@ -4,7 +4,7 @@
  * The zone counts in granules of 4 KiB, whatever the page of the operating system is: a run is then a whole number of
  * pages, each of `page_granules` granules. Above it stand two kinds of owners:
  *   - a slab takes a run (1..512 granules inside one superpage) and tags each of its granules, so that an address leads to
- *     its cache by one load;
+ *     its cache by one load; a fixed pool does the same with its chunks;
  *   - a block is a large allocation of its own: a run, or whole superpages. Only its first granule is tagged.
  *
  * Three flat arrays run parallel to the address space, reserved whole and committed as the heap grows: tags (2 bytes a
@@ -40,10 +40,11 @@ enum mobility {
 
 enum zone_thp { ZONE_THP_AUTO, ZONE_THP_ALWAYS, ZONE_THP_NEVER };
 
-/* The low byte of a tag says who owns the granule; the high byte how many granules before it its run begins (slabs only). */
+/* The low byte of a tag says who owns the granule; the high byte how many granules before it its run begins (slabs and pools). */
 #define TAG_NONE 0  /* nobody */
 #define TAG_BLOCK 1 /* the first granule of a block */
-#define TAG_SLAB 2  /* and above: slab/ numbers its caches from here */
+#define TAG_POOL 2  /* a chunk of a fixed pool of cache/; its descriptors say which */
+#define TAG_SLAB 3  /* and above: slab/ numbers its caches from here */
 typedef uint16_t granule_tag;
 
 /* 64 bytes for the owner of a run, one for each of its granules, contiguous. */
@@ -162,7 +163,7 @@ struct zone_run {
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run);
 /* The owner has cleared its tags before. */
 void zone_run_free(struct zone *zone, void *address, unsigned granules);
-/* Writes (tag, offset) into the tags of a slab's granules, at most 256; clears them with TAG_NONE. */
+/* Writes (tag, offset) into the tags of the granules of a slab or a pool's chunk, at most 256; clears them with TAG_NONE. */
 void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag);
 
 /* ------------------------------------------------------------------ blocks */
