@@ -5,8 +5,9 @@
  * A request holds the lock while it looks and cuts, and drops it to call out; after each such gap it looks again, since others
  * may have freed or taken meanwhile. Space that it imported it takes without a gap, so nobody can snatch it.
  *
- * Invariant: `generation` moves under the lock whenever free space appears. A sleeper that read it in the same hold of the lock
- * in which its search failed therefore misses no wake-up. Lock rank: the arena's lock, LOCK_RANK_ARENA.
+ * Invariant: `generation` moves under the lock whenever free space appears, and once more when a span has arrived at the source. A sleeper
+ * compares it with what it read in the hold of the lock in which its first search failed, before it asked the source; so it misses
+ * nothing that came here, or to the source and was announced by arena_wake, since then. Lock rank: the arena's lock, LOCK_RANK_ARENA.
  */
 #include "arena/arena_internal.h"
 
@@ -20,6 +21,7 @@ enum arena_status arena_init(struct arena *arena, const char *name, uint64_t qua
     *arena = (struct arena){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_ARENA),
                             .quantum = quantum,
                             .quantum_shift = bit_lowest(quantum),
+                            .limit = UINT64_MAX,
                             .fit = flags,
                             .ops = ops != NULL ? ops : &no_ops,
                             .ctx = ctx};
@@ -35,6 +37,18 @@ enum arena_status arena_init(struct arena *arena, const char *name, uint64_t qua
 void arena_set_source(struct arena *arena, const struct arena_source *source, void *source_ctx) {
     arena->source = source;
     arena->source_ctx = source_ctx;
+}
+
+void arena_set_limit(struct arena *arena, uint64_t limit) {
+    platform_lock_acquire(&arena->lock);
+    bool rises = limit > arena->limit;
+    arena->limit = limit;
+    arena_leave(arena, rises, NULL);
+}
+
+void arena_wake(struct arena *arena) {
+    platform_lock_acquire(&arena->lock);
+    arena_leave(arena, true, NULL);
 }
 
 uint64_t arena_quantum_slab_size(uint64_t qcache_max) { return (uint64_t)2 << bit_highest(3 * qcache_max); }
@@ -95,21 +109,32 @@ static void change_table(struct arena *arena, uint64_t count) {
     platform_lock_release(&arena->lock);
 }
 
+bool arena_announce(struct arena *arena) {
+    __atomic_store_n(&arena->generation, arena->generation + 1, __ATOMIC_RELEASE);
+    return arena->waiters != 0 && arena->ops->wake != NULL;
+}
+
 void arena_leave(struct arena *arena, bool appeared, const struct arena_release *release) {
     void *batches[TAGS_SURPLUS_MAX];
     struct arena_hash tables[TABLES_RETIRED_MAX];
     unsigned batch_count = arena_tags_surplus(arena, batches), table_count = arena_hash_retire(arena, tables);
     uint64_t wanted = arena_hash_wanted(arena);
     if (wanted != 0) arena->hash_busy = true;
-    if (appeared) __atomic_store_n(&arena->generation, arena->generation + 1, __ATOMIC_RELEASE);
-    bool wake = appeared && arena->waiters != 0 && arena->ops->wake != NULL;
+    bool wake = appeared && arena_announce(arena);
     platform_lock_release(&arena->lock);
 
-    if (STRATA_UNLIKELY(release != NULL && release->due)) arena->source->release(arena->source_ctx, release->start, release->size);
+    if (STRATA_UNLIKELY(release != NULL && release->due)) {
+        arena->source->release(arena->source_ctx, release->start, release->size);
+        /* A request may have asked the source between the two, in vain, and know the first announcement already. */
+        platform_lock_acquire(&arena->lock);
+        wake = arena_announce(arena);
+        platform_lock_release(&arena->lock);
+    }
     for (unsigned i = 0; i < batch_count; i++) arena->ops->memory_put(arena->ctx, batches[i], ARENA_BATCH_BYTES);
     for (unsigned i = 0; i < table_count; i++) arena_hash_put(arena, tables[i]);
     if (STRATA_UNLIKELY(wanted != 0)) change_table(arena, wanted);
     if (STRATA_UNLIKELY(wake)) arena->ops->wake(arena->ctx, &arena->generation);
+    if (STRATA_UNLIKELY(appeared && arena->ops->appeared != NULL)) arena->ops->appeared(arena->ctx);
 }
 
 /* From what is here. `seen` is the generation in which the search took place. May drop the lock between search and search. */
@@ -127,9 +152,9 @@ static enum arena_status take(struct arena *arena, const struct arena_request *r
     }
 }
 
-static enum arena_status take_imported(struct arena *arena, const struct arena_request *request, uint64_t *start) {
+static enum arena_status take_imported(struct arena *arena, const struct arena_request *request, uint64_t *start, uint32_t *seen) {
     struct arena_tag *tag = NULL;
-    enum arena_status status = arena_span_import(arena, request, &tag);
+    enum arena_status status = arena_span_import(arena, request, &tag, seen);
     if (status != ARENA_OK) return status;
     CHECK(arena_fit_place(tag, request, 0, start));
     arena_segment_carve(arena, tag, *start, request->size);
@@ -154,9 +179,10 @@ static enum arena_status serve(struct arena *arena, const struct arena_request *
         arena_tags_top_up(arena);
         enum arena_status status = take(arena, request, can_import ? SEARCH_BEFORE_IMPORT : UINT64_MAX, start, &seen);
         if (status == ARENA_NO_SPACE && can_import) {
-            status = take_imported(arena, request, start);
+            uint32_t later; /* too late for `seen`: what came to the source while it was asked must end the sleep */
+            status = take_imported(arena, request, start, &seen);
             imported = status == ARENA_OK;
-            if (status == ARENA_NO_SPACE) status = take(arena, request, UINT64_MAX, start, &seen);
+            if (status == ARENA_NO_SPACE) status = take(arena, request, UINT64_MAX, start, &later);
         }
         if (status == ARENA_OK) {
             arena->counters.allocs++;
@@ -178,7 +204,7 @@ static enum arena_status serve(struct arena *arena, const struct arena_request *
             platform_lock_release(&arena->lock);
             sleeps = ops->wait(arena->ctx, &arena->generation, seen);
             platform_lock_acquire(&arena->lock);
-            arena->waiters--;
+            if (arena->waiters != 0) arena->waiters--; /* 0 in the child of a fork by a signal handler that ran here */
             reclaimed = false;
         }
         if (!sleeps) {

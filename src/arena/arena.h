@@ -11,7 +11,7 @@
  *   - Adjacent spans stay two: no segment ever crosses from one into the other.
  *   - A failed call changes nothing but the statistics.
  *   - Thread-safe, except init, set_source, set_quantum_caches and destroy. One lock an arena, of rank LOCK_RANK_ARENA. It is
- *     never held while a function of the caller runs (memory, source, quantum cache, reclaim, wait, wake, walk), so those may
+ *     never held while a function of the caller runs (memory, source, quantum cache, reclaim, wait, wake, appeared, walk), so those may
  *     take any lock and may call arenas, also this one.
  *   - Time: constant, however many segments there are, for alloc with instant fit, free and resize; expected O(log spans) on
  *     top where a span comes or goes. Exceptions: best fit searches one list of like sizes; next fit walks the segments that
@@ -68,6 +68,8 @@ struct arena_ops {
      */
     bool (*wait)(void *ctx, const uint32_t *word, uint32_t seen);
     void (*wake)(void *ctx, const uint32_t *word);
+    /* Free space has appeared, or arena_wake was called: for arenas that import from this one, whose sleepers are to ask it again. */
+    void (*appeared)(void *ctx);
 };
 
 /* Where an arena imports spans from: an arena (arena_as_source), or anything else. Called with no arena lock held. */
@@ -148,6 +150,10 @@ struct arena {
     uint32_t waiters;          /* how many sleep */
     uint64_t changes;          /* moves whenever the segment list changes: lets a walk go on where it was */
     uint64_t total, allocated; /* integers in spans, in allocated segments */
+    uint64_t imported;         /* integers in imported spans */
+    uint64_t importing;        /* integers that threads are asking the source for: imported + importing <= limit where that has not fallen since */
+    uint64_t limit;
+    bool limit_denied; /* a request was refused that `importing` alone stood in the way of: if that comes to nothing, it is to try again */
     uint64_t spans, segments_allocated, segments_free;
     struct arena_counters counters;
 
@@ -182,6 +188,11 @@ struct arena {
 enum arena_status arena_init(struct arena *arena, const char *name, uint64_t quantum, const struct arena_ops *ops, void *ctx, unsigned flags);
 /* From now on imports what it lacks. Before the first alloc. */
 void arena_set_source(struct arena *arena, const struct arena_source *source, void *source_ctx);
+/*
+ * Imports that would make imported spans hold more than `limit` integers fail as if the source had none; UINT64_MAX, as after arena_init: no limit. A
+ * span that is larger than what was asked for, and too large for the limit, is given back at once, or kept where the source has no release.
+ */
+void arena_set_limit(struct arena *arena, uint64_t limit);
 /*
  * Creates the caches; qcache_max is a multiple of the quantum, at most ARENA_QCACHES_MAX of it. ARENA_NO_SPACE where one can't be
  * made (then none is). Before the first alloc.
@@ -218,6 +229,9 @@ enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size
  */
 enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size);
 
+/* Sleepers look again: something outside has changed that may serve them, as what the source has. */
+void arena_wake(struct arena *arena);
+
 /* ------------------------------------------------------------------ looking inside */
 
 enum arena_kinds {
@@ -246,8 +260,10 @@ struct arena_stats {
     const char *name;
     uint64_t quantum;
     uint64_t total, allocated, free; /* integers */
+    uint64_t imported, limit;        /* integers */
     uint64_t spans, segments_allocated, segments_free;
     uint64_t tags_total, tags_spare, tag_batches, hash_buckets;
+    uint64_t memory_bytes; /* of batches and tables */
     uint64_t waiters;
     struct arena_counters counters;
 };

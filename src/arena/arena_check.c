@@ -6,7 +6,7 @@
 #include "arena/arena_internal.h"
 
 struct sums {
-    uint64_t spans, segments_allocated, segments_free, total, allocated;
+    uint64_t spans, segments_allocated, segments_free, total, allocated, imported;
     bool rotor_seen;
 };
 
@@ -40,6 +40,7 @@ static const char *check_span(struct arena *arena, struct list **node, struct su
     if (filled != span->size) return "segments: free + allocated of a span != span";
     sums->spans++;
     sums->total += span->size;
+    if (span->imported) sums->imported += span->size;
     return arena_span_check(arena, span);
 }
 
@@ -91,6 +92,7 @@ static const char *check_all(struct arena *arena) {
     if (wrong != NULL) return wrong;
     if (sums.spans != arena->spans || count_tree(arena) != arena->spans) return "counters: spans != spans found";
     if (sums.total != arena->total) return "counters: total != sum of spans";
+    if (sums.imported != arena->imported) return "counters: imported != sum of imported spans";
     if (sums.allocated != arena->allocated) return "counters: allocated != sum of allocated segments";
     if (sums.segments_allocated != arena->segments_allocated) return "counters: segments_allocated != those found";
     if (sums.segments_free != arena->segments_free) return "counters: segments_free != those found";

@@ -115,14 +115,19 @@ struct arena_tag *arena_fit_choose(struct arena *arena, const struct arena_reque
 
 /* The span with the greatest start <= x; NULL: none. */
 struct arena_tag *arena_span_floor(const struct arena *arena, uint64_t x);
-/* Gets a span from the source and returns its one free segment, with tags left for two cuts. Drops the lock. */
-enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment);
+/*
+ * Gets a span from the source and returns its one free segment, with tags left for two cuts. Drops the lock. Where it fails, and so makes others try
+ * again, *seen moves along with the generation, or the request would take that for news and never sleep.
+ */
+enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment, uint32_t *seen);
 /* If the free segment fills an imported span that can go back: takes the span out and says what to release. */
 void arena_span_retire(struct arena *arena, struct arena_tag *segment, struct arena_release *release);
 const char *arena_span_check(const struct arena *arena, const struct arena_tag *span);
 
 /* ------------------------------------------------------------------ arena.c */
 
+/* Moves the generation and says whether there is somebody to wake, by ops->wake, once the lock is dropped. */
+bool arena_announce(struct arena *arena);
 /* Drops the lock at the end of an operation, then does what must be done without it. `appeared`: there is new free space. */
 void arena_leave(struct arena *arena, bool appeared, const struct arena_release *release);
 

@@ -5,7 +5,8 @@
  * span tags also form a treap (a search tree by start that is a heap by a hash of the start, hence balanced in expectation), for
  * overlaps, for the place of a new span on the segment list, and for arena_contains.
  *
- * Invariants: spans do not overlap; total is the sum of their sizes and less than 2^64. Lock rank: the arena's lock, LOCK_RANK_ARENA.
+ * Invariants: spans do not overlap; total is the sum of their sizes and less than 2^64; imported is the sum of the imported ones. Lock rank: the
+ * arena's lock, LOCK_RANK_ARENA.
  */
 #include "arena/arena_internal.h"
 
@@ -109,6 +110,7 @@ static struct arena_tag *create_span(struct arena *arena, uint64_t start, uint64
     arena_segment_list(arena, segment);
     arena->spans++;
     arena->total += size;
+    if (imported) arena->imported += size;
     return segment;
 }
 
@@ -122,6 +124,7 @@ static void delete_span(struct arena *arena, struct arena_tag *span) {
     list_remove(&span->segment);
     arena->spans--;
     arena->total -= span->size;
+    if (span->imported) arena->imported -= span->size;
     arena_tag_put(arena, segment);
     arena_tag_put(arena, span);
 }
@@ -163,27 +166,61 @@ static void give_back(struct arena *arena, uint64_t start, uint64_t size) {
     platform_lock_acquire(&arena->lock);
 }
 
-enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment) {
-    uint64_t want, start = 0, got = 0;
-    if (__builtin_add_overflow(request->size, request->slack, &want)) return ARENA_NO_SPACE;
-    if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) return ARENA_NO_TAGS;
+/* Whether `size` more may be imported, if `pending` come as well. */
+static bool within_limit(const struct arena *arena, uint64_t pending, uint64_t size) {
+    uint64_t held;
+    if (__builtin_add_overflow(arena->imported, pending, &held) || __builtin_add_overflow(held, size, &held)) return false;
+    return held <= arena->limit;
+}
+
+/* Asks the source for `want`, which stands in `importing` meanwhile, so that two threads do not pass the limit together. Drops the lock. */
+static enum arena_status ask_source(struct arena *arena, uint64_t want, unsigned flags, uint64_t *start, uint64_t *got) {
+    arena->importing += want;
     platform_lock_release(&arena->lock);
-    enum arena_status status = arena->source->alloc(arena->source_ctx, want, request->flags & ARENA_SLEEP, &start, &got);
+    enum arena_status status = arena->source->alloc(arena->source_ctx, want, flags, start, got);
     platform_lock_acquire(&arena->lock);
-    if (status != ARENA_OK) return ARENA_NO_SPACE;
-    if (got < want || !is_multiple(arena, start, got))
-        status = ARENA_BAD_SOURCE;
-    else if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) /* again: others may have used those that were there */
-        status = ARENA_NO_TAGS;
-    else if (check_range(arena, start, got) != ARENA_OK)
-        status = ARENA_BAD_SOURCE;
-    if (status != ARENA_OK) {
-        give_back(arena, start, got);
-        return status;
-    }
+    arena->importing -= min_u64(arena->importing, want); /* 0 in the child of a fork that the source made */
+    return status == ARENA_OK ? ARENA_OK : ARENA_NO_SPACE;
+}
+
+/* Makes a span of what the source gave, or says why that can't be. May drop the lock. */
+static enum arena_status accept(struct arena *arena, uint64_t want, uint64_t start, uint64_t got, struct arena_tag **segment) {
+    if (got < want || !is_multiple(arena, start, got)) return ARENA_BAD_SOURCE;
+    if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) return ARENA_NO_TAGS; /* again: others may have used those that were there */
+    if (check_range(arena, start, got) != ARENA_OK) return ARENA_BAD_SOURCE;
+    if (arena->source->release != NULL && !within_limit(arena, arena->importing, got)) return ARENA_NO_SPACE;
     *segment = create_span(arena, start, got, true);
     arena->counters.imports++;
     return ARENA_OK;
+}
+
+/* What stood in the way of others will not come: they are to ask for themselves. Drops the lock. */
+static void let_denied_retry(struct arena *arena, uint32_t *seen) {
+    if (!arena->limit_denied) return;
+    arena->limit_denied = false;
+    if (*seen == arena->generation) ++*seen;
+    bool wake = arena_announce(arena);
+    platform_lock_release(&arena->lock);
+    if (wake) arena->ops->wake(arena->ctx, &arena->generation);
+    platform_lock_acquire(&arena->lock);
+}
+
+enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment, uint32_t *seen) {
+    uint64_t want, start = 0, got = 0;
+    if (__builtin_add_overflow(request->size, request->slack, &want)) return ARENA_NO_SPACE;
+    if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) return ARENA_NO_TAGS;
+    if (!within_limit(arena, arena->importing, want)) {
+        if (within_limit(arena, 0, want)) arena->limit_denied = true;
+        return ARENA_NO_SPACE;
+    }
+    enum arena_status status = ask_source(arena, want, request->flags & ARENA_SLEEP, &start, &got);
+    if (status == ARENA_OK) {
+        status = accept(arena, want, start, got, segment);
+        if (status == ARENA_OK) return ARENA_OK;
+        give_back(arena, start, got);
+    }
+    let_denied_retry(arena, seen);
+    return status;
 }
 
 void arena_span_retire(struct arena *arena, struct arena_tag *segment, struct arena_release *release) {

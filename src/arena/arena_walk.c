@@ -71,6 +71,9 @@ enum arena_status arena_lookup(struct arena *arena, uint64_t start, uint64_t *si
     return tag != NULL ? ARENA_OK : ARENA_NOT_ALLOCATED;
 }
 
+/* The smallest table is inside the struct. */
+static uint64_t table_bytes(const struct arena_hash *table) { return table->count > ARENA_BOOT_BUCKETS ? table->count * sizeof *table->buckets : 0; }
+
 void arena_stats_get(struct arena *arena, struct arena_stats *stats) {
     platform_lock_acquire(&arena->lock);
     *stats = (struct arena_stats){.name = arena->name,
@@ -78,6 +81,8 @@ void arena_stats_get(struct arena *arena, struct arena_stats *stats) {
                                   .total = arena->total,
                                   .allocated = arena->allocated,
                                   .free = arena->total - arena->allocated,
+                                  .imported = arena->imported,
+                                  .limit = arena->limit,
                                   .spans = arena->spans,
                                   .segments_allocated = arena->segments_allocated,
                                   .segments_free = arena->segments_free,
@@ -85,6 +90,7 @@ void arena_stats_get(struct arena *arena, struct arena_stats *stats) {
                                   .tags_spare = arena->tags_spare,
                                   .tag_batches = arena->batches,
                                   .hash_buckets = arena->hash.count,
+                                  .memory_bytes = arena->batches * ARENA_BATCH_BYTES + table_bytes(&arena->hash) + table_bytes(&arena->hash_old),
                                   .waiters = arena->waiters,
                                   .counters = arena->counters};
     platform_lock_release(&arena->lock);
@@ -114,5 +120,7 @@ void arena_fork_child(struct arena *arena) {
     arena->refills = 0;
     arena->hash_busy = false;
     arena->waiters = 0;
+    arena->importing = 0;
+    arena->limit_denied = false;
     platform_lock_unhold(&arena->lock);
 }

@@ -210,6 +210,14 @@ void platform_event_wake(struct platform_event *event);
 /* True when woken, false when timeout_ns passed (UINT64_MAX: never). */
 bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
 
+/*
+ * Many waiters, many wakers, on a word of this process that the caller changes by itself. wait sleeps while *word == seen: it returns at once where
+ * the word differs, when woken, and may return for no reason; so its caller looks again. Nothing is lost where the word is changed before wake is
+ * called. wake lets all sleepers on the word go. wait: with no lock held; not async-signal-safe.
+ */
+void platform_word_wait(const uint32_t *word, uint32_t seen);
+void platform_word_wake(const uint32_t *word);
+
 /* ------------------------------------------------------------------ memory pressure */
 
 /*

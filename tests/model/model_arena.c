@@ -61,7 +61,11 @@ static struct {
     uint32_t first, count; /* what it gave last */
     uint64_t released;     /* in the operation under way */
     uint64_t released_start, released_size;
+    uint64_t limit; /* in integers */
 } source;
+
+/* In integers; what the source may be asked for. */
+static bool within_limit(wide size) { return (wide)reference_imported() * ref.quantum + size <= source.limit; }
 
 static enum arena_status source_alloc(void *ctx, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
     (void)ctx;
@@ -103,6 +107,7 @@ static const char *const fit_names[] = {"instant", "best", "next"};
 static void note_import(enum arena_status status) {
     if (source.gave == 0) return;
     if (status == ARENA_OK) {
+        MODEL_EXPECT(model, within_limit((wide)source.count * ref.quantum), "an import passed the limit");
         (void)reference_add(source.first, source.count, true);
         find_runs();
         return;
@@ -112,12 +117,13 @@ static void note_import(enum arena_status status) {
                  "an import that came to nothing was not given back as it was");
 }
 
+/* can_import: the limit allows it, too. */
 static void judge_failure(enum arena_status status, bool fits, bool can_import) {
     switch (status) {
     case ARENA_NO_SPACE:
         MODEL_EXPECT(model, !fits, "no space, though there is some");
         MODEL_EXPECT(model, !can_import || source.calls == 1, "no space, and the source was not asked");
-        MODEL_EXPECT(model, source.gave == 0, "no space, though the source gave");
+        MODEL_EXPECT(model, source.gave == 0 || !within_limit((wide)source.count * ref.quantum), "no space, though the source gave");
         break;
     case ARENA_NO_TAGS: MODEL_EXPECT(model, memory.failed, "no tags, though memory was never refused"); break;
     case ARENA_BAD_SOURCE: MODEL_EXPECT(model, source.gave == 1 && source.mode == SOURCE_LIES, "bad source, though it was good"); break;
@@ -144,6 +150,9 @@ static void judge_place(const struct constraint *constraint, unsigned fit, uint6
 
 static void allocate(const struct constraint *constraint, unsigned flags, bool plain) {
     unsigned fit = flags == ARENA_INSTANT_FIT ? default_fit : flags;
+    wide rounded = ((wide)constraint->size + ref.quantum - 1) / ref.quantum * ref.quantum;
+    uint64_t period = max_u64(max_u64(constraint->align, constraint->nocross), ref.quantum);
+    bool allowed = within_limit(rounded + period - ref.quantum); /* enough, wherever it lies */
     uint64_t start = 0x5a5a;
     bool possible = is_possible(constraint), bounded = constraint->min != 0 || constraint->max != 0;
     find_runs();
@@ -162,6 +171,7 @@ static void allocate(const struct constraint *constraint, unsigned flags, bool p
         MODEL_EXPECT(model, status == ARENA_BAD_ARGUMENT, "impossible, but \"%s\"", arena_status_text(status));
         return;
     }
+    MODEL_EXPECT(model, source.calls == 0 || allowed, "the source was asked beyond the limit");
     note_import(status);
     /* Only instant fit may turn to the source while something fits, and only after a long search. */
     if (source.calls != 0)
@@ -171,7 +181,7 @@ static void allocate(const struct constraint *constraint, unsigned flags, bool p
         judge_place(constraint, fit, start, best, next, lowest);
     } else {
         MODEL_EXPECT(model, start == 0x5a5a, "a failed request set the start");
-        judge_failure(status, lowest != NO_CELL, source.on && !bounded);
+        judge_failure(status, lowest != NO_CELL, source.on && !bounded && allowed);
     }
 }
 
@@ -303,7 +313,12 @@ static void step_failures(const struct model_record *record) {
     static const char *const names[] = {"gives", "gives more", "refuses", "lies"};
     memory.fail_after = record->byte[1] % 2 == 0 ? UINT32_MAX : record->byte[2] % 8u;
     if (record->byte[3] % 2 != 0) source.mode = record->byte[4] % SOURCE_MODES;
-    model_trace(model, "memory fails after %u, the source %s", memory.fail_after, names[source.mode]);
+    if (record->byte[3] % 4 == 2) {
+        source.limit = record->byte[4] % 4 == 0 ? UINT64_MAX : record->byte[4] * ref.quantum;
+        arena_set_limit(&arena, source.limit);
+    }
+    model_trace(model, "memory fails after %u, the source %s, the limit is 0x%llx", memory.fail_after, names[source.mode],
+                (unsigned long long)source.limit);
 }
 
 /* ------------------------------------------------------------------ comparisons */
@@ -333,6 +348,8 @@ static void compare_all(void) {
     find_runs();
     arena_walk(&arena, ARENA_ALLOCATED | ARENA_FREE | ARENA_SPAN, compare_segment, &compared);
     arena_stats_get(&arena, &stats);
+    MODEL_EXPECT(model, stats.imported == reference_imported() * ref.quantum && stats.limit == source.limit, "imported: %llu of %llu",
+                 (unsigned long long)stats.imported, (unsigned long long)stats.limit);
     MODEL_EXPECT(model, stats.segments_allocated == ref.segments && stats.segments_free == ref.free_segments, "segments: %llu allocated, %llu free",
                  (unsigned long long)stats.segments_allocated, (unsigned long long)stats.segments_free);
     for (uint32_t i = 0; i < ref.cells; i += 1 + ref.cells / 64)
@@ -359,6 +376,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     list_init(&memory.blocks);
     memory.fail_after = UINT32_MAX;
     memset(&source, 0, sizeof source);
+    source.limit = UINT64_MAX;
     ref.quantum = (uint64_t)1 << quantum_shifts[stage->byte[0] % 5];
     ref.cells = cells[stage->byte[1] % 4];
     uint64_t top = 0 - ref.cells * ref.quantum;

@@ -138,6 +138,13 @@ static inline uint32_t reference_add(uint32_t first, uint32_t count, bool import
     return n;
 }
 
+/* Cells of imported spans. */
+static inline uint64_t reference_imported(void) {
+    uint64_t cells = 0;
+    for (uint32_t n = 0; n < ref.spans_used; n++) cells += ref.spans[n].imported ? ref.spans[n].count : 0;
+    return cells;
+}
+
 static inline void reference_remove(uint32_t n) {
     for (uint32_t i = ref.spans[n].first; i < ref.spans[n].first + ref.spans[n].count; i++) ref.cell[i].span = 0;
     ref.span_cells -= ref.spans[n].count;

@@ -1,5 +1,5 @@
 /*
- * event.c - an event of one word: a futex, or, while the waiter polls files (pressure.c), a message to it.
+ * event.c - an event of one word: a futex, or, while the waiter polls files (pressure.c), a message to it. And futexes as such.
  *
  * Only the one waiter moves the word to SLEEPS or POLLS; wakers always move it to WOKEN, and whoever sees what was there
  * before does the waking. So no wake is lost, and a second one finds WOKEN and has nothing to do. No locks.
@@ -8,6 +8,7 @@
 #include "platform/linux/event.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -64,4 +65,17 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns) {
                 FUTEX_BITSET_MATCH_ANY);
     errno = saved;
     return end_wait(event);
+}
+
+void platform_word_wait(const uint32_t *word, uint32_t seen) {
+    int saved = errno;
+    /* The kernel compares once more, under a lock that a wake needs too. A signal ends the wait; the caller looks again. */
+    syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, NULL, NULL, 0);
+    errno = saved;
+}
+
+void platform_word_wake(const uint32_t *word) {
+    int saved = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
+    errno = saved;
 }

@@ -71,6 +71,8 @@ enum sim_call {
     SIM_LOCK_CONTENDED, /* platform_lock_acquire found the lock held */
     SIM_EVENT_WAKE,
     SIM_EVENT_WAIT,
+    SIM_WORD_WAKE,
+    SIM_WORD_WAIT,
     SIM_PRESSURE_WAIT,
     SIM_WRITE_ERROR,
     SIM_CALLS,

@@ -70,7 +70,7 @@ enum sim_thread_state {
     SIM_THREAD_IDENTITY = 0, /* no body */
     SIM_THREAD_READY,
     SIM_THREAD_WANTS_LOCK,
-    SIM_THREAD_WAITS, /* for an event, pressure or time */
+    SIM_THREAD_WAITS, /* for an event, pressure, time, or somebody to wake it on a word */
 };
 
 struct sim_thread {
@@ -84,6 +84,7 @@ struct sim_thread {
     struct platform_lock *wants;
     struct platform_event *waits;
     bool waits_pressure;
+    const uint32_t *waits_word; /* NULL: for no word */
     uint64_t deadline_ns;
 };
 

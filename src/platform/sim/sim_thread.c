@@ -288,6 +288,7 @@ bool sim_thread_wait(struct platform_event *event, uint64_t timeout_ns, bool pre
         return false;
     }
     thread->waits = event;
+    thread->waits_word = NULL;
     thread->waits_pressure = pressure;
     thread->deadline_ns = deadline_ns;
     thread->state = SIM_THREAD_WAITS;
@@ -304,6 +305,38 @@ void platform_event_wake(struct platform_event *event) {
 bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns) {
     sim_call_count(SIM_EVENT_WAIT);
     return sim_thread_wait(event, timeout_ns, false);
+}
+
+/* As strict as a futex: once asleep, only a wake ends the wait; that the word has changed does not. */
+void platform_word_wait(const uint32_t *word, uint32_t seen) {
+    sim_call_count(SIM_WORD_WAIT);
+    if (sim_locks_held() != 0) fatal("sim: platform_word_wait: a lock of rank %u is held", sim_lock_highest_rank());
+    sim_cpu_yield();
+    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != seen) return;
+    if (running == NO_BODY && sim_cpu_depth() == 0) { /* the test itself: everyone else runs */
+        run_ready(NULL);
+        if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == seen) fatal("sim: a wait that nobody will ever end");
+        return;
+    }
+    if (!sim_thread_can_switch()) fatal("sim: a wait without end in a preemption hook");
+    struct sim_thread *thread = sim_thread_current();
+    thread->waits = NULL;
+    thread->waits_pressure = false;
+    thread->waits_word = word;
+    thread->deadline_ns = UINT64_MAX;
+    thread->state = SIM_THREAD_WAITS;
+    suspend();
+}
+
+void platform_word_wake(const uint32_t *word) {
+    sim_call_count(SIM_WORD_WAKE);
+    for (unsigned i = 0; i < SIM_BODIES_MAX; i++) {
+        struct sim_thread *thread = body_thread(i);
+        if (!bodies[i].used || thread->state != SIM_THREAD_WAITS || thread->waits_word != word) continue;
+        thread->waits_word = NULL;
+        thread->state = SIM_THREAD_READY;
+    }
+    sim_cpu_yield();
 }
 
 /* ------------------------------------------------------------------ death */

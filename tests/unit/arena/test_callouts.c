@@ -457,6 +457,8 @@ static void fork_holds_the_lock_and_the_child_starts_afresh(void **state) {
     (void)must_alloc(&arena, 1, 0);
     arena.waiters = 3; /* threads that were sleeping, and getting memory, when the process forked */
     arena.refills = 2;
+    arena.importing = 5;
+    arena.limit_denied = true;
     arena.hash_busy = true;
     arena_fork_prepare(&arena);
     sim_fork_child();
@@ -464,6 +466,8 @@ static void fork_holds_the_lock_and_the_child_starts_afresh(void **state) {
     assert_int_equal(arena.lock.word, PLATFORM_LOCK_FREE);
     assert_int_equal(stats_of(&arena).waiters, 0);
     assert_int_equal(arena.refills, 0);
+    assert_int_equal(arena.importing, 0);
+    assert_false(arena.limit_denied);
     for (unsigned i = 1; i < 50; i++) (void)must_alloc(&arena, 1, 0);
     assert_true(memory.gets >= 2); /* tags, and the table: nobody waits for those who are gone */
     assert_true(stats_of(&arena).hash_buckets > ARENA_BOOT_BUCKETS);

@@ -118,12 +118,44 @@ static void signals_end_no_wait(void **state) {
     assert_true(woken);
 }
 
+/* ------------------------------------------------------------------ words */
+
+/* A counter that sleepers watch: each sees it reach its end, whatever the order of changes, wakes and sleeps. */
+static uint32_t word;
+
+static void *watch(void *count) {
+    uint32_t seen;
+    while ((seen = __atomic_load_n(&word, __ATOMIC_ACQUIRE)) < ROUNDS) platform_word_wait(&word, seen);
+    __atomic_fetch_add((unsigned *)count, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void a_wake_lets_all_sleepers_on_the_word_go(void **state) {
+    (void)state;
+    pthread_t watchers[WAKERS];
+    unsigned ended = 0;
+    word = 0;
+    errno = 77;
+    platform_word_wait(&word, 1); /* another value: at once */
+    platform_word_wake(&word);    /* nobody sleeps */
+    assert_int_equal(errno, 77);
+    for (unsigned i = 0; i < WAKERS; i++) assert_int_equal(pthread_create(&watchers[i], NULL, watch, &ended), 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        __atomic_fetch_add(&word, 1, __ATOMIC_RELEASE);
+        platform_word_wake(&word);
+        if (i % 1024 == 0) usleep(200); /* let them fall asleep now and then */
+    }
+    for (unsigned i = 0; i < WAKERS; i++) pthread_join(watchers[i], NULL);
+    assert_int_equal(ended, WAKERS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wake_is_remembered_once),
         cmocka_unit_test(no_wake_is_lost),
         cmocka_unit_test(every_waker_is_heard),
         cmocka_unit_test(signals_end_no_wait),
+        cmocka_unit_test(a_wake_lets_all_sleepers_on_the_word_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,52 @@ static void a_wake_is_remembered_once(void **state) {
     assert_false(platform_event_wait(&event_a, 0));
 }
 
+static uint32_t word;
+
+static void wait_on_word(void *name) {
+    while (word < 2) platform_word_wait(&word, word);
+    note(*(const char *)name);
+}
+static void raise_word(void *unused) {
+    (void)unused;
+    word++;
+}
+static void raise_and_wake(void *unused) {
+    raise_word(unused);
+    platform_word_wake(&word);
+}
+
+/* All sleepers go, and those that the news don't suit sleep on. A change without a wake is not noticed, as a futex doesn't. */
+static void a_wake_on_a_word_is_for_all(void **state) {
+    (void)state;
+    machine();
+    word = 0;
+    start(wait_on_word, "a");
+    start(wait_on_word, "b");
+    assert_false(sim_run_threads());
+    start(raise_and_wake, NULL);
+    assert_false(sim_run_threads());
+    assert_string_equal(trace, "");
+    start(raise_word, NULL);
+    assert_false(sim_run_threads());
+    assert_string_equal(trace, "");
+    start(raise_and_wake, NULL);
+    assert_true(sim_run_threads());
+    assert_string_equal(trace, "ab");
+    platform_word_wait(&word, 0); /* another value: at once */
+    assert_int_equal(sim_calls(SIM_WORD_WAKE), 2);
+    assert_int_equal(sim_calls(SIM_WORD_WAIT), 5);
+}
+
+static void the_test_itself_waits_on_a_word(void **state) {
+    (void)state;
+    machine();
+    word = 5;
+    start(raise_word, NULL);
+    platform_word_wait(&word, 5);
+    assert_int_equal(word, 6);
+}
+
 static void waits_end_in_time(void **state) {
     (void)state;
     machine();
@@ -347,6 +393,8 @@ int main(void) {
         cmocka_unit_test(bodies_start_bodies),
         cmocka_unit_test(an_event_wakes_its_waiter),
         cmocka_unit_test(a_wake_is_remembered_once),
+        cmocka_unit_test(a_wake_on_a_word_is_for_all),
+        cmocka_unit_test(the_test_itself_waits_on_a_word),
         cmocka_unit_test(waits_end_in_time),
         cmocka_unit_test(time_jumps_from_one_timeout_to_the_next),
         cmocka_unit_test(the_test_itself_can_wait),

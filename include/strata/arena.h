@@ -1,0 +1,332 @@
+/*
+ * strata/arena.h - arenas: allocation of anything that can be described by sets of 64-bit integers.
+ *
+ * An arena holds spans, ranges of integers that were added to it or that it imports when it runs short, and cuts segments from them. What
+ * the integers stand for is the program's business: addresses, ports, identifiers, offsets in a file or on a disk, slots of a device. strata never
+ * looks behind them: what it knows of a segment it keeps elsewhere. 0 is an integer like any other, hence every result is a status, and the value
+ * goes through a pointer, which is left alone where the status is not STRATA_ARENA_OK.
+ *
+ * Valid in C11 and C++. For all functions, where nothing else is said:
+ *   - starts and sizes are in integers of the arena, whatever they stand for. The quantum is a power of two. alloc, xalloc, free, xfree and
+ *     resize round sizes up to it; spans and all constraints must be multiples of it. Ranges are [start, start + size) and may end at 2^64;
+ *     all spans of an arena together hold less than 2^64 integers. Segments never cross from one span into another, also where they touch;
+ *   - errors: a call that fails changes nothing but the counters of failures. A null pointer to an arena, or for a value, is
+ *     STRATA_ARENA_BAD_ARGUMENT. A pointer to an arena that was destroyed is not recognised: that is undefined, as with a FILE after fclose;
+ *   - threads: any thread may call at any time, and may free what another allocated. One lock an arena, which is never held while a function of
+ *     the program runs; so these may use any arena, this one too. Such a function must return: no longjmp, no exception;
+ *   - fork: the child of a fork has its own copy of every arena and may use them at once, also where the parent had other threads. What those were
+ *     just about to import, or to give back to a function of the program, is lost to the child;
+ *   - signals: not for signal handlers, as each function takes locks;
+ *   - errno stays as it was;
+ *   - cost: constant, however many segments there are. Spans that come and go cost O(log spans) on top, expected. Exceptions: best fit searches
+ *     one list of like sizes; next fit goes along the segments that follow the last one; min and max, and a request that would fail otherwise, search
+ *     the lists that may hold a fit. What strata keeps about segments takes about 80 bytes for each, from the heap's pages.
+ *
+ * The design follows Bonwick, Adams, "Magazines and Vmem: Extending the Slab Allocator to Many CPUs and Arbitrary Resources" (2001), section 4.
+ */
+#ifndef STRATA_ARENA_H
+#define STRATA_ARENA_H
+
+#include <stdint.h>
+
+#include <strata/strata.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An arena; its contents are strata's. */
+struct strata_arena;
+
+enum strata_arena_status {
+    STRATA_ARENA_OK = 0,
+    STRATA_ARENA_NO_SPACE,      /* no free segment fits, and none could be imported */
+    STRATA_ARENA_NO_MEMORY,     /* no memory for what strata must remember about segments, or about a new arena */
+    STRATA_ARENA_BAD_ARGUMENT,  /* a null pointer, size 0, no multiple of the quantum, constraints that nothing can ever meet, ... */
+    STRATA_ARENA_BAD_RANGE,     /* the span passes 2^64, or the arena would hold 2^64 integers or more */
+    STRATA_ARENA_OVERLAP,       /* the span shares integers with one that is there already */
+    STRATA_ARENA_NOT_ALLOCATED, /* no allocated segment (for remove: no added span) starts there */
+    STRATA_ARENA_SIZE_MISMATCH, /* one starts there, but it has another size */
+    STRATA_ARENA_BAD_SOURCE,    /* an import function answered with less than asked, misaligned, or overlapping what is here */
+    STRATA_ARENA_BUSY           /* in use: segments are allocated, or other arenas import from it */
+};
+
+/*
+ * How a free segment is chosen: one of the first three, which may be the arena's (strata_arena_create) or a request's. A request that asks for
+ * STRATA_ARENA_INSTANT_FIT gets the arena's. (Section 4.3.2.)
+ */
+enum strata_arena_flags {
+    STRATA_ARENA_INSTANT_FIT =
+        0,                     /* the default: constant time. A segment from the first list, by powers of two, of which every one is large enough */
+    STRATA_ARENA_BEST_FIT = 1, /* the smallest that is large enough, of those the lowest */
+    STRATA_ARENA_NEXT_FIT = 2, /* the first that follows what next fit allocated last, going round: a number is not used again soon */
+    STRATA_ARENA_SLEEP = 4     /* requests only: wait until it can be had, instead of NO_SPACE or NO_MEMORY */
+};
+
+/*
+ * strata_arena_status_text - a short English text for a status, for messages. Never NULL, not to be freed.
+ *
+ * status: any value. Cost: constant. May be called from signal handlers.
+ */
+STRATA_API const char *strata_arena_status_text(enum strata_arena_status status) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ life */
+
+/*
+ * strata_arena_create - a new arena, with or without a first span.
+ *
+ * name: for statistics and messages; copied, and cut to 31 bytes. Names need not differ.
+ * base, size: the first span, multiples of the quantum; size 0: none, whatever the base (then strata_arena_add, or import).
+ * quantum: what every segment is a multiple of; a power of two.
+ * flags: the fit for requests that name none.
+ * arena: receives it.
+ * Errors: BAD_ARGUMENT (also for a name that is NULL, and for STRATA_ARENA_SLEEP), BAD_RANGE, NO_MEMORY.
+ * Cost: constant; about 4 KiB of memory. (Section 4.3.1.)
+ */
+STRATA_API enum strata_arena_status strata_arena_create(const char *name, uint64_t base, uint64_t size, uint64_t quantum, unsigned flags,
+                                                        struct strata_arena **arena) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_destroy - takes an arena down, spans included.
+ *
+ * Spans that were imported and can be given back were given back when they became empty. No other thread may be using the arena.
+ * Errors: BUSY where segments are allocated or another arena imports from it: it stays as usable as it was. BAD_ARGUMENT.
+ * Cost: linear in the spans that are left. (Section 4.3.1.)
+ */
+STRATA_API enum strata_arena_status strata_arena_destroy(struct strata_arena *arena) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ spans */
+
+/*
+ * strata_arena_add - adds the span [base, base + size), all of it free. Whoever sleeps for space tries again.
+ *
+ * base, size: multiples of the quantum. Errors: BAD_ARGUMENT (size 0, not multiples), BAD_RANGE, OVERLAP, NO_MEMORY.
+ * Cost: expected O(log spans). (Section 4.3.1.)
+ */
+STRATA_API enum strata_arena_status strata_arena_add(struct strata_arena *arena, uint64_t base, uint64_t size) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_remove - takes a whole span that was added out again.
+ *
+ * base, size: as they were added. Errors: BAD_ARGUMENT (as above), NOT_ALLOCATED (no span that was added starts there), SIZE_MISMATCH, BUSY (a part
+ * of it is allocated). Cost: expected O(log spans).
+ */
+STRATA_API enum strata_arena_status strata_arena_remove(struct strata_arena *arena, uint64_t base, uint64_t size) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ segments */
+
+/*
+ * strata_arena_alloc - a segment of `size` integers.
+ *
+ * size: at least 1; rounded up to the quantum.
+ * flags: enum strata_arena_flags. With STRATA_ARENA_SLEEP the caller waits until something is freed or added that makes the request possible, here or
+ * in an arena that this one imports from: for ever, if nobody frees. Sleepers are not served in any order.
+ * start: receives where it begins, a multiple of the quantum.
+ * Errors: BAD_ARGUMENT (size 0, above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE. Cost: as above. (Sections 4.3.2, 4.4.2.)
+ */
+STRATA_API enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_free - gives back what strata_arena_alloc returned.
+ *
+ * start: as it was received. size: as it was asked for, or rounded to the quantum. A segment that was freed already, and one of another arena, are
+ * found out for certain unless a new segment with the same start and size has been allocated here since.
+ * An imported span that becomes empty goes back to where it came from, in this call.
+ * Errors: BAD_ARGUMENT (size 0 or above 2^64 when rounded), NOT_ALLOCATED, SIZE_MISMATCH. Freeing never needs memory. Cost: as above.
+ * (Section 4.4.2.)
+ */
+STRATA_API enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_xalloc - a segment that meets constraints. For each, 0 means that there is none.
+ *
+ * size, flags, start: as for strata_arena_alloc.
+ * align: a power of two and a multiple of the quantum; the segment starts `phase` behind a multiple of it.
+ * phase: a multiple of the quantum, less than align (or than the quantum, where align is 0: then it is 0).
+ * nocross: a power of two and a multiple of the quantum, at least the size: the segment crosses no multiple of it.
+ * min, max: the segment lies in [min, max); max 0 means 2^64. Spans are imported only where both are 0, as an import can't be told where to look.
+ * Errors: as for strata_arena_alloc; BAD_ARGUMENT also where the constraints are not as said, or no integers can meet them all.
+ * Cost: as above; with min or max linear in the free segments that are large enough. (Section 4.3.2.)
+ */
+STRATA_API enum strata_arena_status strata_arena_xalloc(struct strata_arena *arena, uint64_t size, uint64_t align, uint64_t phase, uint64_t nocross,
+                                                        uint64_t min, uint64_t max, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_xfree - gives back what strata_arena_xalloc returned. Parameters, errors and cost as for strata_arena_free, but the two must not be
+ * confused: a later version may serve strata_arena_alloc from caches that the other pair goes round. (Section 4.3.2.)
+ */
+STRATA_API enum strata_arena_status strata_arena_xfree(struct strata_arena *arena, uint64_t start, uint64_t size) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_resize - changes the size of an allocated segment where it is; its start stays.
+ *
+ * start, old_size: as for strata_arena_xfree. new_size: at least 1; rounded up to the quantum. For segments of strata_arena_xalloc, which stay such.
+ * Errors: BAD_ARGUMENT (a size is 0 or above 2^64 when rounded), NOT_ALLOCATED, SIZE_MISMATCH, NO_SPACE (what follows is not free, too small,
+ * or another span: this neither imports nor sleeps), NO_MEMORY. Cost: constant.
+ */
+STRATA_API enum strata_arena_status strata_arena_resize(struct strata_arena *arena, uint64_t start, uint64_t old_size,
+                                                        uint64_t new_size) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ importing */
+
+/*
+ * strata_arena_import_alloc - a function of the program that an arena imports spans by.
+ *
+ * context: as given to strata_arena_set_import. size: what is wanted at least, a multiple of the quantum. flags: STRATA_ARENA_SLEEP, or 0: whether
+ * the request may wait. start, got: receive a range of at least `size` integers, both multiples of the quantum; more than was asked for is welcome.
+ * Returns STRATA_ARENA_OK; any other status means that there is none. It runs in the thread that allocates, with no lock held, several at a time
+ * where several threads allocate. It must not allocate from the arena that it serves.
+ */
+typedef enum strata_arena_status strata_arena_import_alloc(void *context, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got);
+
+/* strata_arena_import_release - the function that takes a span back, just as one import gave it, once no part of it is in use. Runs as the above. */
+typedef void strata_arena_import_release(void *context, uint64_t start, uint64_t size);
+
+/*
+ * strata_arena_set_source - from now on the arena imports from another what it lacks, and gives spans back there when they have become empty.
+ *
+ * Before the first allocation, and before other threads use the arena. It may have spans of its own; those are used first.
+ * source: its quantum is a multiple of this arena's. It can't be destroyed before this arena is.
+ * Errors: BAD_ARGUMENT (also where the quantum is too small, or where it imports from this arena, directly or through others), BUSY (there is a
+ * source already, or something was allocated). Cost: linear in the depth of the chain of sources. (Section 4.3.3.)
+ */
+STRATA_API enum strata_arena_status strata_arena_set_source(struct strata_arena *arena, struct strata_arena *source) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_set_import - the same, but by functions of the program, which may do more than fetch integers: map them, log them, fetch plenty at
+ * once.
+ *
+ * alloc: see strata_arena_import_alloc. release: see strata_arena_import_release; NULL: spans stay until the arena is destroyed.
+ * context: passed to both. The functions and what context points to must stay until the arena is destroyed.
+ * A request with STRATA_ARENA_SLEEP for which alloc has nothing sleeps until something is freed in this arena, or strata_arena_wake is called.
+ * Errors: BAD_ARGUMENT (also where alloc is NULL), BUSY (as above). Cost: constant. (Section 4.3.3.)
+ */
+STRATA_API enum strata_arena_status strata_arena_set_import(struct strata_arena *arena, strata_arena_import_alloc *alloc,
+                                                            strata_arena_import_release *release, void *context) STRATA_NOEXCEPT;
+
+/* No limit on imports. */
+#define STRATA_ARENA_NO_LIMIT UINT64_MAX
+
+/*
+ * strata_arena_set_limit - how many integers the arena may hold in imported spans at a time. Imports that would pass it fail, as if the source had
+ * nothing left: the request is NO_SPACE, or sleeps.
+ *
+ * limit: in integers; STRATA_ARENA_NO_LIMIT, which is how arenas begin, or 0: no imports. Spans that were added don't count. A limit below what is
+ * held takes nothing away. Where the source returns more than it was asked for, and that passes the limit, it gets the span back at once; if it has
+ * no release function, the span is kept and counts. Errors: BAD_ARGUMENT. Cost: constant; sleepers try again where the limit rises.
+ */
+STRATA_API enum strata_arena_status strata_arena_set_limit(struct strata_arena *arena, uint64_t limit) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_reclaim - a function of the program that is asked to give back what it can spare, before a request fails or sleeps.
+ *
+ * context: as given to strata_arena_set_reclaim. size: what is wanted, in integers. Returns 0 where it gave nothing back, else the request looks once
+ * more. Runs in the thread that allocates, with no lock held; several at a time where several threads run short. It may free into the arena; where it
+ * allocates from it and that fails too, it is asked again, inside itself.
+ */
+typedef int strata_arena_reclaim(void *context, struct strata_arena *arena, uint64_t size);
+
+/*
+ * strata_arena_set_reclaim - sets that function. It is called once for a request that fails, and once before each time that a request sleeps.
+ *
+ * reclaim: NULL: none, as arenas begin. context: passed to it. May be changed at any time; another thread may still be in the former one when this
+ * returns. Errors: BAD_ARGUMENT. Cost: constant.
+ */
+STRATA_API enum strata_arena_status strata_arena_set_reclaim(struct strata_arena *arena, strata_arena_reclaim *reclaim,
+                                                             void *context) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_wake - all requests that sleep in the arena, or in one that imports from it, try again.
+ *
+ * For a program whose import or reclaim function has something to give again; what is freed or added in arenas wakes by itself.
+ * Errors: BAD_ARGUMENT. Cost: linear in the sleepers and in the arenas that import from this one.
+ */
+STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ looking inside */
+
+enum strata_arena_kinds { STRATA_ARENA_ALLOCATED = 1, STRATA_ARENA_FREE = 2, STRATA_ARENA_SPAN = 4 };
+
+struct strata_arena_segment {
+    uint64_t start;
+    uint64_t size;
+    unsigned kind; /* one of enum strata_arena_kinds */
+};
+
+/* strata_arena_visit - a function of the program that is shown one segment. Returns 0 to end the walk. Runs with no lock held. */
+typedef int strata_arena_visit(const struct strata_arena_segment *segment, void *context);
+
+/*
+ * strata_arena_walk - shows segments in the order of their starts, each span before the segments that it consists of.
+ *
+ * kinds: which, a sum of enum strata_arena_kinds. visit: see strata_arena_visit; context: passed to it. visit may change the arena, as other threads
+ * may: what stays as it is during the walk is shown just once; the rest may be shown or not.
+ * Errors: BAD_ARGUMENT (also where visit is NULL, or kinds is 0 or has others). Cost: linear in the segments. (Section 4.3.2.)
+ */
+STRATA_API enum strata_arena_status strata_arena_walk(struct strata_arena *arena, unsigned kinds, strata_arena_visit *visit, void *context);
+
+/*
+ * strata_arena_size - how many integers are allocated (STRATA_ARENA_ALLOCATED), free (STRATA_ARENA_FREE), or both; STRATA_ARENA_SPAN alone is the
+ * same as both.
+ *
+ * size: receives it. Errors: BAD_ARGUMENT (also where kinds is 0 or has others). Cost: constant. (Section 4.3.2.)
+ */
+STRATA_API enum strata_arena_status strata_arena_size(struct strata_arena *arena, unsigned kinds, uint64_t *size) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_lookup - the size of the allocated segment that starts at `start`, rounded to the quantum.
+ *
+ * size: receives it. Errors: NOT_ALLOCATED, BAD_ARGUMENT. Cost: constant.
+ */
+STRATA_API enum strata_arena_status strata_arena_lookup(struct strata_arena *arena, uint64_t start, uint64_t *size) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_contains - 1 where one span of the arena holds all of [start, start + size), allocated or not, else 0; also for size 0, and for NULL.
+ *
+ * Cost: expected O(log spans).
+ */
+STRATA_API int strata_arena_contains(struct strata_arena *arena, uint64_t start, uint64_t size) STRATA_NOEXCEPT;
+
+/* All of one moment. Counters are since the arena was created; what is said of integers is in integers. */
+struct strata_arena_stats {
+    char name[32];      /* ends with a zero byte */
+    uint64_t quantum;   /* integers */
+    uint64_t total;     /* integers in all spans: allocated + free */
+    uint64_t allocated; /* integers */
+    uint64_t free;      /* integers */
+    uint64_t imported;  /* integers in imported spans, part of total */
+    uint64_t limit;     /* of imported, in integers; STRATA_ARENA_NO_LIMIT */
+    uint64_t spans;     /* a count, as are the next two */
+    uint64_t segments_allocated;
+    uint64_t segments_free;
+    uint64_t metadata_bytes; /* memory that the arena takes itself */
+    uint64_t waiters;        /* requests that sleep now */
+    uint64_t allocs;         /* counter: requests that were served, by alloc or xalloc */
+    uint64_t frees;          /* counter */
+    uint64_t resizes;        /* counter: successful ones */
+    uint64_t failures;       /* counter: requests that failed for want of space or memory, or by their source */
+    uint64_t imports;        /* counter: spans imported */
+    uint64_t releases;       /* counter: spans given back to the source */
+    uint64_t waits;          /* counter: how often a request went to sleep */
+};
+
+/*
+ * strata_arena_stats_get - the figures of an arena. All arenas together are rows of strata_stats_table and objects of strata_stats_json.
+ *
+ * stats: receives them. Errors: BAD_ARGUMENT. Cost: constant.
+ */
+STRATA_API enum strata_arena_status strata_arena_stats_get(struct strata_arena *arena, struct strata_arena_stats *stats) STRATA_NOEXCEPT;
+
+/*
+ * strata_arena_check - verifies every invariant of the arena's structures. NULL when all hold (and for NULL), else a text that names the broken one,
+ * not to be freed. strata_check does this for all arenas.
+ *
+ * Cost: linear in the segments, with the arena's lock held.
+ */
+STRATA_API const char *strata_arena_check(struct strata_arena *arena) STRATA_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
