@@ -46,7 +46,8 @@ struct process {
     unsigned thread;
     unsigned input_count;
     struct process *inputs[INPUTS_MAX];
-    double slack; /* added to the clocks of the inputs: 0 but for a source, which must not run away from the rest */
+    double slack;   /* added to the clocks of the inputs: 0 but for a source, which must not run away from the rest */
+    double reached; /* the safe time of the step before */
     struct rng rng;
     uint64_t sequence;
     uint64_t handled;

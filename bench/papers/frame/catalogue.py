@@ -37,6 +37,8 @@ PAPERS = (
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment("vh", "figure-3", "vh_figure3.py"),
+    Experiment("vh", "theorem-2-5", "vh_bound.py"),
     Experiment("magazines", "section-3-1-thrash", "magazines_thrash.py"),
     Experiment("magazines", "section-3-8", "magazines_scaling.py"),
     Experiment("kmem", "figure-7-8", "kmem_figure7.py"),
