@@ -152,15 +152,16 @@ STRATA_API enum strata_arena_status strata_arena_xalloc(struct strata_arena *are
                                                         uint64_t min, uint64_t max, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
 
 /*
- * strata_arena_xfree - gives back what strata_arena_xalloc returned. Parameters, errors and cost as for strata_arena_free, but the two must not be
- * confused: a later version may serve strata_arena_alloc from caches that the other pair goes round. (Section 4.3.2.)
+ * strata_arena_xfree - gives back what strata_arena_xalloc returned. Parameters, errors and cost as for strata_arena_free, but each pair has to
+ * itself what it allocated: an arena may get caches for small sizes one day, which the pair with the x goes round. (Section 4.3.2.)
  */
 STRATA_API enum strata_arena_status strata_arena_xfree(struct strata_arena *arena, uint64_t start, uint64_t size) STRATA_NOEXCEPT;
 
 /*
  * strata_arena_resize - changes the size of an allocated segment where it is; its start stays.
  *
- * start, old_size: as for strata_arena_xfree. new_size: at least 1; rounded up to the quantum. For segments of strata_arena_xalloc, which stay such.
+ * start, old_size: as for strata_arena_xfree. new_size: at least 1; rounded up to the quantum. The segment stays one of strata_arena_alloc
+ * or strata_arena_xalloc, whichever it was.
  * Errors: BAD_ARGUMENT (a size is 0 or above 2^64 when rounded), NOT_ALLOCATED, SIZE_MISMATCH, NO_SPACE (what follows is not free, too small,
  * or another span: this neither imports nor sleeps), NO_MEMORY. Cost: constant.
  */
@@ -186,7 +187,8 @@ typedef void strata_arena_import_release(void *context, uint64_t start, uint64_t
  * strata_arena_set_source - from now on the arena imports from another what it lacks, and gives spans back there when they have become empty.
  *
  * Before the first allocation, and before other threads use the arena. It may have spans of its own; those are used first.
- * source: its quantum is a multiple of this arena's. It can't be destroyed before this arena is.
+ * source: its quantum is a multiple of this arena's. It can't be destroyed before this arena is. Segments that this arena imports are its own: a
+ * program that frees one in the source is ended, when this arena gives it back.
  * Errors: BAD_ARGUMENT (also where the quantum is too small, or where it imports from this arena, directly or through others), BUSY (there is a
  * source already, or something was allocated). Cost: linear in the depth of the chain of sources. (Section 4.3.3.)
  */

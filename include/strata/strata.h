@@ -62,6 +62,8 @@ extern STRATA_API const char *strata_conf;
  * fd: open for writing; a short write is continued, and a signal that interrupts one does not end it.
  * Returns 0, or EIO where the descriptor did not take all of the text (closed, full, broken pipe); then a part may be written.
  * Sizes are in bytes (keys ending in _bytes), times in nanoseconds (_ns), all else are counts. Keys are added in later versions, not renamed.
+ * In "arenas", those of the program (<strata/arena.h>) follow the heap's own, by their creation; their quantum, in_use, total and imported are in
+ * integers of the arena. Of more than 63, all but the first 62 are one row, with sums of its counts.
  * The figures are read while other threads run: each is right at some moment of the call, their sums may differ by what happened meanwhile.
  * Cost: that of strata_mallinfo2, and two files of /proc, one of which (smaps_rollup) costs the kernel time linear in the process's memory;
  * allocates nothing. May wait where the descriptor does, or while another thread writes such a report.

@@ -19,30 +19,36 @@
 static void prepare(void) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
     platform_lock_hold(&heap.lock);
+    platform_lock_hold(&heap.arenas.lock);
     platform_fork_begin();
     pools_fork_prepare();
     cache_fork_prepare(&heap.caches);
     slab_fork_prepare(&heap.slabs);
     zone_fork_prepare(&heap.zone);
+    arenas_fork_prepare(); /* nobody who holds one of these wants another lock */
 }
 
 static void parent(void) {
     if (!platform_fork_is_mine()) return;
+    arenas_fork_parent();
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
     cache_fork_parent(&heap.caches);
     pools_fork_done();
     platform_fork_end();
+    platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);
 }
 
 static void child(void) {
     if (!platform_fork_is_mine()) return;
+    arenas_fork_child();
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);
     cache_fork_child(&heap.caches);
     pools_fork_done();
     platform_fork_end();
+    platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);
     maintenance_fork_child();
     introspect_fork_child();

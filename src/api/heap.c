@@ -43,6 +43,7 @@ static bool build_layers(void) {
         .hard_limit_bytes = options->hard_limit_bytes != 0 ? options->hard_limit_bytes : UINT64_MAX,
         .soft_limit_bytes = options->soft_limit_bytes != 0 ? options->soft_limit_bytes : UINT64_MAX,
     };
+    heap.arenas.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_ARENAS);
     if (!heap.layers_stand) { /* else it was the caches for which there was no memory the last time */
         if (!zone_init(&heap.zone, &config)) return false;
         slab_init(&heap.slabs, &heap.zone, cache_magazine_bytes);
@@ -160,5 +161,6 @@ STRATA_COLD const char *heap_check(void) {
     const char *broken = cache_check(&heap.caches);
     if (broken == NULL) broken = slab_check(&heap.slabs);
     if (broken == NULL) broken = zone_check(&heap.zone);
+    if (broken == NULL) broken = arenas_check();
     return broken;
 }

@@ -3,7 +3,7 @@
  *
  * `heap` is the only mutable global of the library besides the platform's. small_end is 0 until the layers stand, which
  * sends every malloc to the slow path, and the zone's extent is 0, which does the same for free: the fast paths need no other
- * test. Lock: heap.lock (LOCK_RANK_API), for initialisation, maintenance and fork.
+ * test. Locks: heap.lock (LOCK_RANK_API), for initialisation, maintenance and fork; heap.arenas.lock (LOCK_RANK_ARENAS).
  */
 #ifndef STRATA_API_HEAP_H
 #define STRATA_API_HEAP_H
@@ -12,6 +12,14 @@
 #include "cache/cache.h"
 #include "page/page.h"
 #include "slab/slab.h"
+
+/* The program's arenas: see arena_api.c. */
+struct strata_arena;
+struct strata_arena_stats;
+struct arenas {
+    struct platform_lock lock;         /* LOCK_RANK_ARENAS */
+    struct strata_arena *first, *last; /* by creation; guarded by the lock */
+};
 
 struct heap {
     size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
@@ -37,6 +45,8 @@ struct heap {
     bool maintenance_asleep;    /* atomic: the thread sleeps until it is woken; see maintenance.c */
     bool first_thread_ended;    /* atomic; while others of the program go on */
     bool first_thread_watched;  /* immutable once there is a maintenance thread */
+
+    struct arenas arenas;
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 
@@ -74,6 +84,13 @@ void maintenance_watch_first_thread(void);
 
 /* introspect.c */
 void introspect_fork_child(void);
+
+/* arena_api.c. visit runs with the list's lock held. fork: between heap.arenas.lock's hold and unhold. */
+void arenas_for_each(void (*visit)(const struct strata_arena_stats *stats, void *argument), void *argument);
+const char *arenas_check(void);
+void arenas_fork_prepare(void);
+void arenas_fork_parent(void);
+void arenas_fork_child(void);
 
 /* emergency.c: from emergency_begin on nothing else allocates. */
 void emergency_begin(void);

@@ -12,6 +12,7 @@
 #include "api/heap.h"
 #include "api/report.h"
 #include "base/check.h"
+#include "strata/arena.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
 
@@ -46,18 +47,57 @@ static void fill_caches(struct report_snapshot *snapshot) {
     }
 }
 
+/* More arenas than there are rows share the last one. Sums of integers that stand for different things would mean nothing: it has none. */
+static void add_to_others(struct report_arena *row, const struct strata_arena_stats *stats) {
+    report_name_set(row->name, "(others)");
+    row->quantum = row->in_use = row->total = row->imported = 0;
+    row->segments += stats->segments_allocated + stats->segments_free;
+    row->allocs += stats->allocs;
+    row->frees += stats->frees;
+    row->failures += stats->failures;
+    row->imports += stats->imports;
+    row->releases += stats->releases;
+    row->waits += stats->waits;
+    row->metadata_bytes += stats->metadata_bytes;
+}
+
+static void add_arena(const struct strata_arena_stats *stats, void *argument) {
+    struct report_snapshot *snapshot = argument;
+    snapshot->heap.metadata_bytes += stats->metadata_bytes;
+    if (snapshot->arena_count == REPORT_MAX_ARENAS) {
+        add_to_others(&snapshot->arenas[REPORT_MAX_ARENAS - 1], stats);
+        return;
+    }
+    struct report_arena *row = &snapshot->arenas[snapshot->arena_count++];
+    report_name_set(row->name, stats->name);
+    row->of_program = true;
+    row->quantum = stats->quantum;
+    row->in_use = stats->allocated;
+    row->total = stats->total;
+    row->segments = stats->segments_allocated + stats->segments_free;
+    row->allocs = stats->allocs;
+    row->frees = stats->frees;
+    row->failures = stats->failures;
+    row->imported = stats->imported;
+    row->imports = stats->imports;
+    row->releases = stats->releases;
+    row->waits = stats->waits;
+    row->metadata_bytes = stats->metadata_bytes;
+}
+
 static void fill_arenas(struct report_snapshot *snapshot) {
     struct arena_stats stats;
     struct report_arena *row = &snapshot->arenas[snapshot->arena_count++];
     arena_stats_get(&heap.zone.addresses, &stats);
     report_name_set(row->name, stats.name);
-    row->quantum_bytes = stats.quantum;
-    row->in_use_bytes = stats.allocated;
-    row->total_bytes = stats.total;
+    row->quantum = stats.quantum;
+    row->in_use = stats.allocated;
+    row->total = stats.total;
     row->segments = stats.segments_allocated + stats.segments_free;
     row->allocs = stats.counters.allocs;
     row->frees = stats.counters.frees;
     row->failures = stats.counters.failures;
+    arenas_for_each(add_arena, snapshot);
 }
 
 static void fill_groups(struct report_snapshot *snapshot) {
@@ -98,7 +138,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->populated_bytes = zone.populated << GRANULE_SHIFT;
     totals->lookaside_bytes = zone.idle << GRANULE_SHIFT;
     totals->reserved_bytes = heap.zone.reserved_bytes;
-    totals->metadata_bytes = zone_metadata_bytes(&heap.zone) + cache_area_bytes(&heap.caches);
+    totals->metadata_bytes += zone_metadata_bytes(&heap.zone) + cache_area_bytes(&heap.caches);
     totals->huge_bytes = platform_huge_bytes();
     totals->resident_bytes = platform_resident_bytes();
     totals->released_bytes_total = zone.released_total << GRANULE_SHIFT;
@@ -112,7 +152,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
 }
 
 /*
- * A snapshot is some 20 KiB: more than a small thread stack may have left, so it lives here, guarded by a lock of its own that is
+ * A snapshot is some 25 KiB: more than a small thread stack may have left, so it lives here, guarded by a lock of its own that is
  * held while it is written out. A fork does not wait for it, as the writing may take long: its child begins a snapshot of its own.
  */
 static struct report_snapshot shared_snapshot;

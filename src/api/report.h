@@ -12,7 +12,7 @@
 
 #define REPORT_NAME_BYTES 32
 #define REPORT_MAX_CACHES 128
-#define REPORT_MAX_ARENAS 8
+#define REPORT_MAX_ARENAS 64
 #define REPORT_MAX_GROUPS 4
 
 struct report_heap {
@@ -57,13 +57,21 @@ struct report_cache {
 
 struct report_arena {
     char name[REPORT_NAME_BYTES];
-    uint64_t quantum_bytes;
-    uint64_t in_use_bytes;
-    uint64_t total_bytes;
+    /* In bytes where it is the heap's, else in integers, whatever those stand for. */
+    uint64_t quantum;
+    uint64_t in_use;
+    uint64_t total;
     uint64_t segments;
     uint64_t allocs;
     uint64_t frees;
     uint64_t failures;
+    bool of_program;
+    /* Of a program's arena only. */
+    uint64_t imported; /* integers */
+    uint64_t imports;
+    uint64_t releases;
+    uint64_t waits;
+    uint64_t metadata_bytes;
 };
 
 /* One mobility: unmovable, reclaimable, movable. */

@@ -1,8 +1,8 @@
 /*
  * report_json.c - a snapshot as one JSON object on one line (RFC 8259).
  *
- * The keys are those of the structs in report.h; programs rely on them, so keys are added, never renamed or removed. All numbers are
- * whole, from 0 to 2^64 - 1. Every cache appears, used or not.
+ * The keys are those of the structs in report.h, with their units where those depend on the record; programs rely on them, so keys are added, never
+ * renamed or removed. All numbers are whole, from 0 to 2^64 - 1. Every cache appears, used or not.
  */
 #include <strata/strata.h>
 
@@ -36,6 +36,7 @@ static void put_named(struct report_writer *writer, bool first, const char *name
 
 #define PUT_FIRST(record, field) report_format(writer, "\"" #field "\":%lu", (record)->field)
 #define PUT(record, field) report_format(writer, ",\"" #field "\":%lu", (record)->field)
+#define PUT_AS(key, value) report_format(writer, ",\"" key "\":%lu", value)
 
 static void put_heap(struct report_writer *writer, const struct report_heap *heap) {
     PUT_FIRST(heap, in_use_bytes);
@@ -78,13 +79,26 @@ static void put_cache(struct report_writer *writer, bool first, const struct rep
 
 static void put_arena(struct report_writer *writer, bool first, const struct report_arena *arena) {
     put_named(writer, first, arena->name);
-    PUT(arena, quantum_bytes);
-    PUT(arena, in_use_bytes);
-    PUT(arena, total_bytes);
+    if (arena->of_program) {
+        PUT(arena, quantum);
+        PUT(arena, in_use);
+        PUT(arena, total);
+    } else {
+        PUT_AS("quantum_bytes", arena->quantum);
+        PUT_AS("in_use_bytes", arena->in_use);
+        PUT_AS("total_bytes", arena->total);
+    }
     PUT(arena, segments);
     PUT(arena, allocs);
     PUT(arena, frees);
     PUT(arena, failures);
+    if (arena->of_program) {
+        PUT(arena, imported);
+        PUT(arena, imports);
+        PUT(arena, releases);
+        PUT(arena, waits);
+        PUT(arena, metadata_bytes);
+    }
     report_put(writer, "}", 1);
 }
 

@@ -182,18 +182,26 @@ static void cache_cell(const struct report_snapshot *snapshot, unsigned row, uns
 
 /* clang-format off: one column a line */
 static const struct column arena_columns[] = {
-    {{"arena", "name"}, true}, {{"", "quantum"}, false}, {{"memory", "in use"}, false}, {{"memory", "total"}, false},
-    {{"", "segments"}, false}, {{"", "allocs"}, false},  {{"", "frees"}, false},        {{"allocs", "failed"}, false},
+    {{"arena", "name"}, true}, {{"", "quantum"}, false}, {{"", "in use"}, false}, {{"", "total"}, false},
+    {{"", "segments"}, false}, {{"", "allocs"}, false},  {{"", "frees"}, false},  {{"allocs", "failed"}, false},
 };
 /* clang-format on */
+
+/* The heap's integers are addresses; those of programs can be anything, and so are shown as they are. */
+static void cell_integers(char text[CELL_BYTES], const struct report_arena *arena, uint64_t integers) {
+    if (arena->of_program)
+        cell_count(text, integers);
+    else
+        cell_size(text, integers);
+}
 
 static void arena_cell(const struct report_snapshot *snapshot, unsigned row, unsigned column, char text[CELL_BYTES]) {
     const struct report_arena *arena = &snapshot->arenas[row];
     switch (column) {
     case 0: cell_name(text, arena->name); break;
-    case 1: cell_size(text, arena->quantum_bytes); break;
-    case 2: cell_size(text, arena->in_use_bytes); break;
-    case 3: cell_size(text, arena->total_bytes); break;
+    case 1: cell_integers(text, arena, arena->quantum); break;
+    case 2: cell_integers(text, arena, arena->in_use); break;
+    case 3: cell_integers(text, arena, arena->total); break;
     case 4: cell_count(text, arena->segments); break;
     case 5: cell_count(text, arena->allocs); break;
     case 6: cell_count(text, arena->frees); break;

@@ -48,7 +48,9 @@ void arena_set_limit(struct arena *arena, uint64_t limit) {
 
 void arena_wake(struct arena *arena) {
     platform_lock_acquire(&arena->lock);
-    arena_leave(arena, true, NULL);
+    bool wake = arena_announce(arena);
+    platform_lock_release(&arena->lock);
+    if (wake) arena->ops->wake(arena->ctx, &arena->generation);
 }
 
 uint64_t arena_quantum_slab_size(uint64_t qcache_max) { return (uint64_t)2 << bit_highest(3 * qcache_max); }

@@ -68,7 +68,7 @@ struct arena_ops {
      */
     bool (*wait)(void *ctx, const uint32_t *word, uint32_t seen);
     void (*wake)(void *ctx, const uint32_t *word);
-    /* Free space has appeared, or arena_wake was called: for arenas that import from this one, whose sleepers are to ask it again. */
+    /* Free space has appeared: for arenas that import from this one, whose sleepers are to ask it again. */
     void (*appeared)(void *ctx);
 };
 
@@ -229,7 +229,7 @@ enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size
  */
 enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size);
 
-/* Sleepers look again: something outside has changed that may serve them, as what the source has. */
+/* Sleepers look again: something outside has changed that may serve them, as what the source has. Calls nothing but ops->wake. */
 void arena_wake(struct arena *arena);
 
 /* ------------------------------------------------------------------ looking inside */

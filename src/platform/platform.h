@@ -78,6 +78,7 @@ uint64_t platform_precise_ns(void);
  */
 enum lock_rank {
     LOCK_RANK_API = 1,  /* options, fork, maintenance */
+    LOCK_RANK_ARENAS,   /* the list of the program's arenas */
     LOCK_RANK_DRAIN,    /* one drain of CPU caches at a time */
     LOCK_RANK_DEPOT,    /* cache/ depot, one a cache */
     LOCK_RANK_SLAB,     /* slab/ lists, one a cache */

@@ -80,8 +80,10 @@ static int small_snapshot(void **state) {
     snapshot.caches[0].slab_frees = 18;
     snapshot.caches[0].contention = 19;
     snapshot.caches[0].depot_magazines = 20;
-    snapshot.arena_count = 1;
-    snapshot.arenas[0] = (struct report_arena){"heap", 2 * MIB, 6 * MIB, 640 * GIB, 21, 22, 23, 24};
+    snapshot.arena_count = 2;
+    snapshot.arenas[0] = (struct report_arena){
+        .name = "heap", .quantum = 2 * MIB, .in_use = 6 * MIB, .total = 640 * GIB, .segments = 21, .allocs = 22, .frees = 23, .failures = 24};
+    snapshot.arenas[1] = (struct report_arena){"ports", 1, 2 * KIB, 64512, 41, 42, 43, 44, true, 45, 46, 47, 48, 4096};
     snapshot.group_count = 1;
     snapshot.groups[0] = (struct report_group){"unmovable", 31, 32, 33, 34, 35};
     return 0;
@@ -106,7 +108,10 @@ static int hostile_snapshot(void **state) {
     snapshot.arena_count = REPORT_MAX_ARENAS;
     snapshot.group_count = REPORT_MAX_GROUPS;
     for (unsigned i = 0; i < REPORT_MAX_CACHES; i++) report_name_set(snapshot.caches[i].name, names[i % ARRAY_LENGTH(names)]);
-    for (unsigned i = 0; i < REPORT_MAX_ARENAS; i++) report_name_set(snapshot.arenas[i].name, names[i % ARRAY_LENGTH(names)]);
+    for (unsigned i = 0; i < REPORT_MAX_ARENAS; i++) {
+        report_name_set(snapshot.arenas[i].name, names[i % ARRAY_LENGTH(names)]);
+        snapshot.arenas[i].of_program = i % 2 != 0;
+    }
     for (unsigned i = 0; i < REPORT_MAX_GROUPS; i++) report_name_set(snapshot.groups[i].name, names[i % ARRAY_LENGTH(names)]);
     return 0;
 }
@@ -137,7 +142,9 @@ static void test_json_exact(void **state) {
         "\"memory_bytes\":65536,\"depot_allocs\":123456789,\"depot_frees\":17,\"slab_allocs\":1024,\"slab_frees\":18,\"magazine_rounds\":64,"
         "\"contention\":19,\"depot_magazines\":20}],"
         "\"arenas\":[{\"name\":\"heap\",\"quantum_bytes\":2097152,\"in_use_bytes\":6291456,\"total_bytes\":687194767360,\"segments\":21,"
-        "\"allocs\":22,\"frees\":23,\"failures\":24}],"
+        "\"allocs\":22,\"frees\":23,\"failures\":24},"
+        "{\"name\":\"ports\",\"quantum\":1,\"in_use\":2048,\"total\":64512,\"segments\":41,\"allocs\":42,\"frees\":43,\"failures\":44,"
+        "\"imported\":45,\"imports\":46,\"releases\":47,\"waits\":48,\"metadata_bytes\":4096}],"
         "\"groups\":[{\"name\":\"unmovable\",\"superpages\":31,\"allocated_pages\":32,\"populated_pages\":33,\"free_populated_pages\":34,"
         "\"partial_superpages\":35}]}\n");
 }
@@ -162,7 +169,7 @@ static void test_json_hostile(void **state) {
     assert_python("import json, sys\n"
                   "d = json.loads(sys.stdin.buffer.read().decode(\"utf-8\", \"strict\"))\n"
                   "n = [c[\"name\"] for c in d[\"caches\"]]\n"
-                  "assert len(n) == 128 and len(d[\"arenas\"]) == 8 and len(d[\"groups\"]) == 4\n"
+                  "assert len(n) == 128 and len(d[\"arenas\"]) == 64 and len(d[\"groups\"]) == 4\n"
                   "assert n[0] == \"a\\\"b\\\\c/d\", n[0]\n"
                   "assert n[1] == \"<&>\\x27\\\"\", n[1]\n"
                   "assert n[2] == \"tab\\tnl\\nnul\\x01\\x1f\\x7f\", n[2]\n"
@@ -188,10 +195,11 @@ static void test_table_exact(void **state) {
                         "malloc-16        16     1000       24     4096   64.0K   123456789        1024      1        64          19\n"
                         "magazine-64     512        3        1      128   64.0K           0           4      1        64           0\n"
                         "\n"
-                        "arena           memory  memory                           allocs\n"
-                        "name   quantum  in use   total  segments  allocs  frees  failed\n"
-                        "-----  -------  ------  ------  --------  ------  -----  ------\n"
-                        "heap      2.0M    6.0M    640G        21      22     23      24\n"
+                        "arena                                                   allocs\n"
+                        "name   quantum  in use  total  segments  allocs  frees  failed\n"
+                        "-----  -------  ------  -----  --------  ------  -----  ------\n"
+                        "heap      2.0M    6.0M   640G        21      22     23      24\n"
+                        "ports        1    2048  64512        41      42     43      44\n"
                         "\n"
                         "mobility   superpages   superpages      pages      pages  of these\n"
                         "group           total  partly free  allocated  populated      free\n"
