@@ -1,6 +1,15 @@
 """kmem, figures 7 and 8: pairs of allocation and release a second, over the number of CPUs, against allocators behind one lock."""
 
-from frame.experiment import Claim, Context, Published, Result, Series, interleaved, main, median
+from frame.experiment import (
+    Claim,
+    Context,
+    Published,
+    Result,
+    Series,
+    interleaved,
+    main,
+    median,
+)
 
 BLOCK_BYTES = 64
 NAMES = {"strata": "strata", "mk": "McKusick-Karels, one lock", "first-fit": "first fit, one lock"}

@@ -43,7 +43,9 @@ def measure(context: Context) -> Result:
                 "section 4.3",
                 share >= LEAST_SHARE,
             ),
-            Claim("large blocks cost more than small ones: a pair of 4,096 bytes more than one of 16", "section 4.3, figure 9", pair[4096] > pair[16]),
+            Claim(
+                "large blocks cost more than small ones: a pair of 4,096 bytes more than one of 16", "section 4.3, figure 9", pair[4096] > pair[16]
+            ),
             Claim("freeing a small block (16 bytes) costs more than allocating it", "section 4.3, figure 9", release[16] > allocation[16]),
         ],
         note=(

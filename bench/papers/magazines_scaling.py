@@ -1,6 +1,15 @@
 """magazines, section 3.8: latency of a pair of allocation and free, over the number of threads, with and without the magazine layer."""
 
-from frame.experiment import Claim, Context, Published, Result, Series, interleaved, main, median
+from frame.experiment import (
+    Claim,
+    Context,
+    Published,
+    Result,
+    Series,
+    interleaved,
+    main,
+    median,
+)
 
 BLOCK_BYTES = 64
 CONFS = {"with": "", "without": "magazine_max:0"}

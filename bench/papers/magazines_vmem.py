@@ -1,6 +1,15 @@
 """magazines, section 4.5.1: latency of an arena's allocation and free over fragmentation, against a resource map."""
 
-from frame.experiment import Claim, Context, Published, Result, Series, interleaved, main, median
+from frame.experiment import (
+    Claim,
+    Context,
+    Published,
+    Result,
+    Series,
+    interleaved,
+    main,
+    median,
+)
 
 NAMES = {"arena": "strata's arena", "map": "resource map"}
 ARENA_OPERATIONS = 200_000

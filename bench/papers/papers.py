@@ -12,6 +12,7 @@ command line or setup; 130 after Ctrl-C.
 import argparse
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -71,6 +72,10 @@ def write_docs_from(folder: Path, page: Path) -> int:
     return 1 if failures else 0
 
 
+def interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     options = arguments()
     console = Console() if sys.stdout.isatty() else Console(width=150)
@@ -101,6 +106,8 @@ def main() -> int:
             console.print(f"  {'holds' if claim['value'] else 'DOES NOT HOLD'}: {claim['statement']}", highlight=False, markup=False)
         plots.draw(outcome.document, options.output / f"{name}.svg")
 
+    # An experiment in its process group ends with us, however we are ended.
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         outcomes = running.run_all(experiments, PROJECT / "bench/papers", programs, options.output, options.quick, report)
     except KeyboardInterrupt:

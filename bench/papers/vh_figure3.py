@@ -1,6 +1,16 @@
 """VH, figure 3: average time of an allocation and of a release in two parallel simulations, under six allocators."""
 
-from frame.experiment import Claim, Context, ExperimentFailed, Result, Series, interleaved, main, median, same
+from frame.experiment import (
+    Claim,
+    Context,
+    ExperimentFailed,
+    Result,
+    Series,
+    interleaved,
+    main,
+    median,
+    same,
+)
 
 MODELS = {"tandem": "tandem network", "superping": "super-ping"}
 METHODS = ("VH", "VH-stacks", "GP", "CM", "VMSR", "VMDR")

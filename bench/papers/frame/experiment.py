@@ -142,4 +142,4 @@ def main(measure: Callable[[Context], Result]) -> None:
         result = measure(Context(options.build, options.quick))
     except ExperimentFailed as failure:
         sys.exit(str(failure))
-    options.output.write_text(json.dumps(result.document(options.quick), indent=1) + "\n")
+    options.output.write_text(json.dumps(result.document(options.quick), indent=1, allow_nan=False) + "\n")

@@ -1,5 +1,6 @@
-"""Draws the plot of a document: one panel beside the other, the same colour for the same name in all of them."""
+"""Draws the plot of a document: panels in rows, the same colour for the same name in all of them."""
 
+import math
 from pathlib import Path
 
 import matplotlib
@@ -10,6 +11,9 @@ from matplotlib import pyplot  # noqa: E402  (the backend has to be chosen first
 
 PANEL_WIDTH_INCHES, HEIGHT_INCHES = 5.2, 3.9
 MARKERS = "osD^vPX*"
+TICKS_MAX = 12
+# Labels of numbers beyond would touch each other; powers of ten say as much.
+TICK_VALUE_MAX = 100_000
 
 # One document gives one file, byte for byte; text stays text, so that the file is small and can be searched.
 matplotlib.rcParams.update({"svg.hashsalt": "strata", "svg.fonttype": "none", "axes.grid": True, "grid.alpha": 0.3, "font.size": 9})
@@ -22,8 +26,13 @@ def panels_of(document: dict) -> list[str]:
 def draw(document: dict, file: Path) -> None:
     panels = panels_of(document)
     names = list(dict.fromkeys(series["name"] for series in document["measured"]))
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(PANEL_WIDTH_INCHES * len(panels), HEIGHT_INCHES), squeeze=False, layout="constrained")
-    for axis, panel in zip(axes[0], panels, strict=True):
+    columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    size = (PANEL_WIDTH_INCHES * columns, HEIGHT_INCHES * rows)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, panel in zip(axes.flat, panels, strict=False):
         xs: set[float] = set()
         for series in document["measured"]:
             if series["panel"] != panel:
@@ -37,8 +46,9 @@ def draw(document: dict, file: Path) -> None:
         axis.set_ylabel(document["unit"])
         if document["x_log"]:
             axis.set_xscale("log")
-        elif len(xs) <= 12 and all(float(x).is_integer() for x in xs):
-            axis.set_xticks(sorted(xs))
+        if len(xs) <= TICKS_MAX and max(xs) < TICK_VALUE_MAX and all(float(x).is_integer() for x in xs):
+            axis.set_xticks(sorted(xs), labels=[f"{x:,.0f}" for x in sorted(xs)])
+            axis.set_xticks([], minor=True)
         if document["y_log"]:
             axis.set_yscale("log")
         else:

@@ -1,5 +1,6 @@
 """Runs experiments one after another, and takes only documents that satisfy the schema."""
 
+import contextlib
 import json
 import os
 import signal
@@ -97,10 +98,8 @@ def run_one(experiment: Experiment, sources: Path, build: Path, output: Path, qu
 
 
 def _end_group(process: subprocess.Popen) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
