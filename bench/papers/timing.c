@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #define OVERHEAD_SAMPLES 1001
+#define SCALE_NS 10000000
 
 static int by_value(const void *left, const void *right) {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
@@ -18,20 +19,19 @@ __attribute__((constructor)) static void remember_allowed(void) {
     if (sched_getaffinity(0, sizeof allowed, &allowed)) load_fail("sched_getaffinity failed");
 }
 
-struct timing_scale timing_begin(void) {
+struct timing_scale timing_measure(void) {
     static uint64_t samples[OVERHEAD_SAMPLES];
     for (unsigned i = 0; i < OVERHEAD_SAMPLES; i++) {
         uint64_t start = timing_ticks();
         samples[i] = timing_ticks() - start;
     }
     qsort(samples, OVERHEAD_SAMPLES, sizeof samples[0], by_value);
-    return (struct timing_scale){
-        .start_ticks = timing_ticks(), .start_ns = load_clock_ns(), .ns_per_tick = 1, .overhead_ticks = (double)samples[OVERHEAD_SAMPLES / 2]};
-}
 
-void timing_finish(struct timing_scale *scale) {
-    uint64_t ticks = timing_ticks() - scale->start_ticks, ns = load_clock_ns() - scale->start_ns;
-    if (ticks) scale->ns_per_tick = (double)ns / (double)ticks;
+    uint64_t start_ns = load_clock_ns(), start_ticks = timing_ticks(), ns;
+    while ((ns = load_clock_ns() - start_ns) < SCALE_NS) {}
+    uint64_t ticks = timing_ticks() - start_ticks;
+    if (!ticks) load_fail("the processor's counter stands still");
+    return (struct timing_scale){.ns_per_tick = (double)ns / (double)ticks, .overhead_ticks = (double)samples[OVERHEAD_SAMPLES / 2]};
 }
 
 double timing_mean_ns(const struct timing_scale *scale, uint64_t ticks, uint64_t samples) {

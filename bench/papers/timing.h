@@ -11,7 +11,6 @@
 
 /* How long a tick is, and how many of them pass between two readings with nothing in between. */
 struct timing_scale {
-    uint64_t start_ticks, start_ns;
     double ns_per_tick;
     double overhead_ticks;
 };
@@ -24,9 +23,8 @@ static inline uint64_t timing_ticks(void) {
 #endif
 }
 
-/* Before and after what is timed: the longer it takes, the better the scale is known. */
-struct timing_scale timing_begin(void);
-void timing_finish(struct timing_scale *scale);
+/* Takes some milliseconds. */
+struct timing_scale timing_measure(void);
 
 /* The mean of `samples` operations that took `ticks` together, in ns; 0 for no samples. */
 double timing_mean_ns(const struct timing_scale *scale, uint64_t ticks, uint64_t samples);

@@ -94,11 +94,13 @@ def measure(context: Context) -> Result:
         note=(
             f"17 stages with 4 servers, and 1,000 LPs; m = {M}, m/2 blocks a processor at the start and as many whenever the pool has run out. VH is strata's "
             "pool with arrays outside the program's memory, VH-stacks the same pool with the paper's Active and Backup stacks through the "
-            "blocks; GP one locked list, CM lists by size under one lock, VMSR and VMDR a region for each processor, to which a block returns or not. The "
+            "blocks; GP one locked list, CM lists by size under one lock, VMSR and VMDR a region for each processor, to which a block returns or not; none of these checks "
+            "what it is given, as strata does with each pointer that is released. The "
             "simulators run on threads by safe times; what they compute is the same under every method and number of threads, and is checked. "
             "Topology and rates of super-ping are ours (a ring, four pings an LP), as the paper only draws it. "
             + ("A quick run times fewer" if context.quick else f"One operation in eight is timed; at least {SAMPLES_MIN:,}")
-            + " operations, and what reading the clock costs is taken off."
+            + " operations. What reading the clock costs is taken off, and operations of more than 100 µs are left out, in which the system had stopped "
+            "the thread."
         ),
     )
 
