@@ -18,6 +18,8 @@ VH_METHODS = ("VH", "VH-stacks")
 TIMES = {"allocation_ns": "allocation", "release_ns": "release"}
 # Section 4, method VH.
 M = 512
+# Of the simulator.
+THREADS_MAX = 64
 # A full run times 100,000 operations at least, as for the paper's figure 3.
 FULL_PERCENT, QUICK_PERCENT = 100, 10
 SAMPLES_MIN = 100_000
@@ -26,7 +28,7 @@ SCALABLE_RATIO = 2
 
 
 def measure(context: Context) -> Result:
-    most = context.cpus
+    most = min(context.several_cpus(), THREADS_MAX)
     counts = sorted({1, 2, 4, 8, 16, most} & set(range(1, most + 1)))
     percent = context.choose(FULL_PERCENT, QUICK_PERCENT)
 
@@ -83,7 +85,7 @@ def measure(context: Context) -> Result:
             Claim(
                 "the methods with one lock take longer with more threads",
                 "section 2.1",
-                most == 1 or all(pair(model, method, most) > pair(model, method, 1) for model in MODELS for method in locked),
+                all(pair(model, method, most) > pair(model, method, 1) for model in MODELS for method in locked),
             ),
             Claim(
                 "the simulations stay within the bound on global accesses, floor(S / (m/2)) + P",

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from frame import catalogue, markdown, plots, running
-from frame.experiment import Claim, Result, Series
+from frame.experiment import Claim, Context, ExperimentFailed, Result, Series
 from papers_places import PAPERS
 
 
@@ -175,3 +175,12 @@ def test_the_page_says_when_it_is_from_a_quick_run(document, tmp_path):
     page = tmp_path / "papers.md"
     markdown.write(page, [], [], {"made-up/good": document(quick=True)}, {}, {})
     assert "QUICK run" in page.read_text()
+
+
+def test_claims_about_several_cpus_are_not_made_of_one(tmp_path):
+    context = Context(tmp_path, True)
+    context.cpus = 1
+    with pytest.raises(ExperimentFailed):
+        context.several_cpus()
+    context.cpus = 2
+    assert context.several_cpus() == 2

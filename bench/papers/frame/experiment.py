@@ -79,6 +79,12 @@ class Context:
         self.quick = quick
         self.cpus = len(os.sched_getaffinity(0))
 
+    def several_cpus(self) -> int:
+        """How many CPUs there are, for claims about several: of one they would be true without saying anything."""
+        if self.cpus < 2:
+            raise ExperimentFailed("this compares several CPUs with one, and there is only one")
+        return self.cpus
+
     def choose(self, full, quick):
         """One of two values: that of a full run or that of a quick one."""
         return quick if self.quick else full
