@@ -25,4 +25,4 @@ foreach(pc_name strata strata-only)
 endforeach()
 
 install(FILES docs/man/strata.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 docs/man/strata_pool.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)

@@ -195,7 +195,7 @@ struct strata_mallinfo2 {
     size_t hblkhd;   /* bytes in them */
     size_t usmblks;  /* 0 */
     size_t fsmblks;  /* bytes in CPU caches and depots */
-    size_t uordblks; /* bytes in use, large blocks not counted */
+    size_t uordblks; /* bytes in use, large blocks not counted; all memory of fixed pools is in use */
     size_t fordblks; /* bytes free: the rest of `arena` */
     size_t keepcost; /* bytes that strata_malloc_trim(0) could hand back now: idle populated pages */
 };

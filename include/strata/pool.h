@@ -5,9 +5,9 @@
  * The mechanism is that of Vee, Hsu, "A Scalable and Efficient Storage Allocator on Shared-Memory Multiprocessors". A pool has a global part with
  * a lock, and local pools that hold at most m free objects each and need none. An allocation from an empty local pool first fetches m_alpha objects
  * from the global pool, a free into a full one first brings m_beta objects there, and nothing else touches it. Where both are half of m, a local pool
- * can't be made to come to the global one more often than once in m/2 requests, whatever the program does (Theorems 2.3 and 2.5): an upper bound
- * that strata's malloc owes only on average, as its arrays change size, are drained, and belong to CPUs. In exchange a fixed pool keeps
- * its memory until it is destroyed, and the caller says who uses which local pool.
+ * can't be made to come to the global one more often than once in m/2 requests, whatever the program does (Theorems 2.3 and 2.5). The caches behind
+ * strata_malloc follow the same rule, but their arrays belong to CPUs, change size and are emptied from outside; in a fixed pool nothing but the
+ * program moves an object. In exchange it keeps its memory until it is destroyed, and the caller says who uses which local pool.
  *
  *     struct strata_pool_config config = {0};
  *     struct strata_pool *pool;
@@ -23,14 +23,14 @@
  *   - a pool may be used by any thread at any time, between the end of its strata_pool_create and the beginning of its strata_pool_destroy;
  *   - a local pool is used by one thread at a time: its owner. A program may hand it from one thread to another if it orders their calls itself (by
  *     a mutex, a join and the like). Objects have no owner: each may be freed into any local pool of its pool;
- *   - a failed call changes nothing but the statistics, and what it was given stays the caller's. A status says what was wrong; errno stays as it
- * was, but for strata_pool_alloc;
+ *   - a failed call changes nothing but the statistics, and what it was given stays the caller's. A status says what was wrong; errno stays as
+ *     it was, but for strata_pool_alloc;
  *   - fork: the child has a copy of every pool, with its lock free, whatever other threads were doing, and may go on with the local pools that the
  *     thread which forked owns, and with new ones. Those of other threads may have been copied in the middle of a call, and must not be used:
- *     what they hold, and half a transfer at most beyond, is not had again, and strata_pool_destroy answers STRATA_POOL_BUSY in the child;
+ *     what they hold is not had again, and strata_pool_destroy answers STRATA_POOL_BUSY in the child;
  *   - signals: not async-signal-safe. A handler may use a local pool that is used by nothing else, unless it has interrupted a slow path of strata;
- *   - NULL for a pool, a local pool or a result is STRATA_POOL_BAD_ARGUMENT. Pointers that aren't what they should be otherwise are not found out,
- * but for those given to strata_pool_free.
+ *   - NULL for a pool, a local pool or a result is STRATA_POOL_BAD_ARGUMENT. Pointers that are wrong in another way are found out only where
+ *     they are given to strata_pool_free as an object.
  */
 #ifndef STRATA_POOL_H
 #define STRATA_POOL_H
@@ -92,8 +92,8 @@ struct strata_pool_config {
  *
  * config: see there; it may go once the call is back. pool: where the new pool is stored.
  * Returns STRATA_POOL_OK; STRATA_POOL_BAD_ARGUMENT: a member is outside what is allowed; STRATA_POOL_NO_MEMORY: for the pool or objects_start
- * objects. On failure *pool is not written. The memory is that of the heap, and counts into its figures and limits. Cost: constant, and linear in
- * objects_start; locks of the heap.
+ * objects. On failure *pool is not written. The memory is that of the heap, and counts into its limits, and its figures as in use. Cost: constant,
+ * and linear in objects_start; locks of the heap.
  */
 STRATA_API enum strata_pool_status strata_pool_create(const struct strata_pool_config *config,
                                                       struct strata_pool **pool) STRATA_NOEXCEPT STRATA_NODISCARD;
@@ -131,10 +131,13 @@ STRATA_API void strata_pool_local_destroy(struct strata_pool_local *local) STRAT
  * Returns the object, aligned as the pool says, its contents undefined; NULL and ENOMEM in errno where neither local nor global pool have one and no
  * more can be made; NULL and EINVAL where `local` is NULL. What other local pools hold is out of reach: a pool with objects_max can answer so
  * although objects are free. It never does where objects_max is M + P * m or more, for P local pools and at most M objects in use at a time, the new
- * one included (section 2.3.2), and the heap has memory for them. Cost: constant and without a lock, but in one of min(m_alpha, m_beta, m - m_alpha,
- * m - m_beta) calls of strata_pool_alloc and strata_pool_free on this local pool: that one moves m_alpha objects under the pool's lock, and may get
- * memory from the heap. (Lemma 2.4. Where the minimum is 0, it says nothing.) The count assumes that the global pool can have m_alpha objects; with
- * fewer it gives those, and is asked again sooner.
+ * one included (section 2.3.2), and the heap has memory for them.
+ *
+ * Cost: constant and without a lock, but in one of min(m_alpha, m_beta, m - m_alpha, m - m_beta) calls of strata_pool_alloc and strata_pool_free on
+ * this local pool at most: that one moves m_alpha objects under the pool's lock, and may get memory from the heap. (Lemma 2.4. Where the minimum is 0
+ * it says nothing. What it counts is two requests less than true from an allocation's access to a free's and back, so that the exact
+ * minimum is that of m_alpha, m_beta, m - m_alpha + 2, m - m_beta + 2.) This assumes that the global pool has m_alpha objects or can make them; where
+ * it gives fewer, it is asked again sooner.
  */
 STRATA_API void *strata_pool_alloc(struct strata_pool_local *local) STRATA_NOEXCEPT STRATA_NODISCARD;
 
@@ -143,8 +146,10 @@ STRATA_API void *strata_pool_alloc(struct strata_pool_local *local) STRATA_NOEXC
  *
  * object: of strata_pool_alloc from any local pool of the same pool, not freed since. NULL: does nothing. Its contents are undefined from now on.
  * Returns STRATA_POOL_OK, or STRATA_POOL_FOREIGN where no object of this pool starts at that address: then nothing has happened, and whatever it is
- * still is the caller's. A second free of an object is not found out here; strata_pool_check sees it while the object is not allocated again. Cost:
- * as strata_pool_alloc, with m_beta objects. Needs no memory.
+ * still is the caller's. A second free of an object is not found out here; strata_pool_check sees it while the object is not allocated again.
+ *
+ * Cost: as strata_pool_alloc, with m_beta objects in place of m_alpha, and some loads that tell an object of the pool from other memory. Needs no
+ * memory.
  */
 STRATA_API enum strata_pool_status strata_pool_free(struct strata_pool_local *local, void *object) STRATA_NOEXCEPT;
 
@@ -154,20 +159,17 @@ struct strata_pool_stats {
     size_t object_bytes; /* from one object to the next: what was asked for, rounded up for the alignment */
     size_t alignment;    /* as asked, 16 at least */
     size_t m, m_alpha, m_beta;
-    size_t requests_apart; /* min(m_alpha, m_beta, m - m_alpha, m - m_beta), the paper's phi_min + 1: requests per global access, at least. 0: no
-                              bound */
+    size_t requests_apart; /* phi_min + 1 of the paper, min(m_alpha, m_beta, m - m_alpha, m - m_beta): requests per access, at least; 0: no bound */
     unsigned flags;
-    /* Accesses to the global pool on behalf of a request, exactly: their sum is what Theorem 2.3 bounds by requests / requests_apart + local pools.
-     */
+    /* Accesses to the global pool for requests, each counted once: Theorem 2.3 bounds alpha + beta by requests / requests_apart + local pools. */
     uint64_t alpha_accesses; /* by an allocation that found its local pool empty, and got objects */
     uint64_t beta_accesses;  /* by a free that found its local pool full */
     uint64_t alpha_short;    /* of alpha_accesses: brought fewer than m_alpha objects */
-    uint64_t
-        alpha_failures;  /* not among alpha_accesses: allocations that got NULL, and those for which the heap first had to give idle memory back */
-    uint64_t drains;     /* local pools destroyed */
-    uint64_t contention; /* of all accesses, those that found the lock held */
-    uint64_t growths;    /* of alpha_accesses: made new objects */
-    size_t locals;       /* local pools now, and the most at a time */
+    uint64_t alpha_failures; /* not among alpha_accesses: brought no objects. The allocation got NULL, or tried again after the heap had made room */
+    uint64_t drains;         /* local pools destroyed */
+    uint64_t contention;     /* of all accesses, those that found the lock held */
+    uint64_t growths;        /* of alpha_accesses: made new objects */
+    size_t locals;           /* local pools now, and the most at a time */
     size_t locals_max;
     size_t objects;        /* made so far: in use and free */
     size_t objects_in_use; /* not freed now */
@@ -181,8 +183,8 @@ struct strata_pool_stats {
  * strata_pool_stats_get - the figures of a pool. Any thread, at any time.
  *
  * stats: written whole. Returns STRATA_POOL_OK. Exact where no other thread uses the pool meanwhile; else each access is counted in full or not at
- * all, and the numbers of objects in local pools and in use may be off by the requests under way. Cost: linear in the number of local pools, under
- * the pool's lock.
+ * all, and the numbers of objects in local pools and in use may be off by the requests under way.
+ * Cost: linear in the number of local pools, under the pool's lock.
  */
 STRATA_API enum strata_pool_status strata_pool_stats_get(struct strata_pool *pool, struct strata_pool_stats *stats) STRATA_NOEXCEPT;
 
@@ -197,12 +199,12 @@ STRATA_API enum strata_pool_status strata_pool_local_stats_get(const struct stra
                                                                struct strata_pool_local_stats *stats) STRATA_NOEXCEPT;
 
 /*
- * strata_pool_check - verifies the pool: each free object is one of the pool's and is free once, counters equal what they count, lists are as long as
- * said.
+ * strata_pool_check - verifies the pool: each free object is one of its own and is free once, and counters equal what they count.
  *
  * Returns NULL where all holds, else a text in static storage: the program has freed an object twice or written to one that is free
  * (STRATA_POOL_STACKS), or strata has a bug; the pool should not be used any longer. No other thread may use the pool or one of its local pools
- * meanwhile. strata_check of <strata/strata.h> doesn't look into pools. Cost: linear in the objects of the pool, under its lock.
+ * meanwhile. strata_check of <strata/strata.h> doesn't look into pools.
+ * Cost: linear in the objects of the pool, under its lock.
  */
 STRATA_API const char *strata_pool_check(struct strata_pool *pool) STRATA_NOEXCEPT;
 

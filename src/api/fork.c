@@ -6,9 +6,9 @@
  * for a mutex whose owner waits for us would wait for ever. In the child such a handler must not start threads that allocate: what
  * the threads of the parent left is not put in order yet.
  *
- * Between, no other thread holds a lock of a layer. Restartable sequences take no lock: they commit with one store, before or after
- * the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of
- * rounds at most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
+ * Between, no other thread holds a lock of a layer, or of a fixed pool. Restartable sequences take no lock: they commit with one store, before or
+ * after the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of rounds at
+ * most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
  */
 #include <pthread.h>
 
@@ -21,7 +21,7 @@ static void prepare(void) {
     platform_lock_hold(&heap.lock);
     platform_lock_hold(&heap.arenas.lock);
     platform_fork_begin();
-    pools_fork_prepare();
+    pool_fork_prepare(&heap.pools);
     cache_fork_prepare(&heap.caches);
     slab_fork_prepare(&heap.slabs);
     zone_fork_prepare(&heap.zone);
@@ -34,7 +34,7 @@ static void parent(void) {
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
     cache_fork_parent(&heap.caches);
-    pools_fork_done();
+    pool_fork_done(&heap.pools);
     platform_fork_end();
     platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);
@@ -46,7 +46,7 @@ static void child(void) {
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);
     cache_fork_child(&heap.caches);
-    pools_fork_done();
+    pool_fork_done(&heap.pools);
     platform_fork_end();
     platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);

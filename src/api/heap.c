@@ -66,7 +66,7 @@ bool heap_init(void) {
         check_set_sink(&sink);
         read_options();
         if (heap.options.rseq == OPTION_RSEQ_OFF || cpu_areas_cost_too_much()) platform_cpu_force_thread_mode();
-        list_init(&heap.pools);
+        pool_layer_init(&heap.pools, &heap.zone);
         built = build_layers();
         if (built) {
             heap.started_ns = platform_now_ns();

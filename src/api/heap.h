@@ -26,10 +26,10 @@ struct heap {
     struct zone zone;
     struct slab_layer slabs;
     struct cache_layer caches;
+    struct pool_layer pools; /* its list is under the lock below */
 
     struct options options; /* immutable after initialisation */
     struct platform_lock lock;
-    struct list pools; /* every fixed pool, by pool.link; under the lock */
     bool layers_stand; /* zone and slabs are built; under the lock */
     bool ready;        /* written once, under the lock; release and acquire */
     bool dying;        /* atomic: the process is being ended because of misuse; see emergency.c */
@@ -98,10 +98,6 @@ void emergency_begin(void);
 void *emergency_alloc(size_t bytes, size_t align);
 /* 0: not a block of emergency_alloc. */
 size_t emergency_bytes(const void *address);
-
-/* pool_api.c: around fork, with the heap's lock held. */
-void pools_fork_prepare(void);
-void pools_fork_done(void);
 
 /* fork.c: registers the handlers; after heap_init, as registering may allocate. */
 void heap_fork_register(void);

@@ -134,7 +134,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     struct report_heap *totals = &snapshot->heap;
     totals->large_blocks = zone.blocks;
     totals->large_bytes = zone.block_granules << GRANULE_SHIFT;
-    totals->in_use_bytes += totals->large_bytes;
+    totals->in_use_bytes += totals->large_bytes + __atomic_load_n(&heap.pools.chunk_bytes, __ATOMIC_RELAXED);
     totals->populated_bytes = zone.populated << GRANULE_SHIFT;
     totals->lookaside_bytes = zone.idle << GRANULE_SHIFT;
     totals->reserved_bytes = heap.zone.reserved_bytes;
@@ -226,6 +226,7 @@ struct strata_mallinfo2 strata_mallinfo2(void) {
         info.fsmblks += cached * slab.object_bytes;
         info.uordblks += (slab.in_use - cached) * slab.object_bytes;
     }
+    info.uordblks += __atomic_load_n(&heap.pools.chunk_bytes, __ATOMIC_RELAXED);
     info.hblks = zone.blocks;
     info.hblkhd = zone.block_granules << GRANULE_SHIFT;
     info.keepcost = zone.idle << GRANULE_SHIFT;

@@ -47,11 +47,11 @@ STRATA_EXPORT enum strata_pool_status strata_pool_create(const struct strata_poo
                                       .objects_grow = config->objects_grow,
                                       .flags = config->flags};
     struct pool *pool;
-    enum pool_status status = pool_create(&heap.zone, &inner, &pool);
-    if (status == POOL_NO_MEMORY && heap_release(0) != 0) status = pool_create(&heap.zone, &inner, &pool);
+    enum pool_status status = pool_create(&heap.pools, &inner, &pool);
+    if (status == POOL_NO_MEMORY && heap_release(0) != 0) status = pool_create(&heap.pools, &inner, &pool);
     if (status != POOL_OK) return (enum strata_pool_status)status;
     platform_lock_acquire(&heap.lock);
-    list_push_back(&heap.pools, &pool->link);
+    list_push_back(&heap.pools.pools, &pool->link);
     platform_lock_release(&heap.lock);
     maintenance_slow_call(true);
     *out = (struct strata_pool *)(void *)pool;
@@ -63,9 +63,7 @@ STRATA_EXPORT enum strata_pool_status strata_pool_destroy(struct strata_pool *pu
     uint64_t in_use = 0;
     if (pool == NULL) return STRATA_POOL_BAD_ARGUMENT;
     platform_lock_acquire(&heap.lock); /* over the end of the pool, so that a fork meets either the whole pool or none */
-    list_remove(&pool->link);
     enum pool_status status = pool_destroy(pool, &in_use);
-    if (status != POOL_OK) list_push_back(&heap.pools, &pool->link);
     platform_lock_release(&heap.lock);
     if (objects_in_use != NULL) *objects_in_use = in_use;
     return (enum strata_pool_status)status;
@@ -172,13 +170,3 @@ STRATA_EXPORT enum strata_pool_status strata_pool_local_stats_get(const struct s
 }
 
 STRATA_EXPORT const char *strata_pool_check(struct strata_pool *pool) { return pool != NULL ? pool_check(pool_of(pool)) : "pool: no pool"; }
-
-/* ------------------------------------------------------------------ fork */
-
-/* Locks of one rank, in the order of the list, which the heap's lock keeps still. */
-STRATA_COLD void pools_fork_prepare(void) {
-    LIST_FOR_EACH(&heap.pools, node) pool_fork_prepare(CONTAINER_OF(node, struct pool, link));
-}
-STRATA_COLD void pools_fork_done(void) {
-    LIST_FOR_EACH(&heap.pools, node) pool_fork_done(CONTAINER_OF(node, struct pool, link));
-}

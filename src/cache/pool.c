@@ -59,10 +59,12 @@ static struct pool_chunk *chunk_create(struct pool *pool, uint64_t objects) {
     zone_tag_run(pool->zone, run.address, run.granules, TAG_POOL);
     pool->chunk = granule;
     pool->memory_bytes += run.granules * GRANULE_BYTES;
+    __atomic_fetch_add(&pool->layer->chunk_bytes, run.granules * GRANULE_BYTES, __ATOMIC_RELAXED);
     return chunk;
 }
 
 static void chunks_destroy(struct pool *pool) {
+    __atomic_fetch_sub(&pool->layer->chunk_bytes, pool->memory_bytes, __ATOMIC_RELAXED);
     while (pool->chunk != POOL_NO_CHUNK) {
         struct pool_chunk *chunk = pool_chunk_at(pool->zone, pool->chunk);
         char *address = zone_address_of(pool->zone, pool->chunk);
@@ -124,16 +126,17 @@ static void pool_free_memory(struct pool *pool) {
     memory_put(zone, pool, sizeof *pool);
 }
 
-enum pool_status pool_create(struct zone *zone, const struct pool_config *config, struct pool **out) {
+enum pool_status pool_create(struct pool_layer *layer, const struct pool_config *config, struct pool **out) {
     if (!config_is_good(config)) return POOL_BAD_ARGUMENT;
     uint32_t half = config->m > 1 ? (uint32_t)config->m / 2 : 1;
     size_t alignment = config->alignment > NATURAL_ALIGN ? config->alignment : NATURAL_ALIGN;
     size_t object_bytes = align_up(config->object_bytes, alignment);
     if (config->objects_start > PTRDIFF_MAX / object_bytes) return POOL_NO_MEMORY;
-    struct pool *pool = memory_get(zone, sizeof *pool);
+    struct pool *pool = memory_get(layer->zone, sizeof *pool);
     if (pool == NULL) return POOL_NO_MEMORY;
     *pool = (struct pool){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT),
-                          .zone = zone,
+                          .layer = layer,
+                          .zone = layer->zone,
                           .object_bytes = (uint32_t)object_bytes,
                           .alignment = (uint32_t)alignment,
                           .reciprocal = ((UINT64_C(1) << RECIPROCAL_SHIFT) + object_bytes - 1) / object_bytes,
@@ -162,6 +165,7 @@ enum pool_status pool_destroy(struct pool *pool, uint64_t *in_use) {
     pool_stats_get(pool, &stats);
     *in_use = stats.in_use;
     if (stats.in_use != 0 || stats.locals != 0) return POOL_BUSY;
+    list_remove(&pool->link);
     pool_free_memory(pool);
     return POOL_OK;
 }
@@ -250,5 +254,10 @@ void pool_free_slow(struct pool_local *local, void *object) {
 
 /* ------------------------------------------------------------------ fork */
 
-STRATA_COLD void pool_fork_prepare(struct pool *pool) { platform_lock_hold(&pool->lock); }
-STRATA_COLD void pool_fork_done(struct pool *pool) { platform_lock_unhold(&pool->lock); }
+/* Locks of one rank, in the order of the list. */
+STRATA_COLD void pool_fork_prepare(struct pool_layer *layer) {
+    LIST_FOR_EACH(&layer->pools, node) platform_lock_hold(&CONTAINER_OF(node, struct pool, link)->lock);
+}
+STRATA_COLD void pool_fork_done(struct pool_layer *layer) {
+    LIST_FOR_EACH(&layer->pools, node) platform_lock_unhold(&CONTAINER_OF(node, struct pool, link)->lock);
+}

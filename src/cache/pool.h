@@ -21,8 +21,8 @@
  * granule names the pool, so that an object that is freed can be told from anything else by its address.
  *
  * Invariant (pool_check): objects made = in the global pool + in local pools + in use; no object is free twice.
- * Lock: one a pool, LOCK_RANK_DEPOT, as it is to its local pools what a depot is to CPU arrays; the zone's come after it. `link` belongs to whoever
- * keeps a list of pools. A local pool belongs to one thread at a time; others read its number of objects.
+ * Lock: one a pool, LOCK_RANK_DEPOT, as it is to its local pools what a depot is to CPU arrays; the zone's come after it. A local pool belongs to one
+ * thread at a time; others read its number of objects.
  */
 #ifndef STRATA_CACHE_POOL_H
 #define STRATA_CACHE_POOL_H
@@ -38,6 +38,13 @@
 #define POOL_STACKS 1u
 
 enum pool_status { POOL_OK = 0, POOL_NO_MEMORY, POOL_BAD_ARGUMENT, POOL_FOREIGN, POOL_BUSY };
+
+/* All pools of a heap. */
+struct pool_layer {
+    struct zone *zone;    /* immutable */
+    struct list pools;    /* by link; guarded by a lock of whoever creates and destroys pools */
+    uint64_t chunk_bytes; /* memory of the chunks of all pools; atomic */
+};
 
 struct pool_config {
     const char *name;       /* cut to fit */
@@ -65,7 +72,8 @@ struct pool_list {
 
 struct pool {
     struct platform_lock lock;
-    struct zone *zone; /* immutable, as are the next eleven */
+    struct pool_layer *layer; /* immutable, as are the next twelve */
+    struct zone *zone;
     uint32_t object_bytes;
     uint32_t alignment;
     uint64_t reciprocal; /* ceil(2^40 / object_bytes): a division by one multiplication */
@@ -75,7 +83,7 @@ struct pool {
     uint64_t objects_max, objects_grow; /* UINT64_MAX: no limit; 0: by size */
     char name[POOL_NAME_BYTES];
 
-    struct list link; /* see above */
+    struct list link; /* in layer->pools, and guarded as it is */
 
     /* Guarded by the lock from here on. */
     uint64_t objects; /* made; read without the lock */
@@ -105,10 +113,15 @@ struct pool_local {
     void *rounds[];
 };
 
-/* POOL_NO_MEMORY, POOL_BAD_ARGUMENT: nothing was made. Takes zone memory for the pool itself, and for objects_start objects. */
-enum pool_status pool_create(struct zone *zone, const struct pool_config *config, struct pool **pool);
-/* POOL_BUSY where objects are in use (*in_use) or local pools exist: all is as before. The caller has taken the pool off its list, or puts it back.
- */
+/* Inline, as every process does it, and few need the rest: see cmake/layout.ld. */
+STRATA_INLINE void pool_layer_init(struct pool_layer *layer, struct zone *zone) {
+    *layer = (struct pool_layer){.zone = zone};
+    list_init(&layer->pools);
+}
+
+/* POOL_NO_MEMORY, POOL_BAD_ARGUMENT: nothing was made. Takes zone memory for the pool itself, and for objects_start objects. It is in no list yet. */
+enum pool_status pool_create(struct pool_layer *layer, const struct pool_config *config, struct pool **pool);
+/* POOL_BUSY where objects are in use (*in_use) or local pools exist: all is as before. Takes the pool off its list. */
 enum pool_status pool_destroy(struct pool *pool, uint64_t *in_use);
 /* NULL: no memory. */
 struct pool_local *pool_local_create(struct pool *pool);
@@ -187,8 +200,8 @@ void pool_stats_get(struct pool *pool, struct pool_stats *stats);
 /* NULL when the invariants hold, else which one does not. No other thread may use the pool or its local pools meanwhile. */
 const char *pool_check(struct pool *pool);
 
-/* Around fork, for each pool in turn, with the list of pools held still. */
-void pool_fork_prepare(struct pool *pool);
-void pool_fork_done(struct pool *pool);
+/* Around fork, with the list of pools held still: every lock is held from prepare to done, which parent and child both call. */
+void pool_fork_prepare(struct pool_layer *layer);
+void pool_fork_done(struct pool_layer *layer);
 
 #endif

@@ -24,6 +24,7 @@ struct reference_local {
 };
 
 static struct zone zone;
+static struct pool_layer pools;
 static struct pool *pool;
 static struct reference_local locals[LOCALS];
 static unsigned locals_count;
@@ -198,7 +199,8 @@ static void begin(struct model *model, const struct model_record *stage) {
     held_count = 0;
     stamp = 0x5354414d50000000u;
     pool = NULL;
-    MODEL_EXPECT(model, zone_init(&zone, &zone_config) && pool_create(&zone, &config, &pool) == POOL_OK, "no pool");
+    pool_layer_init(&pools, &zone);
+    MODEL_EXPECT(model, zone_init(&zone, &zone_config) && pool_create(&pools, &config, &pool) == POOL_OK, "no pool");
     for (unsigned i = 0; i < locals_count && !model->failed; i++) new_local(model, &locals[i]);
     model_trace(model, "m %llu, m_alpha %llu, m_beta %llu, %u local pools, %s, objects_max %llu", (unsigned long long)m, (unsigned long long)m_alpha,
                 (unsigned long long)m_beta, locals_count, stacks ? "stacks" : "rounds", (unsigned long long)objects_max);

@@ -8,8 +8,25 @@
 #include <string.h>
 
 #include <strata/malloc.h>
+#include <strata/pool.h>
 
 #define LARGE ((size_t)64 << 20)
+
+/* The names of strata_pool_* are there, and the header is good in both languages. */
+static int pool_works(void) {
+    struct strata_pool_config config;
+    struct strata_pool *pool;
+    struct strata_pool_local *local;
+    memset(&config, 0, sizeof config);
+    config.name = "consumer";
+    config.object_bytes = 40;
+    config.m = 8;
+    if (strata_pool_create(&config, &pool) != STRATA_POOL_OK || strata_pool_local_create(pool, &local) != STRATA_POOL_OK) return 0;
+    void *object = strata_pool_alloc(local);
+    if (object == NULL || strata_pool_free(local, object) != STRATA_POOL_OK || strata_pool_check(pool) != NULL) return 0;
+    strata_pool_local_destroy(local);
+    return strata_pool_destroy(pool, NULL) == STRATA_POOL_OK;
+}
 
 int main(int argc, char **argv) {
     int foreign = argc > 1 && strcmp(argv[1], "foreign") == 0;
@@ -25,6 +42,10 @@ int main(int argc, char **argv) {
         return 1;
     }
     strata_free(block);
+    if (!pool_works()) {
+        puts("consumer: a fixed pool doesn't work");
+        return 1;
+    }
 
     /* Bytes in use move with malloc only where malloc is strata's, and with strata_malloc always. */
     size_t before = strata_mallinfo2().hblkhd;

@@ -354,6 +354,7 @@ static void a_large_pool_comes_back_whole(void **state) {
             for (unsigned i = 0; i < COUNT; i++) assert_int_equal(strata_pool_free(other, objects[i]), STRATA_POOL_OK);
         }
         assert_true(stats_of(pool).objects < COUNT * 5 / 4);
+        assert_int_equal(strata_mallinfo2().uordblks, stats_of(pool).memory_bytes);
         strata_pool_local_destroy(local);
         strata_pool_local_destroy(other);
         end_pool(pool);

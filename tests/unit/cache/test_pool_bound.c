@@ -14,6 +14,7 @@
 
 #define HELD_MAX 4096
 static struct zone zone;
+static struct pool_layer pools;
 static struct pool *pool;
 static struct pool_local *local;
 static void *held[HELD_MAX];
@@ -28,7 +29,8 @@ static void build(unsigned flags, size_t m, size_t m_alpha, size_t m_beta, size_
     sim_reset(&sim);
     zone = (struct zone){0};
     assert_true(zone_init(&zone, &zone_config));
-    assert_int_equal(pool_create(&zone, &config, &pool), POOL_OK);
+    pool_layer_init(&pools, &zone);
+    assert_int_equal(pool_create(&pools, &config, &pool), POOL_OK);
     assert_non_null(local = pool_local_create(pool));
     held_count = 0;
 }
