@@ -58,6 +58,7 @@ int main(int argc, char **argv) {
     if (!allocator || !threads || !duration_ns || block_bytes < BLOCK_MIN_BYTES || block_bytes > RIVAL_BLOCK_BYTES_MAX)
         load_fail("an argument is not allowed");
     if (pthread_barrier_init(&start_line, NULL, threads)) load_fail("pthread_barrier_init failed");
+    timing_be_parallel();
 
     uint64_t start_ns = load_clock_ns();
     struct tally total = load_threads(threads, pairs, NULL);

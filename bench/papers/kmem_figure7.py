@@ -75,7 +75,8 @@ def measure(context: Context) -> Result:
         note=(
             f"Blocks of {BLOCK_BYTES} bytes; each is written and read. strata is `malloc` and `free`, the paper's standard interface; it has no "
             "interface with cookies. First fit stands for the paper's oldkma, which resembles Fast Fits: it is simpler, and in this benchmark, "
-            "where one block is in use, it has next to nothing to search. The locks are mutexes that sleep, the paper's were spinlocks."
+            "where one block is in use, it has next to nothing to search. The locks are mutexes that sleep, the paper's were spinlocks; on one CPU "
+            "too they cost what they cost in a process of several threads."
         ),
     )
 

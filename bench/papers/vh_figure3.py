@@ -96,7 +96,8 @@ def measure(context: Context) -> Result:
         note=(
             f"17 stages with 4 servers, and 1,000 LPs; m = {M}, m/2 blocks a processor at the start and as many whenever the pool has run out. VH is strata's "
             "pool with arrays outside the program's memory, VH-stacks the same pool with the paper's Active and Backup stacks through the "
-            "blocks; GP one locked list, CM lists by size under one lock, VMSR and VMDR a region for each processor, to which a block returns or not; none of these checks "
+            "blocks; GP one locked list, CM lists by size under one lock, VMSR and VMDR a region for each processor, to which a block returns or "
+            "not; none of these checks "
             "what it is given, as strata does with each pointer that is released. The "
             "simulators run on threads by safe times; what they compute is the same under every method and number of threads, and is checked. "
             "Topology and rates of super-ping are ours (a ring, four pings an LP), as the paper only draws it. "

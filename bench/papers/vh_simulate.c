@@ -239,6 +239,7 @@ int main(int argc, char **argv) {
 
     method->start(thread_count, sizeof(struct event));
     if (pthread_barrier_init(&all_done, NULL, thread_count)) load_fail("pthread_barrier_init failed");
+    timing_be_parallel();
     scale = timing_measure();
     left_out_ticks = (uint64_t)(LEFT_OUT_NS / scale.ns_per_tick);
     prepare();
