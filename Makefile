@@ -4,13 +4,15 @@
 #   make run       the same, then real programs under strata and under the other allocators, compared
 #   make test      every check: two compilers, sanitizers, layers, format, installation, model, fault, stress and real programs
 #   make bench     the benchmarks of docs/benchmarks.md; BENCH_ARGS goes to bench/bench.py
+#   make papers    the papers' experiments, and docs/papers.md; ONLY=kmem|magazines|vh for one paper (the page stays as it is), QUICK=1 for
+#                  seconds each, PAPERS_ARGS goes to bench/papers/papers.py
 #   make install   to PREFIX (default /usr/local); DESTDIR is honoured
 #   make format    rewrites the sources with clang-format
 #   make clean     removes build/
 PREFIX ?= /usr/local
 
 .DEFAULT_GOAL := all
-.PHONY: all run test bench install format clean
+.PHONY: all run test bench papers install format clean
 .NOTPARALLEL:
 
 all:
@@ -30,6 +32,11 @@ bench:
 	@tools/setup.sh build run bench
 	@tools/build.sh bench
 	@build/venv/bin/python bench/bench.py $(BENCH_ARGS)
+
+papers:
+	@tools/setup.sh build papers
+	@tools/build.sh experiments
+	@build/venv/bin/python bench/papers/papers.py $(if $(ONLY),--only '$(ONLY)',--write-docs) $(PAPERS_ARGS)
 
 install: all
 	@cmake --install build/release --prefix "$(PREFIX)"

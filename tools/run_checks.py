@@ -61,7 +61,7 @@ def script(name: str, command: list[str], passed: str, needs: list[str]) -> Step
 
 
 def pytest_suite(folder: str) -> Step:
-    needs = ["build:sim"] if folder == "model" else ["build:release", "build:no-rseq"]
+    needs = {"model": ["build:sim"], "papers": ["build:experiments"]}.get(folder, ["build:release", "build:no-rseq"])
     command = [str(PYTHON), "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "--durations=5", "-ra", f"tests/{folder}"]
     return Step(f"pytest:{folder}", command, PYTEST_PASSED, needs, PYTEST_BAD, timeout_s=780)
 
@@ -89,6 +89,7 @@ def all_steps() -> list[Step]:
         ctest("clang-debug"),
         build("musl"),
         ctest("musl"),
+        build("experiments"),
         build("clang-release"),
         script("install", ["tests/install/check_install.sh", "build/release"], r"^install: \d+ checks passed$", ["build:release"]),
         script("musl-programs", ["tests/install/check_musl.sh", "build/musl"], r"^musl: \d+ checks passed$", ["build:musl"]),
@@ -109,6 +110,7 @@ def environment() -> dict[str, str]:
         STRATA_LIB=str(BUILD / "release/libstrata.so"),
         STRATA_NO_RSEQ_LIB=str(BUILD / "no-rseq/libstrata.so"),
         STRATA_BUILD=str(BUILD / "release"),
+        STRATA_EXPERIMENTS=str(BUILD / "experiments"),
         STRATA_MODEL_LIB=str(BUILD / "sim/libstrata_model.so"),
         HYPOTHESIS_STORAGE_DIRECTORY=str(BUILD / "hypothesis"),
         PYTHONDONTWRITEBYTECODE="1",

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what a purpose needs, quietly, and only what is missing: tools/setup.sh build|run|test|bench...
+# Installs what a purpose needs, quietly, and only what is missing: tools/setup.sh build|run|test|bench|papers...
 # As root or through sudo; nothing is asked for where nothing is missing. Every purpose but `build` also makes
 # build/venv with the Python packages and the `strata` command.
 set -euo pipefail
@@ -44,6 +44,8 @@ test  groff-base              command -v groff
 test  libpython3-testsuite    python3 -c 'import test.test_json'
 bench libbenchmark-dev        have_header benchmark/benchmark.h
 bench linux-perf              command -v perf
+papers python3                command -v python3
+papers python3-venv           python3 -c 'import venv, ensurepip'
 NEEDS
 }
 
@@ -89,13 +91,24 @@ make_venv() {
     echo "$wanted" >"$stamp"
 }
 
-[ $# -gt 0 ] || { echo "usage: $0 build|run|test|bench..." >&2; exit 2; }
+# Only the papers' experiments and their tests draw and check documents: it is several times as much to fetch as all the rest.
+add_papers_packages() {
+    local stamp=build/venv/papers.stamp
+    [ ! -e "$stamp" ] || return 0
+    echo "setup: adding what draws plots to build/venv"
+    build/venv/bin/pip -q --disable-pip-version-check install matplotlib jsonschema
+    touch "$stamp"
+}
+
+[ $# -gt 0 ] || { echo "usage: $0 build|run|test|bench|papers..." >&2; exit 2; }
 missing=()
 venv=no
+draws=no
 for purpose in "$@"; do
     grep -q "^$purpose " <(needs) || { echo "setup: unknown purpose $purpose" >&2; exit 2; }
     mapfile -t -O "${#missing[@]}" missing < <(missing_for "$purpose")
     [ "$purpose" = build ] || venv=yes
+    case $purpose in test | papers) draws=yes ;; esac
 done
 [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 for purpose in "$@"; do
@@ -103,3 +116,4 @@ for purpose in "$@"; do
     [ -z "$still" ] || { echo "setup: still missing after installation: $still" >&2; exit 1; }
 done
 [ $venv = no ] || make_venv
+[ $draws = no ] || add_papers_packages

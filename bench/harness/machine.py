@@ -9,6 +9,9 @@ import re
 import subprocess
 from pathlib import Path
 
+# Written by bench/bench.py and bench/papers/papers.py.
+GENERATED = re.compile(r"docs/(benchmarks\.md|papers\.md|images/papers/.*)$")
+
 VENDORS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel", "0x41": "Arm", "0xc0": "Ampere", "0x61": "Apple"}
 
 
@@ -47,8 +50,8 @@ def commit(project: Path) -> str:
     name = git("rev-parse", "--short=12", "HEAD")
     if not name:
         return "none"
-    # The document that is about to be written does not count as a change.
-    changed = [line for line in git("status", "--porcelain", "--untracked-files=no").splitlines() if not line.endswith("docs/benchmarks.md")]
+    # The documents that are about to be written do not count as changes.
+    changed = [line for line in git("status", "--porcelain", "--untracked-files=no").splitlines() if not GENERATED.search(line)]
     return name + (" with changes" if changed else "")
 
 

@@ -1,0 +1,47 @@
+"""Every paper and every experiment: the one place where an experiment is entered.
+
+A further experiment is a line here and a program in bench/papers/; a C program that it needs is found by its name
+(bench/papers/CMakeLists.txt). A further paper is a line in PAPERS.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper, under the short name that ONLY= takes."""
+
+    name: str
+    authors: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A program in bench/papers/ that repeats one figure, table or statement of a paper."""
+
+    paper: str
+    figure: str
+    program: str
+    timeout_s: int = 900
+
+    @property
+    def id(self) -> str:
+        return f"{self.paper}/{self.figure}"
+
+
+PAPERS = (
+    Paper("vh", "Vee, Hsu", "A Scalable and Efficient Storage Allocator on Shared-Memory Multiprocessors"),
+    Paper("magazines", "Bonwick, Adams", "Magazines and Vmem: Extending the Slab Allocator to Many CPUs and Arbitrary Resources"),
+    Paper("kmem", "McKenney, Slingwine, Krueger", "Experience With an Efficient Parallel Kernel Memory Allocator"),
+)
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment("vh", "figure-3", "vh_figure3.py"),
+    Experiment("vh", "theorem-2-5", "vh_bound.py"),
+    Experiment("magazines", "section-3-1-thrash", "magazines_thrash.py"),
+    Experiment("magazines", "section-3-8", "magazines_scaling.py"),
+    Experiment("magazines", "section-4-5-1", "magazines_vmem.py"),
+    Experiment("kmem", "figure-7-8", "kmem_figure7.py"),
+    Experiment("kmem", "figure-9", "kmem_figure9.py"),
+)

@@ -1,0 +1,151 @@
+"""What a program of an experiment in Python is made of: its arguments, the programs that it drives, its result.
+
+The contract between the frame and any experiment, in whatever language: PROGRAM --build DIR --output FILE [--quick]
+writes one JSON document to FILE that satisfies result.schema.json, and exits with 0; or it says on standard error what went
+wrong and exits with another status. Whether a claim of the paper holds is no error: the document says it.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+# How allocators are told to behave: an experiment starts from none of it.
+ALLOCATOR_VARIABLES = ("LD_PRELOAD", "GLIBC_TUNABLES", "STRATA_CONF")
+RUN_TIMEOUT_S = 600
+
+
+class ExperimentFailed(Exception):
+    """Nothing can be said about the claims: the message says why."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number that the paper gives, and the section, figure or table that it stands in."""
+
+    what: str
+    value: float
+    unit: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """One measured curve: points (x, y), in a panel of the plot."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    panel: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, as a statement about our measurements, and whether it is true of them."""
+
+    statement: str
+    where: str
+    value: bool
+
+
+@dataclass
+class Result:
+    """The document of one experiment. `unit` is that of all measured y values."""
+
+    id: str
+    title: str
+    unit: str
+    x_label: str
+    measured: list[Series]
+    holds: list[Claim]
+    published: list[Published] = field(default_factory=list)
+    note: str = ""
+    x_log: bool = False
+    y_log: bool = False
+
+    def document(self, quick: bool) -> dict:
+        return {**asdict(self), "quick": quick}
+
+
+class Context:
+    """What an experiment may use: whether to be quick, and the programs that were built for it."""
+
+    def __init__(self, build: Path, quick: bool):
+        self.build = build
+        self.quick = quick
+        self.cpus = len(os.sched_getaffinity(0))
+
+    def several_cpus(self) -> int:
+        """How many CPUs there are, for claims about several: of one they would be true without saying anything."""
+        if self.cpus < 2:
+            raise ExperimentFailed("this compares several CPUs with one, and there is only one")
+        return self.cpus
+
+    def choose(self, full, quick):
+        """One of two values: that of a full run or that of a quick one."""
+        return quick if self.quick else full
+
+    def run(self, program: str, *args: object, conf: str = "", env: Mapping[str, str] | None = None) -> dict:
+        """Runs a C program of bench/papers/ and returns the JSON object that it prints on its last line.
+
+        Its malloc is proved to be strata's (the option verify), as these programs are linked to libstrata.so.
+        """
+        command = [str(self.build / program), *map(str, args)]
+        clean = {key: value for key, value in os.environ.items() if key not in ALLOCATOR_VARIABLES}
+        options = ",".join(part for part in ("verify:on", conf) if part)
+        try:
+            done = subprocess.run(
+                command,
+                env={**clean, "STRATA_CONF": options, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=RUN_TIMEOUT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ExperimentFailed(f"{program}: {error}") from error
+        what = " ".join([program, *command[1:]])
+        if done.returncode != 0:
+            raise ExperimentFailed(f"{what}: exit status {done.returncode}: {done.stderr.strip()[-400:]}")
+        try:
+            return json.loads(done.stdout.splitlines()[-1])
+        except (IndexError, ValueError) as error:
+            raise ExperimentFailed(f"{what}: no JSON on its last line: {done.stdout[-200:]!r}") from error
+
+
+def interleaved(repetitions: int, jobs: Mapping[object, Callable[[], dict]]) -> dict[object, list[dict]]:
+    """Runs every job `repetitions` times, taking turns, so that a slow minute of the machine hits all of them alike."""
+    done: dict[object, list[dict]] = {key: [] for key in jobs}
+    for repetition in range(repetitions):
+        keys = list(jobs)
+        for key in keys[repetition % len(keys) :] + keys[: repetition % len(keys)]:
+            done[key].append(jobs[key]())
+    return done
+
+
+def median(runs: Sequence[dict], name: str) -> float:
+    return statistics.median(run[name] for run in runs)
+
+
+def same(what: str, values: Sequence[object]) -> None:
+    """Experiments check their own work: all runs must have come to one result."""
+    if len(set(values)) != 1:
+        raise ExperimentFailed(f"{what} differ between runs: {sorted(set(map(str, values)))[:4]}")
+
+
+def main(measure: Callable[[Context], Result]) -> None:
+    """Runs an experiment as the frame, or a person, calls it."""
+    parser = argparse.ArgumentParser(description=sys.modules[measure.__module__].__doc__)
+    parser.add_argument("--build", type=Path, required=True, help="where the C programs of bench/papers were built")
+    parser.add_argument("--output", type=Path, required=True, help="where the JSON document goes")
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    options = parser.parse_args()
+    try:
+        result = measure(Context(options.build, options.quick))
+    except ExperimentFailed as failure:
+        sys.exit(str(failure))
+    options.output.write_text(json.dumps(result.document(options.quick), indent=1, allow_nan=False) + "\n")

@@ -1,0 +1,116 @@
+"""Writes docs/papers.md and its plots from the documents of the experiments."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import plots
+from .catalogue import Experiment, Paper
+
+INTRODUCTION = """\
+# The papers' experiments
+
+This page is written by `make papers`; do not edit it by hand.
+
+strata implements what these papers describe. Here their experiments are repeated: what each paper published, what strata
+and its rivals measured here, and whether the paper's claim is true of these measurements. Machines differ by decades, so published
+and measured figures are not to be compared with each other; the claims are. Every experiment works from fixed seeds and checks
+its own results.
+"""
+
+QUICK_WARNING = "**From a QUICK run of seconds: the figures are rough, and claims about time may fail by chance.**\n"
+
+REPEATING = """\
+## How to repeat
+
+    make papers                    # all, and this page
+    make papers ONLY=kmem          # those of one paper; the page stays
+    QUICK=1 make papers            # seconds each
+    build/venv/bin/python bench/papers/papers.py --help
+
+The documents are `build/papers/PAPER/FIGURE.json`, each with its plot beside it. The list of experiments is
+`bench/papers/frame/catalogue.py`.
+"""
+
+
+def number(value: float) -> str:
+    """At most four significant digits, no exponent, thousands apart."""
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int = 1) -> list[str]:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("*", "\\*").replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "|".join([" --- "] * text_columns + [" ---: "] * (len(columns) - text_columns)) + "|"
+    return [line(columns), rule, *map(line, rows), ""]
+
+
+def measured_tables(document: dict) -> list[str]:
+    lines: list[str] = []
+    for panel in plots.panels_of(document):
+        series = [one for one in document["measured"] if one["panel"] == panel]
+        xs = sorted({x for one in series for x, _ in one["points"]})
+        values = [dict(map(tuple, one["points"])) for one in series]
+        rows = [[number(x), *(number(points[x]) if x in points else "" for points in values)] for x in xs]
+        lines += [f"Measured{', ' + panel if panel else ''}, in {document['unit']}:", ""]
+        lines += table([document["x_label"], *(one["name"] for one in series)], rows)
+    return lines
+
+
+def section(document: dict, plot: str) -> list[str]:
+    lines = [f"### {document['title']}", ""]
+    if document["note"]:
+        lines += [document["note"], ""]
+    lines += [f"- {'holds' if claim['value'] else '**does not hold**'}: {claim['statement']} ({claim['where']})" for claim in document["holds"]]
+    lines += ["", f"![{document['title']}]({plot})", ""]
+    if document["published"]:
+        rows = [[one["what"], one["where"], f"{number(one['value'])} {one['unit']}".strip()] for one in document["published"]]
+        lines += table(["published", "where", "value"], rows, text_columns=2)
+    return lines + measured_tables(document)
+
+
+def document_text(
+    papers: Sequence[Paper],
+    experiments: Sequence[Experiment],
+    documents: Mapping[str, dict],
+    failures: Mapping[str, str],
+    machine: Mapping[str, str],
+    plot_of: Mapping[str, str],
+) -> str:
+    lines = [INTRODUCTION]
+    if any(document["quick"] for document in documents.values()):
+        lines.append(QUICK_WARNING)
+    claims = [claim for document in documents.values() for claim in document["holds"]]
+    lines += [f"{sum(claim['value'] for claim in claims)} of {len(claims)} claims hold.", ""]
+    for paper in papers:
+        present = [one for one in experiments if one.paper == paper.name and one.id in documents]
+        if present:
+            lines += [f"## {paper.authors}: {paper.title}", ""]
+            for one in present:
+                lines += section(documents[one.id], plot_of[one.id])
+    if failures:
+        lines += ["## Failed", "", *(f"- {name}: {why.splitlines()[0]}" for name, why in failures.items()), ""]
+    lines += ["## Where these figures come from", "", *(f"- {key}: {value}" for key, value in machine.items()), ""]
+    return "\n".join([*lines, REPEATING])
+
+
+def write(
+    page: Path,
+    papers: Sequence[Paper],
+    experiments: Sequence[Experiment],
+    documents: Mapping[str, dict],
+    failures: Mapping[str, str],
+    machine: Mapping[str, str],
+) -> None:
+    """The page, and the plots that it shows in images/papers beside it."""
+    folder = page.parent / "images/papers"
+    plot_of = {}
+    for name, document in documents.items():
+        file = folder / f"{name.replace('/', '-')}.svg"
+        plots.draw(document, file)
+        plot_of[name] = str(file.relative_to(page.parent))
+    part = page.with_name(page.name + ".part")
+    part.write_text(document_text(papers, experiments, documents, failures, machine, plot_of))
+    part.replace(page)

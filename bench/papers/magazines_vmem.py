@@ -1,0 +1,76 @@
+"""magazines, section 4.5.1: latency of an arena's allocation and free over fragmentation, against a resource map."""
+
+from frame.experiment import (
+    Claim,
+    Context,
+    Published,
+    Result,
+    Series,
+    interleaved,
+    main,
+    median,
+)
+
+NAMES = {"arena": "strata's arena", "map": "resource map"}
+ARENA_OPERATIONS = 200_000
+# A map is timed for about so many pieces that it has to look at.
+MAP_PIECES = 100_000_000
+# How much longer the largest may take than the smallest before we don't call it constant; a linear one would take a million times as long.
+CONSTANT_RATIO = 2
+# Linear: over the last two decades latency grows a hundredfold. Caches of the processor bend that.
+LINEAR_RATIO = 30
+
+
+def measure(context: Context) -> Result:
+    counts = [10**power for power in range(1, context.choose(7, 5) + 1)]
+
+    def job(name: str, segments: int):
+        operations = ARENA_OPERATIONS if name == "arena" else max(5, min(ARENA_OPERATIONS, MAP_PIECES // segments))
+        return lambda: context.run("vmem_latency", name, segments, operations)
+
+    runs = interleaved(context.choose(5, 3), {(name, segments): job(name, segments) for name in NAMES for segments in counts})
+    latency = {key: median(done, "ns_per_pair") for key, done in runs.items()}
+    least, most = counts[0], counts[-1]
+    arena = [latency["arena", segments] for segments in counts]
+    return Result(
+        id="magazines/section-4-5-1",
+        title="Latency of an arena over fragmentation",
+        unit="ns per pair",
+        x_label="segments",
+        x_log=True,
+        y_log=True,
+        published=[
+            Published("vmem without quantum caches, no fragmentation", 1560, "ns", "section 4.5.1"),
+            Published("vmem with quantum caches", 482, "ns", "section 4.5.1"),
+            Published("rmalloc, no fragmentation", 715, "ns", "section 4.5.1"),
+        ],
+        measured=[Series(title, [(segments, latency[name, segments]) for segments in counts]) for name, title in NAMES.items()],
+        holds=[
+            Claim(
+                f"an arena takes constant time however many segments there are: at most {CONSTANT_RATIO} times the least anywhere",
+                "section 4.5.1",
+                max(arena) <= CONSTANT_RATIO * min(arena),
+            ),
+            Claim(
+                f"a resource map takes linear time: {most:,} segments at least {LINEAR_RATIO} times as long as {most // 100:,}",
+                "section 4.5.1",
+                latency["map", most] >= LINEAR_RATIO * latency["map", most // 100],
+            ),
+            Claim(
+                f"a resource map is the faster one where there is hardly any fragmentation ({least} segments)",
+                "section 4.5.1",
+                latency["map", least] < latency["arena", least],
+            ),
+            Claim(
+                f"an arena is the faster one where there is much ({most:,} segments)", "section 4.5.1", latency["arena", most] < latency["map", most]
+            ),
+        ],
+        note=(
+            "Every other one of the segments is free, and too small for what is allocated then. The resource map is an array of free pieces in the "
+            "order of their addresses, without a lock; the arena has one. Public arenas have no quantum caches."
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main(measure)

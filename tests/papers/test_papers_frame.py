@@ -1,0 +1,186 @@
+"""The frame of the papers' experiments on experiments made up for it: validation, failures, plots, the page."""
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from frame import catalogue, markdown, plots, running
+from frame.experiment import Claim, Context, ExperimentFailed, Result, Series
+from papers_places import PAPERS
+
+
+def run_all(experiments, tmp_path, quick=False):
+    seen = []
+    folder = tmp_path / "programs"
+    outcomes = running.run_all(experiments, folder, folder, tmp_path / "out", quick, seen.append)
+    assert seen == outcomes
+    return outcomes
+
+
+def writes(document):
+    return f"cat >\"$OUTPUT\" <<'END'\n{json.dumps(document)}\nEND\n"
+
+
+def test_catalogue_names_what_is_there():
+    names = [one.id for one in catalogue.EXPERIMENTS]
+    assert len(set(names)) == len(names)
+    known = [paper.name for paper in catalogue.PAPERS]
+    for one in catalogue.EXPERIMENTS:
+        assert one.paper in known
+        assert one.program.endswith(".py"), f"{one.id}: this test does not know where else to look for {one.program}"
+        assert (PAPERS / one.program).is_file()
+
+
+def test_a_document_of_the_helpers_satisfies_the_schema():
+    result = Result("made-up/good", "t", "ns", "x", [Series("s", [(1, 2.5)])], [Claim("c", "section 1", True)])
+    running.validate(json.loads(json.dumps(result.document(True))), catalogue.Experiment("made-up", "good", "good"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "made-up/other"},
+        {"title": ""},
+        {"holds": []},
+        {"holds": [{"statement": "s", "where": "w", "value": 1}]},
+        {"holds": [{"statement": "s", "value": True}]},
+        {"measured": []},
+        {"measured": [{"name": "n", "panel": "", "points": []}]},
+        {"measured": [{"name": "n", "panel": "", "points": [[1, 2, 3]]}]},
+        {"measured": [{"name": "n", "panel": "", "points": [[1, "2"]]}]},
+        {"published": [{"what": "w", "value": "fast", "unit": "", "where": "w"}]},
+        {"published": [{"what": "w", "value": 1, "unit": "", "where": ""}]},
+        {"quick": "no"},
+        {"surplus": 1},
+    ],
+)
+def test_documents_that_the_schema_refuses(document, changes):
+    experiment = catalogue.Experiment("made-up", "good", "good")
+    running.validate(document(), experiment)
+    with pytest.raises(ValueError):
+        running.validate(document(**changes), experiment)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_no_number_is_refused(document, tmp_path, value):
+    file = tmp_path / "document.json"
+    file.write_text(json.dumps(document(measured=[{"name": "n", "panel": "", "points": [[1, value]]}])))
+    with pytest.raises(ValueError, match="is not a number"):
+        running.load(file, catalogue.Experiment("made-up", "good", "good"))
+
+
+def test_a_failing_experiment_is_reported_and_the_rest_go_on(program, document, tmp_path):
+    bad = document("schema")
+    del bad["holds"]
+    experiments = [
+        program("status", "echo went wrong >&2\nexit 3\n"),
+        program("signal", "kill -SEGV $$\n"),
+        program("nothing", "exit 0\n"),
+        program("text", 'echo hello >"$OUTPUT"\n'),
+        program("schema", writes(bad)),
+        program("other", writes(document("good"))),
+        catalogue.Experiment("made-up", "absent", "absent"),
+        program("good", writes(document("good"))),
+    ]
+    outcomes = {one.experiment.figure: one for one in run_all(experiments, tmp_path)}
+    assert [name for name, one in outcomes.items() if one.document] == ["good"]
+    assert outcomes["good"].document == document("good")
+    assert outcomes["good"].failure == ""
+    assert "exit status 3: went wrong" in outcomes["status"].failure
+    assert "signal 11" in outcomes["signal"].failure
+    assert "holds" in outcomes["schema"].failure
+    assert "the catalogue says made-up/other" in outcomes["other"].failure
+    assert all(one.failure for name, one in outcomes.items() if name != "good")
+    assert [file.name for file in sorted((tmp_path / "out/made-up").iterdir())] == ["good.json"]
+
+
+def test_an_earlier_document_does_not_pass_for_this_runs(program, document, tmp_path):
+    run_all([program("good", writes(document("good")))], tmp_path)
+    assert (tmp_path / "out/made-up/good.json").exists()
+    run_all([program("good", "exit 1\n")], tmp_path)
+    assert not (tmp_path / "out/made-up/good.json").exists()
+
+
+def test_an_experiment_that_hangs_is_ended_with_its_children(program, tmp_path):
+    pid_file = tmp_path / "pid"
+    started = time.monotonic()
+    [outcome] = run_all([program("hangs", f"sleep 300 & echo $! >{pid_file}\nwait\n", timeout_s=1)], tmp_path)
+    assert outcome.failure == "not done within 1 s"
+    assert time.monotonic() - started < 60
+    child = int(pid_file.read_text())
+    for _ in range(500):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        # Dead, but nobody has asked for its status yet.
+        if ") Z " in Path(f"/proc/{child}/stat").read_text():
+            return
+        time.sleep(0.02)
+    pytest.fail("a child is still there")
+
+
+def test_quick_is_passed_on(program, document, tmp_path):
+    is_quick = program("good", '[ "$5" = --quick ] || exit 1\n' + writes(document("good", quick=True)))
+    assert run_all([is_quick], tmp_path, quick=True)[0].document["quick"]
+    assert "exit status 1" in run_all([is_quick], tmp_path)[0].failure
+
+
+def test_plots_are_whole_and_the_same_each_time(document, tmp_path):
+    first, second = tmp_path / "one/plot.svg", tmp_path / "two.svg"
+    plots.draw(document(), first)
+    plots.draw(document(y_log=True), tmp_path / "log.svg")
+    plots.draw(document(), second)
+    assert first.read_bytes() == second.read_bytes()
+    text = "".join(ElementTree.parse(first).getroot().itertext())
+    for word in ("left", "right", "first", "second", "threads", "ns"):
+        assert word in text
+
+
+def test_numbers():
+    cases = {12.34567: "12.35", 1234.5: "1,234", 1000000: "1,000,000", 0.5: "0.5", 0: "0", 356.0: "356", 123456.7: "123,457"}
+    assert {value: markdown.number(value) for value in cases} == cases
+
+
+def test_the_page(document, tmp_path):
+    experiments = [catalogue.Experiment("made-up", name, name) for name in ("good", "bad", "other")]
+    paper = catalogue.Paper("made-up", "Nobody", "Nothing")
+    documents = {"made-up/good": document("good"), "made-up/other": document("other", published=[])}
+    page = tmp_path / "docs/papers.md"
+    page.parent.mkdir()
+    markdown.write(page, [paper], experiments, documents, {"made-up/bad": "exit status 3: went wrong\nmore"}, {"CPUs": "2"})
+    text = page.read_text()
+    lines = text.splitlines()
+    assert "2 of 4 claims hold." in lines
+    assert "## Nobody: Nothing" in lines
+    assert lines.count("- holds: this is true (section 1)") == 2
+    assert lines.count("- **does not hold**: this is false (figure 2)") == 2
+    assert lines.count("| one \\| two | section 3.8 | 356 ns |") == 1
+    assert "| 2 | 1,234 | 7 |" in lines
+    assert "| 1 | 12.35 |  |" in lines
+    assert "- made-up/bad: exit status 3: went wrong" in lines
+    assert "- CPUs: 2" in lines
+    assert "QUICK run" not in text
+    for name in ("good", "other"):
+        plot = f"images/papers/made-up-{name}.svg"
+        assert f"![A title]({plot})" in lines
+        assert (page.parent / plot).is_file()
+
+
+def test_the_page_says_when_it_is_from_a_quick_run(document, tmp_path):
+    page = tmp_path / "papers.md"
+    markdown.write(page, [], [], {"made-up/good": document(quick=True)}, {}, {})
+    assert "QUICK run" in page.read_text()
+
+
+def test_claims_about_several_cpus_are_not_made_of_one(tmp_path):
+    context = Context(tmp_path, True)
+    context.cpus = 1
+    with pytest.raises(ExperimentFailed):
+        context.several_cpus()
+    context.cpus = 2
+    assert context.several_cpus() == 2
