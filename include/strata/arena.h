@@ -90,7 +90,8 @@ STRATA_API enum strata_arena_status strata_arena_create(const char *name, uint64
  * strata_arena_destroy - takes an arena down, spans included.
  *
  * Spans that were imported and can be given back were given back when they became empty. No other thread may be using the arena.
- * Errors: BUSY where segments are allocated or another arena imports from it: it stays as usable as it was. BAD_ARGUMENT.
+ * Errors: BUSY where segments are allocated or another arena imports from it: it stays as usable as it was, but for quantum caches, which may be gone
+ * where the segments that are allocated came from them. BAD_ARGUMENT.
  * Cost: linear in the spans that are left. (Section 4.3.1.)
  */
 STRATA_API enum strata_arena_status strata_arena_destroy(struct strata_arena *arena) STRATA_NOEXCEPT;
@@ -244,6 +245,29 @@ STRATA_API enum strata_arena_status strata_arena_set_reclaim(struct strata_arena
  * Errors: BAD_ARGUMENT. Cost: linear in the sleepers and in the arenas that import from this one.
  */
 STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ quantum caches */
+
+/* At most so many quantum caches an arena. */
+#define STRATA_ARENA_QUANTUM_CACHES_MAX 16
+
+/*
+ * strata_arena_set_quantum_caches - serves small sizes from object caches, one for each multiple of the quantum up to `largest`.
+ *
+ * largest: a multiple of the quantum, at most STRATA_ARENA_QUANTUM_CACHES_MAX of it, and at most 2^60. The caches take slabs from the arena, of the
+ * next power of two above three times `largest` and aligned to their size, so that slabs of all of them fit each other's places; where there
+ * is no such slab, a request is served from the segments. strata_arena_alloc and strata_arena_free of these sizes then cost what an object cache
+ * costs, and take no lock in most calls; xalloc and xfree stay as they are, and must be used together. What changes:
+ *   - the fit of the arena and of requests says nothing about these sizes; neither does the order of the integers;
+ *   - a sleeper for one of these sizes tries again at intervals of 1 to 64 ms, and is not woken by frees;
+ *   - a wrong free of these sizes is found when the integer reaches its slab, and ends the process with one line on standard error that names the
+ *     integer and the cache, as for strata_cache_free (<strata/cache.h>);
+ *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
+ * The caches stand among the others in the statistics, by the arena's name and their size.
+ * Errors: BAD_ARGUMENT (also where the arena has them already), BUSY (after the first allocation), NO_MEMORY. Cost: linear in the number of caches.
+ * (Section 4.4.4.)
+ */
+STRATA_API enum strata_arena_status strata_arena_set_quantum_caches(struct strata_arena *arena, uint64_t largest) STRATA_NOEXCEPT;
 
 /* ------------------------------------------------------------------ looking inside */
 

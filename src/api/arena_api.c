@@ -15,6 +15,7 @@
 #include <strata/arena.h>
 
 #include "api/heap.h"
+#include "api/quantum.h"
 #include "base/check.h"
 
 struct strata_arena {
@@ -55,6 +56,8 @@ SAME(ALLOCATED);
 SAME(FREE);
 SAME(SPAN);
 _Static_assert(sizeof((struct strata_arena_stats *)0)->name == ARENA_NAME_BYTES, "as in arena/");
+
+_Static_assert(STRATA_ARENA_QUANTUM_CACHES_MAX == ARENA_QCACHES_MAX, "as in arena/");
 
 static enum strata_arena_status public_status(enum arena_status status) { return (enum strata_arena_status)status; }
 
@@ -187,6 +190,13 @@ STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uin
 
 STRATA_EXPORT enum strata_arena_status strata_arena_destroy(struct strata_arena *arena) {
     if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (arena->arena.qcache_max != 0) {
+        /* Not under the lock: slabs go back to the arena, and through it to those that it imports from. First of all, whether there is any use. */
+        lock_list();
+        bool busy = arena->importers != NULL || arena_size(&arena->arena, ARENA_ALLOCATED) > quantum_slabs_size(&arena->arena);
+        unlock_list();
+        if (busy || arena_drop_quantum_caches(&arena->arena) != ARENA_OK) return STRATA_ARENA_BUSY;
+    }
     lock_list(); /* throughout: a fork must find the arena whole, or gone */
     enum arena_status status = arena->importers != NULL ? ARENA_BUSY : arena_destroy(&arena->arena);
     if (status == ARENA_OK) unlist_arena(arena);
@@ -301,6 +311,15 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_import(struct strata_are
     }
     unlock_list();
     return status;
+}
+
+STRATA_EXPORT enum strata_arena_status strata_arena_set_quantum_caches(struct strata_arena *arena, uint64_t largest) {
+    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    struct arena_stats stats;
+    arena_stats_get(&arena->arena, &stats);
+    if (stats.counters.allocs != 0) return STRATA_ARENA_BUSY;
+    enum arena_status status = arena_set_quantum_caches(&arena->arena, &quantum_ops, NULL, largest);
+    return status == ARENA_NO_SPACE ? STRATA_ARENA_NO_MEMORY : public_status(status);
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_set_limit(struct strata_arena *arena, uint64_t limit) {

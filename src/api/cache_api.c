@@ -74,7 +74,8 @@ enum strata_cache_status strata_cache_create(const char *name, const struct stra
                                                .construct = config->constructor,
                                                .destruct = config->destructor,
                                                .argument = config->argument,
-                                               .no_magazines = config->no_magazines};
+                                               .no_magazines = config->no_magazines,
+                                               .free_function = "strata_cache_free"};
     struct strata_cache_source *source = NULL;
     if (config->source != NULL) {
         source = zone_metadata_alloc(&heap.zone, sizeof *source);

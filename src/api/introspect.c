@@ -72,7 +72,7 @@ static void fill_object_cache(struct object_cache *cache, void *argument) {
     row->cached += cached;
     row->in_use += in_use;
     row->total += stats.slabs.total;
-    row->memory_bytes += stats.slabs.memory_bytes;
+    if (!cache->integers) row->memory_bytes += stats.slabs.memory_bytes;
     row->depot_allocs += stats.cache.depot_allocs;
     row->depot_frees += stats.cache.depot_frees;
     row->slab_allocs += stats.slabs.allocs;

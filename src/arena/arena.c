@@ -55,7 +55,7 @@ void arena_wake(struct arena *arena) {
 
 uint64_t arena_quantum_slab_size(uint64_t qcache_max) { return (uint64_t)2 << bit_highest(3 * qcache_max); }
 
-static enum arena_status destroy_quantum_caches(struct arena *arena) {
+enum arena_status arena_drop_quantum_caches(struct arena *arena) {
     for (size_t i = 0; i < ARENA_QCACHES_MAX; i++) {
         if (arena->qcaches[i] == NULL) continue;
         enum arena_status status = arena->qcache_ops->destroy(arena->qcaches[i]);
@@ -75,7 +75,7 @@ enum arena_status arena_set_quantum_caches(struct arena *arena, const struct are
     for (uint64_t i = 0; i < n; i++) {
         arena->qcaches[i] = ops->create(ctx, arena, (i + 1) << arena->quantum_shift, arena_quantum_slab_size(qcache_max));
         if (arena->qcaches[i] != NULL) continue;
-        CHECK(destroy_quantum_caches(arena) == ARENA_OK);
+        CHECK(arena_drop_quantum_caches(arena) == ARENA_OK);
         return ARENA_NO_SPACE;
     }
     arena->qcache_max = qcache_max;
@@ -83,7 +83,7 @@ enum arena_status arena_set_quantum_caches(struct arena *arena, const struct are
 }
 
 enum arena_status arena_destroy(struct arena *arena) {
-    enum arena_status status = destroy_quantum_caches(arena);
+    enum arena_status status = arena_drop_quantum_caches(arena);
     if (status != ARENA_OK) return status;
     if (arena->segments_allocated != 0) return ARENA_BUSY;
     /* Nothing is allocated, so imported spans that can go back have done so already; what is left are tags of our own. */

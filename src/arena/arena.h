@@ -198,6 +198,8 @@ void arena_set_limit(struct arena *arena, uint64_t limit);
  * made (then none is). Before the first alloc.
  */
 enum arena_status arena_set_quantum_caches(struct arena *arena, const struct arena_qcache_ops *ops, void *ctx, uint64_t qcache_max);
+/* Takes them away again, as arena_destroy does. ARENA_BUSY: objects of one are out; those before it are gone, and their sizes come from segments. */
+enum arena_status arena_drop_quantum_caches(struct arena *arena);
 /* The slab size for an arena's quantum caches: the next power of two above three times qcache_max. */
 uint64_t arena_quantum_slab_size(uint64_t qcache_max);
 /* Gives back caches, imported spans and memory. ARENA_BUSY where segments or cached objects are still allocated: the arena stays usable. */

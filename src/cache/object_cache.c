@@ -12,15 +12,18 @@
 _Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
 _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
 
-/* A cache on an array of 64 KiB has as many rounds as malloc's; of things that are no memory nobody knows what they cost. */
+/* Arrays are as large as malloc's for objects of the same size; those of integers, as for this size. */
 #define DEPOT_OBJECT_BYTES_MAX (256 * KIB)
+#define INTEGER_BYTES 64
 
 /* ------------------------------------------------------------------ the backend: slabs and constructors */
 
 static _Noreturn STRATA_COLD void bad_free(const struct object_cache *cache, const void *object, enum object_slabs_error error) {
     static const char *const texts[] = {
         [OBJECTS_FOREIGN] = "not an object of this cache", [OBJECTS_NO_START] = "not the start of an object", [OBJECTS_TWICE] = "double free"};
-    fatal("strata_cache_free(): %p: %s (cache %s)", object, texts[error], cache->name);
+    unsigned long long shown = (uintptr_t)object - cache->bias;
+    if (cache->integers) fatal("%s(): %llu: %s (cache %s)", cache->free_function, shown, texts[error], cache->name);
+    fatal("%s(): 0x%llx: %s (cache %s)", cache->free_function, shown, texts[error], cache->name);
 }
 
 /* Those of `objects` that construct refuses go back to the slabs. */
@@ -122,7 +125,10 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
                                    .construct = config->construct,
                                    .destruct = config->destruct,
                                    .argument = config->argument,
-                                   .no_magazines = config->no_magazines};
+                                   .no_magazines = config->no_magazines,
+                                   .integers = config->integers,
+                                   .free_function = config->free_function,
+                                   .bias = config->bias};
     if (!object_slabs_init(&cache->slabs, zone, config->bytes, config->align, config->slab_bytes, config->source, config->source_context)) {
         zone_metadata_free(zone, cache, sizeof *cache);
         return OBJECT_CACHE_BAD_SIZE;
@@ -132,7 +138,8 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
     struct object_layer *owner = find_place(objects, &cache->index);
     if (owner != NULL) {
         struct depot *depot = &owner->layer.depots[cache->index];
-        depot_init(depot, min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX), cache->no_magazines ? 0 : objects->magazine_max);
+        depot_init(depot, cache->integers ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
+                   cache->no_magazines ? 0 : objects->magazine_max);
         depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + cache->index * CACHE_ROUNDS_MAX);
         cache->owner = owner;
         cache->areas_at = owner->layer.areas_at;
@@ -168,20 +175,38 @@ static void unpin_layer(struct object_caches *objects, struct object_layer *owne
     platform_lock_release(&objects->lock);
 }
 
-uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache *cache) {
+/* From now on nobody but the caller touches what the cache has in arrays and depot; all of that goes back to the slabs. */
+static void leave(struct object_caches *objects, struct object_cache *cache) {
     struct object_layer *owner = cache->owner;
     platform_lock_acquire(&objects->lock);
     __atomic_store_n(&owner->layer.depots[cache->index].leaving, true, __ATOMIC_RELAXED);
-    list_remove(&cache->link);
     while (cache->pins != 0) {
         platform_lock_release(&objects->lock);
         platform_event_wait(&cache->unpinned, UINT64_MAX);
         platform_lock_acquire(&objects->lock);
     }
     platform_lock_release(&objects->lock);
-
     cpu_layer_retire(&owner->layer, cache->index);
     depot_tick(&owner->layer, cache->index, true);
+}
+
+uint64_t object_cache_empty(struct object_caches *objects, struct object_cache *cache) {
+    struct object_slabs_stats stats;
+    leave(objects, cache);
+    object_slabs_reap(&cache->slabs);
+    object_slabs_stats_get(&cache->slabs, &stats);
+    platform_lock_acquire(&objects->lock); /* pairs with that of who looks whether it may be pinned */
+    __atomic_store_n(&cache->owner->layer.depots[cache->index].leaving, false, __ATOMIC_RELAXED);
+    platform_lock_release(&objects->lock);
+    return stats.in_use;
+}
+
+uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache *cache) {
+    struct object_layer *owner = cache->owner;
+    platform_lock_acquire(&objects->lock);
+    list_remove(&cache->link);
+    platform_lock_release(&objects->lock);
+    leave(objects, cache);
     uint64_t left = object_slabs_destroy(&cache->slabs);
 
     platform_lock_acquire(&objects->lock);

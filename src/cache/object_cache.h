@@ -49,13 +49,17 @@ struct object_cache_config {
     int (*construct)(void *object, void *argument);
     void (*destruct)(void *object, void *argument);
     void *argument;
-    bool no_magazines; /* every object comes from the slabs and goes there, constructed and destructed each time */
+    bool no_magazines;         /* every object comes from the slabs and goes there, constructed and destructed each time */
+    const char *free_function; /* of the program's, for messages about it */
+    /* Objects are no memory but integers, that much greater than what the program knows: no object may be NULL. */
+    bool integers;
+    uint64_t bias;
 };
 
 struct object_cache {
     char *areas_at; /* these two are all that the fast paths need; immutable */
     unsigned index;
-    bool no_magazines;
+    bool no_magazines, integers;
     struct object_layer *owner;
     struct object_slabs slabs;
     char name[OBJECT_NAME_BYTES];
@@ -63,6 +67,8 @@ struct object_cache {
     int (*construct)(void *object, void *argument);
     void (*destruct)(void *object, void *argument);
     void *argument;
+    const char *free_function;
+    uint64_t bias;
     struct list link;
     uint32_t pins;                             /* under objects->lock */
     struct platform_event unpinned;            /* woken when the last pin of a leaving cache goes */
@@ -77,6 +83,12 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
  * these were. Nobody uses it meanwhile, or later.
  */
 uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache *cache);
+
+/*
+ * All that is cached goes back to the slabs, and all empty slabs to their source; returns how many objects the program has not freed. Nobody uses the
+ * cache meanwhile; afterwards it goes on.
+ */
+uint64_t object_cache_empty(struct object_caches *objects, struct object_cache *cache);
 
 /* Beyond the fast path. NULL: no memory, or construct refused; before, what other CPUs have cached was called in. */
 void *object_cache_alloc_slow(struct object_caches *objects, struct object_cache *cache);

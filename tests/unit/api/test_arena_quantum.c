@@ -1,0 +1,204 @@
+/*
+ * test_arena_quantum.c - quantum caches of arenas: every integer can be had, also 0 and the last one, none twice, and all come back.
+ */
+#include "unit/api/arena_api_support.h"
+
+static struct strata_arena *with_caches(const char *name, uint64_t base, uint64_t size, uint64_t quantum, uint64_t largest) {
+    struct strata_arena *arena = new_arena(name, base, size, quantum);
+    assert_non_null(arena);
+    ASSERT_OK(strata_arena_set_quantum_caches(arena, largest));
+    return arena;
+}
+
+static uint64_t allocated_in(struct strata_arena *arena) {
+    uint64_t size;
+    ASSERT_OK(strata_arena_size(arena, STRATA_ARENA_ALLOCATED, &size));
+    return size;
+}
+
+static void wrong_arguments(void **state) {
+    (void)state;
+    new_process(NULL);
+    struct strata_arena *arena = new_arena("ids", 0, 1000, 4);
+    ASSERT_STATUS(strata_arena_set_quantum_caches(NULL, 8), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_quantum_caches(arena, 0), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_quantum_caches(arena, 6), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_quantum_caches(arena, 4 * (STRATA_ARENA_QUANTUM_CACHES_MAX + 1)), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_quantum_caches(arena, UINT64_MAX), BAD_ARGUMENT);
+    ASSERT_OK(strata_arena_set_quantum_caches(arena, 8));
+    ASSERT_STATUS(strata_arena_set_quantum_caches(arena, 8), BAD_ARGUMENT);
+    uint64_t start = 77;
+    ASSERT_STATUS(strata_arena_alloc(arena, 4, 64, &start), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_alloc(arena, 4, 3, &start), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_alloc(arena, 0, 0, &start), BAD_ARGUMENT);
+    assert_int_equal(start, 77);
+    ASSERT_OK(strata_arena_destroy(arena));
+    struct strata_arena *late = new_arena("late", 0, 1000, 4);
+    start = must_alloc(late, 4);
+    ASSERT_STATUS(strata_arena_set_quantum_caches(late, 8), BUSY);
+    ASSERT_OK(strata_arena_free(late, start, 4));
+    ASSERT_OK(strata_arena_destroy(late));
+    sound(state);
+}
+
+/* Takes integers one by one until there is none: each of them once. */
+static void exhaust(uint64_t base, uint64_t size, uint64_t unit, uint64_t largest) {
+    static unsigned char seen[5000];
+    static uint64_t starts[5000];
+    struct strata_arena *arena = with_caches("all", base, size, 1, largest);
+    uint64_t count = 0;
+    enum strata_arena_status status;
+    memset(seen, 0, sizeof seen);
+    while ((status = strata_arena_alloc(arena, unit, 0, &starts[count])) == STRATA_ARENA_OK) {
+        assert_true(starts[count] - base <= size - unit);
+        for (uint64_t i = 0; i < unit; i++) assert_int_equal(seen[starts[count] - base + i]++, 0);
+        count++;
+    }
+    assert_int_equal(status, STRATA_ARENA_NO_SPACE);
+    if (unit == 1) assert_int_equal(count, size);
+    assert_true(count * unit >= size * 9 / 10);
+    ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
+    sound(NULL);
+    for (uint64_t i = 0; i < count; i += 2) ASSERT_OK(strata_arena_free(arena, starts[i], unit));
+    ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
+    for (uint64_t i = 1; i < count; i += 2) ASSERT_OK(strata_arena_free(arena, starts[i], unit));
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(NULL);
+}
+
+static void every_integer_can_be_had(void **state) {
+    (void)state;
+    new_process(NULL);
+    exhaust(0, 1000, 1, 8);
+    exhaust(0, 4096, 1, 16);
+    exhaust(37, 3001, 1, 5); /* no slab begins or ends where the span does */
+    exhaust(UINT64_MAX - 255, 256, 1, 8);
+    exhaust(UINT64_MAX - 4095, 4096, 1, 8);
+    exhaust(0, 5000, 5, 8);
+    exhaust(10, 20, 1, 16); /* too little for any slab */
+}
+
+/* Random operations of all sizes, small ones by the caches and others by segments, against a table of who has what. */
+static void nothing_is_given_twice(void **state) {
+    (void)state;
+    enum { SPAN = 1 << 14, MAX = 2000 };
+    static unsigned char owned[SPAN];
+    static struct {
+        uint64_t start, size;
+        bool by_xalloc;
+    } held[MAX];
+    new_process(NULL);
+    memset(owned, 0, sizeof owned);
+    struct strata_arena *arena = with_caches("mixed", 0, SPAN, 1, 12);
+    uint64_t random = 99;
+    unsigned count = 0;
+    for (unsigned turn = 0; turn < 40000; turn++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        sim_cpu_set((unsigned)(random >> 63));
+        if ((random >> 33) % 5 < 3 && count < MAX) {
+            uint64_t size = (random >> 40) % 8 != 0 ? 1 + (random >> 48) % 12 : 1 + (random >> 48) % 300, start = 0;
+            bool by_xalloc = (random >> 36) % 16 == 0;
+            enum strata_arena_status status =
+                by_xalloc ? strata_arena_xalloc(arena, size, 0, 0, 0, 0, 0, 0, &start) : strata_arena_alloc(arena, size, 0, &start);
+            if (status == STRATA_ARENA_NO_SPACE) continue;
+            assert_int_equal(status, STRATA_ARENA_OK);
+            for (uint64_t i = 0; i < size; i++) assert_int_equal(owned[start + i]++, 0);
+            held[count].start = start;
+            held[count].size = size;
+            held[count++].by_xalloc = by_xalloc;
+        } else if (count != 0) {
+            unsigned k = (unsigned)((random >> 33) % count);
+            for (uint64_t i = 0; i < held[k].size; i++) assert_int_equal(owned[held[k].start + i]--, 1);
+            if (held[k].by_xalloc)
+                ASSERT_OK(strata_arena_xfree(arena, held[k].start, held[k].size));
+            else
+                ASSERT_OK(strata_arena_free(arena, held[k].start, held[k].size));
+            held[k] = held[--count];
+        }
+        if (turn % 4000 == 0) sound(NULL);
+    }
+    while (count-- != 0) {
+        if (held[count].by_xalloc)
+            ASSERT_OK(strata_arena_xfree(arena, held[count].start, held[count].size));
+        else
+            ASSERT_OK(strata_arena_free(arena, held[count].start, held[count].size));
+    }
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(NULL);
+}
+
+/* The caches' slabs are imported like anything else, and what was imported goes back when the arena goes. */
+static void slabs_come_from_the_source_and_go_back(void **state) {
+    (void)state;
+    new_stack();
+    ASSERT_OK(strata_arena_set_source(middle, bottom));
+    ASSERT_OK(strata_arena_set_source(top, middle));
+    ASSERT_OK(strata_arena_set_quantum_caches(top, 4));
+    uint64_t starts[500];
+    for (unsigned i = 0; i < 500; i++) starts[i] = must_alloc(top, 1 + i % 2);
+    for (unsigned i = 0; i < 500; i++) assert_in_range(starts[i], 1024, 2047);
+    assert_true(allocated_in(bottom) >= 700);
+    for (unsigned i = 0; i < 500; i++) ASSERT_OK(strata_arena_free(top, starts[i], 1 + i % 2));
+    ASSERT_OK(strata_arena_destroy(top));
+    assert_int_equal(allocated_in(middle), 0);
+    assert_int_equal(allocated_in(bottom), 0);
+    ASSERT_OK(strata_arena_destroy(middle));
+    ASSERT_OK(strata_arena_destroy(bottom));
+    sound(state);
+}
+
+static uint64_t kept;
+static unsigned asked;
+static int give_one_back(void *context, struct strata_arena *arena, uint64_t size) {
+    (void)context;
+    assert_true(size == 2 || size == 8); /* the segment, and the slab before it */
+    if (++asked != 40) return 0;
+    ASSERT_OK(strata_arena_free(arena, kept, 2));
+    return 1;
+}
+
+static void a_sleeper_looks_again(void **state) {
+    (void)state;
+    new_process(NULL);
+    struct strata_arena *arena = with_caches("few", 0, 2, 1, 2);
+    kept = must_alloc(arena, 2);
+    uint64_t start, begun = platform_now_ns();
+    ASSERT_STATUS(strata_arena_alloc(arena, 2, 0, &start), NO_SPACE);
+    asked = 0;
+    ASSERT_OK(strata_arena_set_reclaim(arena, give_one_back, NULL));
+    ASSERT_OK(strata_arena_alloc(arena, 2, STRATA_ARENA_SLEEP, &start));
+    assert_int_equal(start, kept);
+    assert_true(asked >= 40 && platform_now_ns() - begun > 3000000);
+    ASSERT_OK(strata_arena_free(arena, start, 2));
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(state);
+}
+
+static void the_caches_are_in_the_figures(void **state) {
+    (void)state;
+    new_process(NULL);
+    struct strata_arena *arena = with_caches("ports", 0, 65536, 1, 3);
+    uint64_t starts[10];
+    for (unsigned i = 0; i < 10; i++) starts[i] = must_alloc(arena, 3);
+    int file = platform_file_create("/look.json");
+    assert_int_equal(strata_stats_json(file), 0);
+    platform_file_close(file);
+    size_t bytes;
+    const char *json = sim_file_text("/look.json", &bytes), *row = strstr(json, "{\"name\":\"ports-3\"");
+    assert_non_null(row);
+    assert_non_null(strstr(json, "{\"name\":\"ports-1\""));
+    const char *end = strchr(row, '}'), *in_use = strstr(row, "\"in_use\":10,"), *memory = strstr(row, "\"memory_bytes\":0,");
+    assert_true(in_use != NULL && in_use < end && memory != NULL && memory < end); /* integers are no memory */
+    for (unsigned i = 0; i < 10; i++) ASSERT_OK(strata_arena_free(arena, starts[i], 3));
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_arguments),        cmocka_unit_test(every_integer_can_be_had),
+        cmocka_unit_test(nothing_is_given_twice), cmocka_unit_test(slabs_come_from_the_source_and_go_back),
+        cmocka_unit_test(a_sleeper_looks_again),  cmocka_unit_test(the_caches_are_in_the_figures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
