@@ -121,7 +121,8 @@ STRATA_API enum strata_arena_status strata_arena_remove(struct strata_arena *are
  *
  * size: at least 1; rounded up to the quantum.
  * flags: enum strata_arena_flags. With STRATA_ARENA_SLEEP the caller waits until something is freed or added that makes the request possible, here or
- * in an arena that this one imports from: for ever, if nobody frees. Sleepers are not served in any order.
+ * in an arena that this one imports from: for ever, if nobody frees. Sleepers are not served in any order. One that lacks memory looks again at the
+ * same occasions, and at strata_arena_wake, but not when memory is freed elsewhere.
  * start: receives where it begins, a multiple of the quantum.
  * Errors: BAD_ARGUMENT (size 0, above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE. Cost: as above. (Sections 4.3.2, 4.4.2.)
  */

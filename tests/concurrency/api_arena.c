@@ -89,7 +89,7 @@ static void *look(void *argument) {
 
 /* Arenas come and go while others are used, with an import from one that is. */
 static void *come_and_go(void *argument) {
-    for (unsigned i = 0; !__atomic_load_n(&stop, __ATOMIC_ACQUIRE); i++) {
+    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
         struct strata_arena *arena;
         uint64_t start;
         EXPECT(strata_arena_create("passing", 0, 0, 1, 0, &arena) == STRATA_ARENA_OK);
