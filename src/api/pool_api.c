@@ -13,9 +13,10 @@
 _Static_assert(STRATA_POOL_OK == (int)POOL_OK && STRATA_POOL_NO_MEMORY == (int)POOL_NO_MEMORY && STRATA_POOL_BAD_ARGUMENT == (int)POOL_BAD_ARGUMENT &&
                    STRATA_POOL_FOREIGN == (int)POOL_FOREIGN && STRATA_POOL_BUSY == (int)POOL_BUSY,
                "statuses are the same numbers");
-_Static_assert(STRATA_POOL_STACKS == POOL_STACKS && STRATA_POOL_OBJECT_BYTES_MAX == POOL_OBJECT_BYTES_MAX && STRATA_POOL_M_MAX == POOL_M_MAX &&
-                   STRATA_POOL_NAME_BYTES == POOL_NAME_BYTES,
-               "limits are the same numbers");
+_Static_assert(STRATA_POOL_STACKS == POOL_STACKS, "flags are the same bits");
+_Static_assert(STRATA_POOL_OBJECT_BYTES_MAX == POOL_OBJECT_BYTES_MAX, "limits are the same numbers");
+_Static_assert(STRATA_POOL_M_MAX == POOL_M_MAX, "limits are the same numbers");
+_Static_assert(STRATA_POOL_NAME_BYTES == sizeof((struct pool *)0)->name, "limits are the same numbers");
 
 STRATA_INLINE struct pool *pool_of(struct strata_pool *pool) { return (struct pool *)(void *)pool; }
 STRATA_INLINE struct pool_local *local_of(struct strata_pool_local *local) { return (struct pool_local *)(void *)local; }

@@ -196,8 +196,9 @@ static void give(struct pool_local *local, uint32_t count) {
 
 void pool_local_destroy(struct pool_local *local) {
     struct pool *pool = local->pool;
+    uint32_t objects = pool_local_objects(local);
     pool_lock(pool);
-    give(local, pool_local_objects(local));
+    if (objects != 0) give(local, objects);
     list_remove(&local->link);
     pool->locals_count--;
     pool->drains++;

@@ -32,8 +32,8 @@
 #include "page/page.h"
 #include "platform/platform.h"
 
-#define POOL_OBJECT_BYTES_MAX ((size_t)64 * KIB)
-#define POOL_M_MAX ((size_t)1 << 16)
+#define POOL_OBJECT_BYTES_MAX (64 * KIB)
+#define POOL_M_MAX (64 * KIB)
 #define POOL_NAME_BYTES 32
 #define POOL_STACKS 1u
 
