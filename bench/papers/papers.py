@@ -20,6 +20,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 PROJECT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(PROJECT / "bench"))
+BUSY_LOAD = 0.5
 
 try:
     from frame import catalogue, markdown, plots, running
@@ -95,6 +96,10 @@ def main() -> int:
         print(f"papers: {programs}: no such folder; build with STRATA_EXPERIMENTS=ON", file=sys.stderr)
         return 2
 
+    load = machine.load_average()
+    if load > BUSY_LOAD:
+        console.print(f"[yellow]The machine is busy (load average {load:.1f}): times will be worth little.[/]")
+
     def report(outcome: running.Outcome) -> None:
         name = outcome.experiment.id
         if outcome.document is None:
@@ -122,7 +127,8 @@ def main() -> int:
         highlight=False,
     )
     if options.write_docs:
-        markdown.write(options.docs, catalogue.PAPERS, catalogue.EXPERIMENTS, documents, failures, facts())
+        origin = {**facts(), "load average at the start": f"{load:.1f}"}
+        markdown.write(options.docs, catalogue.PAPERS, catalogue.EXPERIMENTS, documents, failures, origin)
         console.print(f"Written: {options.docs}", highlight=False)
     missed = options.check_claims and not all(claim["value"] for claim in claims)
     return 1 if failures or missed else 0

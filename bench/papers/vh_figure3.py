@@ -43,6 +43,7 @@ def measure(context: Context) -> Result:
     samples = min(run["samples"] for key in keys for run in runs[key])
     if not context.quick and samples < SAMPLES_MIN:
         raise ExperimentFailed(f"only {samples} operations were timed")
+    left_out = max(run["left_out"] / (2 * run["samples"]) for key in keys for run in runs[key])
     time = {(*key, name): median(runs[key], name) for key in keys for name in TIMES}
 
     def pair(model: str, method: str, threads: int) -> float:
@@ -103,7 +104,7 @@ def measure(context: Context) -> Result:
             "Topology and rates of super-ping are ours (a ring, four pings an LP), as the paper only draws it. "
             + ("A quick run times fewer" if context.quick else f"One operation in eight is timed; at least {SAMPLES_MIN:,}")
             + " operations. What reading the clock costs is taken off, and operations of more than 100 µs are left out, in which the system had stopped "
-            "the thread."
+            f"the thread (at most {left_out:.2%} of a run's)."
         ),
     )
 

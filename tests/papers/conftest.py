@@ -23,13 +23,15 @@ def build():
 
 @pytest.fixture
 def papers(tmp_path):
-    """Runs the command as `make papers` does: papers("--only", "vh"). Its output goes to tmp_path/out and tmp_path/docs."""
+    """Runs the command as `make papers` does: papers("--only", "vh"), or with start=subprocess.Popen. Output goes to tmp_path/out and /docs."""
 
-    def run(*args, env=None):
+    def run(*args, env=None, start=subprocess.run, **options):
         clean = {key: value for key, value in os.environ.items() if key != "QUICK" and not key.startswith("STRATA_")}
         places = ["--output", tmp_path / "out", "--docs", tmp_path / "docs/papers.md"]
         command = [sys.executable, PAPERS / "papers.py", *places, *args]
-        return subprocess.run(list(map(str, command)), env={**clean, **(env or {})}, capture_output=True, text=True, timeout=TIMEOUT_S)
+        if start is subprocess.run:
+            options = {"capture_output": True, "timeout": TIMEOUT_S}
+        return start(list(map(str, command)), env={**clean, **(env or {})}, text=True, **options)
 
     (tmp_path / "docs").mkdir()
     return run

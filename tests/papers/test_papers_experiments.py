@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 from frame import catalogue, running
@@ -77,6 +80,30 @@ def test_failed_experiments_make_a_failure(papers, tmp_path):
     assert "No such file" in done.stdout
     assert "0 of 2 experiments ran" in done.stdout
     assert "- kmem/figure-7-8: exit status 1: best_case" in (tmp_path / "docs/papers.md").read_text()
+
+
+def command_lines():
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield file.read_bytes()
+        except OSError:
+            continue
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_no_process(papers, build, tmp_path, number):
+    """The experiment's command line has the output folder in it; it takes a minute when nobody interrupts."""
+    part = str(tmp_path / "out/magazines/section-4-5-1").encode()
+    running_now = papers("--build", build, "--only", "4-5-1", start=subprocess.Popen, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not any(part in line for line in command_lines()):
+        assert time.monotonic() < deadline, "the experiment was not started"
+        time.sleep(0.05)
+    running_now.send_signal(number)
+    _, errors = running_now.communicate(timeout=30)
+    assert running_now.returncode == 130
+    assert "interrupted" in errors
+    assert not any(part in line for line in command_lines())
 
 
 def test_claims_can_be_demanded(papers, build):
