@@ -78,7 +78,7 @@ static const struct cache_backend backend = {.alloc = backend_take, .free = back
 
 /* ------------------------------------------------------------------ layers and places */
 
-void object_caches_init(struct object_caches *objects, struct slab_layer *slabs, struct cache_layer *first, unsigned magazine_max) {
+STRATA_USUAL void object_caches_init(struct object_caches *objects, struct slab_layer *slabs, struct cache_layer *first, unsigned magazine_max) {
     *objects = (struct object_caches){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_OBJECTS), .slabs = slabs, .first = first, .magazine_max = magazine_max};
     list_init(&objects->all);
 }
