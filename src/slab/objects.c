@@ -108,12 +108,13 @@ static bool hash_has_room(struct object_slabs *slabs) {
     if (fresh == NULL) return old != NULL;
     slabs->hash = fresh;
     slabs->hash_count = count;
+    if (old == NULL) return true;
     for (uint64_t i = 0; i < old_count; i++)
         for (struct object_slab *slab = old[i], *next; slab != NULL; slab = next) {
             next = slab->chain;
             hash_insert(slabs, slab);
         }
-    if (old != NULL) zone_metadata_free(slabs->zone, old, old_count * sizeof *old);
+    zone_metadata_free(slabs->zone, old, old_count * sizeof *old);
     return true;
 }
 
