@@ -8,9 +8,6 @@
 #include "strata/cache.h"
 
 #define DEFAULT_ALIGN 16
-/* Sleeping: the first and the longest interval. */
-#define SLEEP_MIN_NS UINT64_C(1000000)
-#define SLEEP_MAX_NS UINT64_C(64000000)
 
 _Static_assert(STRATA_CACHE_OBJECT_MAX == OBJECT_BYTES_MAX, "what the header promises is what slabs can hold");
 
@@ -110,12 +107,10 @@ enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) {
 /* ------------------------------------------------------------------ objects */
 
 static STRATA_COLD void *alloc_asleep(struct object_cache *cache) {
-    struct platform_event never = {0};
-    for (uint64_t interval = SLEEP_MIN_NS;; interval = min_u64(interval * 2, SLEEP_MAX_NS)) {
+    for (uint64_t interval = HEAP_DOZE_MIN_NS;; interval = heap_doze(interval)) {
         heap_release(0);
         void *object = object_cache_alloc(&heap.objects, cache);
         if (object != NULL) return object;
-        platform_event_wait(&never, interval);
     }
 }
 

@@ -154,6 +154,14 @@ void heap_free_odd(enum heap_function function, const void *object) {
     if (object != NULL && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) heap_bad_address(function, object);
 }
 
+#define HEAP_DOZE_MAX_NS UINT64_C(64000000)
+
+STRATA_COLD uint64_t heap_doze(uint64_t interval_ns) {
+    struct platform_event never = {0};
+    platform_event_wait(&never, interval_ns);
+    return min_u64(interval_ns * 2, HEAP_DOZE_MAX_NS);
+}
+
 STRATA_COLD size_t heap_release(size_t keep_bytes) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || !heap_init()) return 0;
     cache_drain(&heap.caches);

@@ -79,6 +79,10 @@ size_t heap_release(size_t keep_bytes);
 /* The first invariant that does not hold; NULL: all do. */
 const char *heap_check(void);
 
+/* For who waits for memory or room that nobody announces: sleeps, and returns how long to sleep the next time; begin with HEAP_DOZE_MIN_NS. */
+#define HEAP_DOZE_MIN_NS UINT64_C(1000000)
+uint64_t heap_doze(uint64_t interval_ns);
+
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
 void maintenance_fork_child(void);

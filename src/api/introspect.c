@@ -21,6 +21,20 @@
 
 /* ------------------------------------------------------------------ the snapshot */
 
+static void add_objects(struct report_cache *row, uint64_t out, uint64_t total, uint64_t allocs, uint64_t frees, const struct cache_stats *cache) {
+    uint64_t cached = min_u64(cache->cached, out); /* the two are of different moments */
+    row->cached += cached;
+    row->in_use += out - cached;
+    row->total += total;
+    row->slab_allocs += allocs;
+    row->slab_frees += frees;
+    row->depot_allocs += cache->depot_allocs;
+    row->depot_frees += cache->depot_frees;
+    row->magazine_rounds = cache->rounds;
+    row->contention += cache->contention;
+    row->depot_magazines += cache->depot_magazines;
+}
+
 static void fill_caches(struct report_snapshot *snapshot) {
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) {
         struct report_cache *row = &snapshot->caches[snapshot->cache_count++];
@@ -32,17 +46,8 @@ static void fill_caches(struct report_snapshot *snapshot) {
         row->object_bytes = slab.object_bytes;
         row->slab_bytes = slab.slab_bytes;
         row->slabs = slab.slabs;
-        row->cached = cache.cached < slab.in_use ? cache.cached : slab.in_use;
-        row->in_use = slab.in_use - row->cached;
-        row->total = slab.total;
         row->memory_bytes = slab.memory_bytes;
-        row->depot_allocs = cache.depot_allocs;
-        row->depot_frees = cache.depot_frees;
-        row->slab_allocs = slab.allocs;
-        row->slab_frees = slab.frees;
-        row->magazine_rounds = cache.rounds;
-        row->contention = cache.contention;
-        row->depot_magazines = cache.depot_magazines;
+        add_objects(row, slab.in_use, slab.total, slab.allocs, slab.frees, &cache);
         if (tag < SLAB_CACHE_MAGAZINES) snapshot->heap.in_use_bytes += row->in_use * row->object_bytes;
     }
 }
@@ -58,7 +63,7 @@ static struct report_cache *object_cache_row(struct report_snapshot *snapshot, c
     }
     struct report_cache *row = &snapshot->caches[REPORT_MAX_CACHES - 1];
     report_name_set(row->name, "(others)");
-    row->object_bytes = row->slab_bytes = row->magazine_rounds = 0;
+    row->object_bytes = row->slab_bytes = 0;
     return row;
 }
 
@@ -67,20 +72,12 @@ static void fill_object_cache(struct object_cache *cache, void *argument) {
     struct report_cache *row = object_cache_row(snapshot, cache);
     struct object_cache_stats stats;
     object_cache_stats_get(cache, &stats);
-    uint64_t cached = min_u64(stats.cache.cached, stats.slabs.in_use), in_use = stats.slabs.in_use - cached;
+    uint64_t in_use_before = row->in_use;
     row->slabs += stats.slabs.slabs;
-    row->cached += cached;
-    row->in_use += in_use;
-    row->total += stats.slabs.total;
     if (!cache->integers) row->memory_bytes += stats.slabs.memory_bytes;
-    row->depot_allocs += stats.cache.depot_allocs;
-    row->depot_frees += stats.cache.depot_frees;
-    row->slab_allocs += stats.slabs.allocs;
-    row->slab_frees += stats.slabs.frees;
-    if (row->object_bytes != 0) row->magazine_rounds = stats.cache.rounds;
-    row->contention += stats.cache.contention;
-    row->depot_magazines += stats.cache.depot_magazines;
-    if (cache->slabs.source == &slab_source_zone) snapshot->heap.in_use_bytes += in_use * cache->bytes;
+    add_objects(row, stats.slabs.in_use, stats.slabs.total, stats.slabs.allocs, stats.slabs.frees, &stats.cache);
+    if (row->object_bytes == 0) row->magazine_rounds = 0; /* of many */
+    if (cache->slabs.source == &slab_source_zone) snapshot->heap.in_use_bytes += (row->in_use - in_use_before) * cache->bytes;
 }
 
 /* More arenas than there are rows share the last one. Sums of integers that stand for different things would mean nothing: it has none. */
@@ -175,7 +172,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->populated_bytes = zone.populated << GRANULE_SHIFT;
     totals->lookaside_bytes = zone.idle << GRANULE_SHIFT;
     totals->reserved_bytes = heap.zone.reserved_bytes;
-    totals->metadata_bytes += zone_metadata_bytes(&heap.zone) + cache_area_bytes(&heap.caches);
+    totals->metadata_bytes += zone_metadata_bytes(&heap.zone) + cache_area_bytes(&heap.caches) + object_caches_area_bytes(&heap.objects);
     totals->huge_bytes = platform_huge_bytes();
     totals->resident_bytes = platform_resident_bytes();
     totals->released_bytes_total = zone.released_total << GRANULE_SHIFT;

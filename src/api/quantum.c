@@ -12,9 +12,6 @@
 #include "api/heap.h"
 #include "base/check.h"
 
-#define SLEEP_MIN_NS UINT64_C(1000000)
-#define SLEEP_MAX_NS UINT64_C(64000000)
-
 struct quantum_cache {
     struct object_cache *cache;
     struct arena *arena;
@@ -87,9 +84,8 @@ static enum arena_status alloc(void *cache, unsigned flags, uint64_t *start) {
         return ARENA_BAD_ARGUMENT;
     enum arena_status status = alloc_once(quantum, start);
     if (STRATA_LIKELY(status == ARENA_OK) || (flags & ARENA_SLEEP) == 0) return status;
-    struct platform_event never = {0};
-    for (uint64_t interval = SLEEP_MIN_NS; status == ARENA_NO_SPACE || status == ARENA_NO_TAGS; interval = min_u64(interval * 2, SLEEP_MAX_NS)) {
-        platform_event_wait(&never, interval);
+    for (uint64_t interval = HEAP_DOZE_MIN_NS; status == ARENA_NO_SPACE || status == ARENA_NO_TAGS;) {
+        interval = heap_doze(interval);
         status = alloc_once(quantum, start);
     }
     return status;

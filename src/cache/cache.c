@@ -56,7 +56,7 @@ static void put_rounds(struct cache_layer *caches, unsigned cache, void **rounds
 void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
     void *object;
-    if (caches->closed || !cpu_layer_open(caches, cache)) return backend_alloc(caches, cache, &object, 1) == 1 ? object : NULL;
+    if (!cpu_layer_open(caches, cache)) return backend_alloc(caches, cache, &object, 1) == 1 ? object : NULL;
 
     struct magazine *magazine = depot_take_full(depot);
     if (magazine != NULL) {
@@ -96,7 +96,7 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
 }
 
 void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
-    if (!caches->closed && cpu_layer_open(caches, cache)) {
+    if (cpu_layer_open(caches, cache)) {
         if (cpu_push_in(&caches->areas_at, cache, object)) return; /* it was only closed, or has grown */
         overflow(caches, cache);
         if (cpu_push_in(&caches->areas_at, cache, object)) return;

@@ -52,10 +52,10 @@ struct depot {
     struct magazine *full, *empty;
     uint32_t full_count, full_low; /* how many, and the fewest since the last tick */
     uint32_t empty_count, empty_low;
-    uint32_t full_max;     /* beyond this, full magazines go to the slabs */
-    uint16_t rounds;       /* m: read without the lock */
-    uint16_t rounds_start; /* where m begins, and returns to when idle; immutable, as is the next */
-    uint16_t rounds_max;
+    uint32_t full_max;      /* beyond this, full magazines go to the slabs */
+    uint16_t rounds;        /* m: read without the lock */
+    uint16_t rounds_start;  /* where m begins, and returns to when idle; immutable, as is the next */
+    uint16_t rounds_max;    /* 0: the cache has no arrays, every object comes from the backend and goes there */
     uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
     bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */

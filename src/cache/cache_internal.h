@@ -39,7 +39,8 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
 /* The first slot of the arrays of this cache; the first call decides on it. */
 unsigned depot_place(struct cache_layer *caches, struct depot *depot);
 
-/* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: this CPU has no area, or it is closed. */
+/* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: the cache has no arrays, this CPU has no area, or it is closed.
+ */
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache);
 /* A later layer, with `main` set, gets its areas and is from now on one of those that new ids of threads are made for. False: no memory. */
 bool cache_layer_join(struct cache_layer *caches);

@@ -157,6 +157,7 @@ static void note_used(struct cache_layer *caches, unsigned area) {
 
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
+    if (depot->rounds_max == 0) return false;
     if (caches->thread_mode && platform_thread_id() == 0) {
         if (platform_thread_ended()) return false;
         uint32_t id = take_id(caches->main);

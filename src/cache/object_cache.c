@@ -125,7 +125,6 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
                                    .construct = config->construct,
                                    .destruct = config->destruct,
                                    .argument = config->argument,
-                                   .no_magazines = config->no_magazines,
                                    .integers = config->integers,
                                    .free_function = config->free_function,
                                    .bias = config->bias};
@@ -139,7 +138,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
     if (owner != NULL) {
         struct depot *depot = &owner->layer.depots[cache->index];
         depot_init(depot, cache->integers ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
-                   cache->no_magazines ? 0 : objects->magazine_max);
+                   config->no_magazines ? 0 : objects->magazine_max);
         depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + cache->index * CACHE_ROUNDS_MAX);
         cache->owner = owner;
         cache->areas_at = owner->layer.areas_at;
@@ -227,30 +226,20 @@ static void call_in(struct object_caches *objects, struct object_layer *owner) {
     unpin_layer(objects, owner, pinned);
 }
 
-static void *alloc_once(struct object_cache *cache) {
-    void *object;
-    if (cache->no_magazines) return slabs_alloc(cache, &object, 1) == 1 ? object : NULL;
-    return cache_alloc_slow(&cache->owner->layer, cache->index);
-}
-
 void *object_cache_alloc_slow(struct object_caches *objects, struct object_cache *cache) {
-    void *object = alloc_once(cache);
-    if (STRATA_LIKELY(object != NULL) || cache->no_magazines) return object;
+    struct cache_layer *layer = &cache->owner->layer;
+    void *object = cache_alloc_slow(layer, cache->index);
+    if (STRATA_LIKELY(object != NULL) || layer->depots[cache->index].rounds_max == 0) return object;
     call_in(objects, cache->owner);
-    return alloc_once(cache);
+    return cache_alloc_slow(layer, cache->index);
 }
 
-void object_cache_free_slow(struct object_cache *cache, void *object) {
-    if (cache->no_magazines)
-        slabs_free(cache, &object, 1);
-    else
-        cache_free_slow(&cache->owner->layer, cache->index, object);
-}
+void object_cache_free_slow(struct object_cache *cache, void *object) { cache_free_slow(&cache->owner->layer, cache->index, object); }
 
 unsigned object_cache_alloc_batch(struct object_caches *objects, struct object_cache *cache, void **taken, unsigned count) {
     unsigned got = 0;
     while (got < count) {
-        unsigned some = cache->no_magazines ? 0 : cpu_pop_batch_in(&cache->areas_at, cache->index, taken + got, count - got);
+        unsigned some = cpu_pop_batch_in(&cache->areas_at, cache->index, taken + got, count - got);
         if (some == 0) {
             taken[got] = object_cache_alloc_slow(objects, cache);
             some = taken[got] != NULL;
@@ -264,7 +253,7 @@ unsigned object_cache_alloc_batch(struct object_caches *objects, struct object_c
 void object_cache_free_batch(struct object_cache *cache, void *const *given, unsigned count) {
     unsigned done = 0;
     while (done < count) {
-        unsigned some = cache->no_magazines ? 0 : cpu_push_batch_in(&cache->areas_at, cache->index, given + done, count - done);
+        unsigned some = cpu_push_batch_in(&cache->areas_at, cache->index, given + done, count - done);
         if (some == 0) {
             object_cache_free_slow(cache, given[done]);
             some = 1;
@@ -324,6 +313,13 @@ void object_cache_stats_get(struct object_cache *cache, struct object_cache_stat
     stats->refused = __atomic_load_n(&cache->refused, __ATOMIC_RELAXED);
 }
 
+uint64_t object_caches_area_bytes(struct object_caches *objects) {
+    uint64_t bytes = 0;
+    for (const struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next))
+        bytes += cache_area_bytes(&owner->layer);
+    return bytes;
+}
+
 void object_caches_each(struct object_caches *objects, void (*visit)(struct object_cache *cache, void *argument), void *argument) {
     platform_lock_acquire(&objects->lock);
     LIST_FOR_EACH(&objects->all, node) visit(CONTAINER_OF(node, struct object_cache, link), argument);
@@ -355,7 +351,7 @@ void object_caches_fork_parent(struct object_caches *objects) {
     platform_lock_unhold(&objects->lock);
 }
 
-/* Threads that had pinned caches are gone. */
+/* Threads that had pinned caches are gone. What they had cached in thread mode stays in their areas, for the next threads with their ids. */
 void object_caches_fork_child(struct object_caches *objects) {
     LIST_FOR_EACH(&objects->all, node) {
         struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);

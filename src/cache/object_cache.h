@@ -49,7 +49,7 @@ struct object_cache_config {
     int (*construct)(void *object, void *argument);
     void (*destruct)(void *object, void *argument);
     void *argument;
-    bool no_magazines;         /* every object comes from the slabs and goes there, constructed and destructed each time */
+    bool no_magazines;         /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
     const char *free_function; /* of the program's, for messages about it */
     /* Objects are no memory but integers, that much greater than what the program knows: no object may be NULL. */
     bool integers;
@@ -59,7 +59,7 @@ struct object_cache_config {
 struct object_cache {
     char *areas_at; /* these two are all that the fast paths need; immutable */
     unsigned index;
-    bool no_magazines, integers;
+    bool integers;
     struct object_layer *owner;
     struct object_slabs slabs;
     char name[OBJECT_NAME_BYTES];
@@ -119,6 +119,8 @@ struct object_cache_stats {
     uint64_t constructed, destructed, refused;
 };
 void object_cache_stats_get(struct object_cache *cache, struct object_cache_stats *stats);
+/* Of their CPU areas, as cache_area_bytes. */
+uint64_t object_caches_area_bytes(struct object_caches *objects);
 /* Calls visit for each cache, in order of creation, with the list locked: it may read, and lock what ranks below. */
 void object_caches_each(struct object_caches *objects, void (*visit)(struct object_cache *cache, void *argument), void *argument);
 /* Of all caches and layers; exact only while no other thread uses them. */

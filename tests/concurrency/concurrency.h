@@ -1,5 +1,6 @@
 /*
- * concurrency.h - what the programs of this folder share: an assertion that is not compiled away, random numbers, and blocks that carry a pattern.
+ * concurrency.h - what the programs of this folder, and those of stress/ that are called api_, share: an assertion that is not compiled away, random
+ * numbers, and blocks that carry a pattern.
  *
  * They use strata_* only and link to libstrata.a, so that ThreadSanitizer sees strata's own code on real threads, with per-thread caches, as
  * it knows nothing of restartable sequences; the C library keeps its malloc.

@@ -17,19 +17,14 @@
 #include <strata/arena.h>
 #include <strata/strata.h>
 
-enum { DEFAULT_FORKS = 150, CHILD_SECONDS = 60, SCARCE = 4 };
+#include "stress/api_fork_support.h"
+
+enum { SCARCE = 4 };
 
 static uint32_t stop;
 static int null_fd;
 static struct strata_arena *plenty, *importer, *scarce;
 
-#define EXPECT(condition)                                                                        \
-    do {                                                                                         \
-        if (!(condition)) {                                                                      \
-            dprintf(STDERR_FILENO, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                                            \
-        }                                                                                        \
-    } while (0)
 #define EXPECT_OK(call) EXPECT((call) == STRATA_ARENA_OK)
 
 /* Enough segments for tags and tables to come and go, spans too. */
@@ -64,13 +59,14 @@ static void *come_and_go(void *argument) {
     return argument;
 }
 
-static void child(void) {
+static void child(unsigned number, unsigned generations) {
     struct strata_arena *own;
     struct strata_arena_stats stats;
     uint64_t start;
-    alarm(CHILD_SECONDS);
-    EXPECT(strata_check() == NULL);
+    (void)number;
+    EXPECT(generations > 1 || strata_check() == NULL);
     churn();
+    if (generations > 1) return;
     EXPECT_OK(strata_arena_stats_get(scarce, &stats));
     EXPECT(stats.waiters == 0);
     /* Those who hold what is scarce are not here; more of it wakes and serves all the same. */
@@ -84,32 +80,10 @@ static void child(void) {
     EXPECT(strata_check() == NULL);
 }
 
-static void await(pid_t pid) {
-    int status;
-    EXPECT(waitpid(pid, &status, 0) == pid);
-    if (status == 0) return;
-    dprintf(STDERR_FILENO, "a child ended with status 0x%x (0xe: it waited for a lock)\n", (unsigned)status);
-    _exit(1);
-}
-
-static pid_t fork_child(unsigned generations) {
-    pid_t pid = fork();
-    EXPECT(pid >= 0);
-    if (pid != 0) return pid;
-    if (generations > 1) {
-        churn();
-        await(fork_child(generations - 1));
-    } else {
-        child();
-    }
-    _exit(0);
-}
-
 int main(int argc, char **argv) {
-    unsigned forks = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : DEFAULT_FORKS;
+    unsigned forks = fork_count(argc, argv);
     void *(*const bodies[])(void *) = {use, use, sleep_often, sleep_often, come_and_go};
     pthread_t threads[5];
-    EXPECT(forks > 0);
     null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     EXPECT(null_fd >= 0);
     EXPECT_OK(strata_arena_create("plenty", 0, (uint64_t)1 << 32, 64, 0, &plenty));
@@ -117,7 +91,7 @@ int main(int argc, char **argv) {
     EXPECT_OK(strata_arena_create("scarce", 0, SCARCE, 1, 0, &scarce));
     EXPECT_OK(strata_arena_set_source(importer, plenty));
     for (unsigned i = 0; i < 5; i++) EXPECT(pthread_create(&threads[i], NULL, bodies[i], NULL) == 0);
-    for (unsigned i = 0; i < forks; i++) await(fork_child(1 + i % 2));
+    for (unsigned i = 0; i < forks; i++) fork_and_wait(i, 1 + i % 2, child);
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < 5; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
     EXPECT(strata_check() == NULL);

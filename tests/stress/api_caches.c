@@ -17,15 +17,9 @@
 #include <strata/cache.h>
 #include <strata/malloc.h>
 
-enum { THREADS = 4, GENERATIONS = 3, CACHES = 40, BOXES = 128, DEFAULT_ROUNDS = 20000 };
+#include "concurrency/concurrency.h"
 
-#define EXPECT(condition)                                                                 \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                      \
-        }                                                                                 \
-    } while (0)
+enum { THREADS = 4, GENERATIONS = 3, CACHES = 40, BOXES = 128, DEFAULT_ROUNDS = 20000 };
 
 #define MADE UINT64_C(0x6d6164652062792d)
 
@@ -47,13 +41,6 @@ static struct thing *boxes[CACHES][BOXES]; /* exchanged atomically: whoever take
 static unsigned rounds = DEFAULT_ROUNDS;
 static uint32_t stop;
 static int null_fd;
-
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 static int make(void *object, void *argument) {
     struct tally *tally = argument;

@@ -17,6 +17,8 @@
 #include <strata/malloc.h>
 #include <strata/strata.h>
 
+#include "concurrency/concurrency.h"
+
 enum { THREADS = 4, GENERATIONS = 3, BOXES = 256, DEFAULT_ROUNDS = 20000 };
 
 /* The start of each block; the pattern fills the rest. */
@@ -29,21 +31,6 @@ static struct parcel *boxes[BOXES]; /* exchanged atomically: whoever takes a par
 static unsigned rounds = DEFAULT_ROUNDS;
 static uint32_t stop;
 static int null_fd;
-
-#define EXPECT(condition)                                                                 \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                      \
-        }                                                                                 \
-    } while (0)
-
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 /* Mostly small, sometimes of several pages, rarely a block of its own or more than a superpage. */
 static size_t random_bytes(uint64_t *state) {

@@ -16,18 +16,12 @@
 #include <strata/malloc.h>
 #include <strata/strata.h>
 
-enum { DEFAULT_FORKS = 150, BLOCKS = 32, CHILD_SECONDS = 60 };
+#include "stress/api_fork_support.h"
+
+enum { BLOCKS = 32 };
 
 static uint32_t stop;
 static int null_fd;
-
-#define EXPECT(condition)                                                                        \
-    do {                                                                                         \
-        if (!(condition)) {                                                                      \
-            dprintf(STDERR_FILENO, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                                            \
-        }                                                                                        \
-    } while (0)
 
 /* Small objects, runs and blocks of their own. */
 static void churn(unsigned seed) {
@@ -57,40 +51,22 @@ static void *observe(void *argument) {
     return argument;
 }
 
-static void child(unsigned number) {
-    alarm(CHILD_SECONDS);
+static void child(unsigned number, unsigned generations) {
+    (void)generations;
     churn(number);
     EXPECT(strata_stats_table(null_fd) == 0);
     strata_release(0);
     EXPECT(strata_check() == NULL);
 }
 
-static void await(pid_t pid, unsigned number) {
-    int status;
-    EXPECT(waitpid(pid, &status, 0) == pid);
-    if (status == 0) return;
-    dprintf(STDERR_FILENO, "child %u: status 0x%x (0xe: it waited for a lock)\n", number, (unsigned)status);
-    _exit(1);
-}
-
-static pid_t fork_child(unsigned number, unsigned generations) {
-    pid_t pid = fork();
-    EXPECT(pid >= 0);
-    if (pid != 0) return pid;
-    child(number);
-    if (generations > 1) await(fork_child(number, generations - 1), number);
-    _exit(0);
-}
-
 int main(int argc, char **argv) {
-    unsigned forks = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : DEFAULT_FORKS;
-    EXPECT(forks > 0);
+    unsigned forks = fork_count(argc, argv);
     null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     EXPECT(null_fd >= 0);
     churn(0); /* the heap stands before there are threads, as where malloc is strata's */
     pthread_t threads[3];
     for (unsigned i = 0; i < 3; i++) EXPECT(pthread_create(&threads[i], NULL, i == 2 ? observe : allocate, NULL) == 0);
-    for (unsigned i = 0; i < forks; i++) await(fork_child(i, 2), i);
+    for (unsigned i = 0; i < forks; i++) fork_and_wait(i, 2, child);
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < 3; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
     EXPECT(strata_check() == NULL);

@@ -14,19 +14,13 @@
 
 #include <strata/pool.h>
 
-enum { DEFAULT_FORKS = 150, OBJECTS = 32, THREADS = 2, CHILD_SECONDS = 60 };
+#include "stress/api_fork_support.h"
+
+enum { OBJECTS = 32, THREADS = 2 };
 
 static struct strata_pool *pools[2]; /* one of each kind */
 static struct strata_pool_local *mine[2];
 static uint32_t stop;
-
-#define EXPECT(condition)                                                                        \
-    do {                                                                                         \
-        if (!(condition)) {                                                                      \
-            dprintf(STDERR_FILENO, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                                            \
-        }                                                                                        \
-    } while (0)
 
 static struct strata_pool *make_pool(unsigned flags) {
     struct strata_pool_config config = {0};
@@ -60,8 +54,8 @@ static void *work(void *argument) {
     return argument;
 }
 
-static void child(uint64_t number) {
-    alarm(CHILD_SECONDS);
+static void child(unsigned number, unsigned generations) {
+    (void)generations;
     for (unsigned i = 0; i < 2; i++) {
         struct strata_pool_local *fresh;
         struct strata_pool_stats stats;
@@ -75,27 +69,9 @@ static void child(uint64_t number) {
     }
 }
 
-static void await(pid_t pid, unsigned number) {
-    int status;
-    EXPECT(waitpid(pid, &status, 0) == pid);
-    if (status == 0) return;
-    dprintf(STDERR_FILENO, "child %u: status 0x%x (0xe: it waited for a lock)\n", number, (unsigned)status);
-    _exit(1);
-}
-
-static pid_t fork_child(unsigned number, unsigned generations) {
-    pid_t pid = fork();
-    EXPECT(pid >= 0);
-    if (pid != 0) return pid;
-    child(number);
-    if (generations > 1) await(fork_child(number, generations - 1), number);
-    _exit(0);
-}
-
 int main(int argc, char **argv) {
-    unsigned forks = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : DEFAULT_FORKS;
+    unsigned forks = fork_count(argc, argv);
     pthread_t threads[THREADS];
-    EXPECT(forks > 0);
     for (unsigned i = 0; i < 2; i++) {
         pools[i] = make_pool(i);
         EXPECT(strata_pool_local_create(pools[i], &mine[i]) == STRATA_POOL_OK);
@@ -103,7 +79,7 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, work, NULL) == 0);
     for (unsigned i = 0; i < forks; i++) {
         churn(mine[i % 2], i);
-        await(fork_child(i, 2), i);
+        fork_and_wait(i, 2, child);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < THREADS; i++) EXPECT(pthread_join(threads[i], NULL) == 0);

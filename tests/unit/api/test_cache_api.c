@@ -205,7 +205,9 @@ static void figures_follow_the_objects(void **state) {
     strata_cache_stats_get(cache, &stats);
     assert_string_equal(stats.name, "counted, by a name that is long");
     assert_true(stats.object_size == 200 && stats.slab_size >= 4096 && stats.total == 0 && stats.memory == 0);
+    assert_int_equal(object_caches_area_bytes(&heap.objects), 0);
     assert_int_equal(strata_cache_alloc_batch(cache, objects, 100), 100);
+    assert_int_equal(object_caches_area_bytes(&heap.objects), CPU_AREA_BYTES); /* of the one CPU that was here: metadata */
     strata_cache_stats_get(cache, &stats);
     assert_int_equal(stats.in_use, 100);
     assert_true(stats.total >= 100 && stats.memory == stats.slabs * stats.slab_size && stats.slabs_created == stats.slabs);
