@@ -231,7 +231,7 @@ unsigned object_slabs_alloc(struct object_slabs *slabs, void **objects, unsigned
     return taken;
 }
 
-static enum object_slabs_error locate(const struct object_slabs *slabs, const void *object, struct object_slab **slab, unsigned *index) {
+enum object_slabs_error objects_locate(const struct object_slabs *slabs, const void *object, struct object_slab **slab, unsigned *index) {
     *slab = find(slabs, (uintptr_t)object);
     if (*slab == NULL) return OBJECTS_FOREIGN;
     uint64_t offset = (uintptr_t)object - (*slab)->start;
@@ -250,7 +250,7 @@ enum object_slabs_error object_slabs_free(struct object_slabs *slabs, void *cons
     for (; *done < count; ++*done) {
         struct object_slab *slab;
         unsigned index;
-        error = locate(slabs, objects[*done], &slab, &index);
+        error = objects_locate(slabs, objects[*done], &slab, &index);
         if (error != OBJECTS_OK) break;
         slab->bits[index / 64] |= UINT64_C(1) << index % 64;
         slab->free++;
@@ -270,7 +270,7 @@ enum object_slabs_error object_slabs_look_up(struct object_slabs *slabs, const v
     struct object_slab *slab;
     unsigned index;
     platform_lock_acquire(&slabs->lock);
-    enum object_slabs_error error = locate(slabs, object, &slab, &index);
+    enum object_slabs_error error = objects_locate(slabs, object, &slab, &index);
     platform_lock_release(&slabs->lock);
     return error;
 }

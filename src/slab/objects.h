@@ -88,7 +88,8 @@ bool object_slabs_walk(struct object_slabs *slabs, bool (*visit)(void *object, v
  *
  * spare: how many slabs could go if all objects in partly used slabs stood close together. part: puts the sparsest slab apart whose objects find room
  * in the other partly used ones, and that isn't marked; false: there is none. next: its first object in use behind `after` (NULL: from the start),
- * NULL: no more. alloc_dense: an object of the fullest slab with room that isn't wholly free; NULL: none. rejoin: ends what part began. A slab that
+ * NULL: no more. alloc_dense: an object of the fullest slab with room that isn't wholly free; NULL: none. undo_alloc: takes it back, as though it
+ * had never been allocated. rejoin: ends what part began. A slab that
  * is wholly free by then goes back to the source, and its size is returned; others return to the lists, with a mark, and are not put apart again
  * before forget_marks (LATER), or before an object of theirs is freed (FIXED). Linear in the slabs of one list: part, forget_marks. rejoin_child: in
  * the child of a fork, where who moved is gone: it keeps the slab, also where it is empty.
@@ -98,6 +99,7 @@ uint64_t object_slabs_spare(struct object_slabs *slabs);
 bool object_slabs_part(struct object_slabs *slabs);
 void *object_slabs_next(struct object_slabs *slabs, const void *after);
 void *object_slabs_alloc_dense(struct object_slabs *slabs);
+void object_slabs_undo_alloc(struct object_slabs *slabs, void *object);
 uint64_t object_slabs_rejoin(struct object_slabs *slabs, enum objects_mark mark);
 void object_slabs_forget_marks(struct object_slabs *slabs);
 void object_slabs_rejoin_child(struct object_slabs *slabs);

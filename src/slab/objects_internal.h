@@ -29,6 +29,8 @@ STRATA_INLINE unsigned objects_bucket(const struct object_slabs *slabs, const st
 void objects_list_slab(struct object_slabs *slabs, struct object_slab *slab, bool front);
 /* The lowest free objects of a slab, at most `count`; returns how many. It may be in the wrong list then. */
 unsigned objects_take(const struct object_slabs *slabs, struct object_slab *slab, void **objects, unsigned count);
+/* Whose object it is, and which of them; OBJECTS_OK: in use. */
+enum object_slabs_error objects_locate(const struct object_slabs *slabs, const void *object, struct object_slab **slab, unsigned *index);
 /* Nobody finds the slab any more. */
 void objects_unlink_slab(struct object_slabs *slabs, struct object_slab *slab);
 /* One that is unlinked goes back to its source. With no lock held. */

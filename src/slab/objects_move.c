@@ -10,6 +10,8 @@
  */
 #include "slab/objects_internal.h"
 
+#include "base/check.h"
+
 /* So many that might be chosen are compared; lists are by the eighth that is free, so that the choice is never far off. */
 #define COMPARED_MAX 64
 
@@ -78,6 +80,21 @@ void *object_slabs_alloc_dense(struct object_slabs *slabs) {
     }
     platform_lock_release(&slabs->lock);
     return object;
+}
+
+/* Unlike a free it says nothing about the objects that can't be moved. */
+void object_slabs_undo_alloc(struct object_slabs *slabs, void *object) {
+    struct object_slab *slab;
+    unsigned index;
+    platform_lock_acquire(&slabs->lock);
+    CHECK(objects_locate(slabs, object, &slab, &index) == OBJECTS_OK && slab != slabs->apart);
+    slab->bits[index / 64] |= UINT64_C(1) << index % 64;
+    slab->free++;
+    slabs->in_use--;
+    slabs->allocs--;
+    if (slab->free == slabs->capacity) slabs->empty++;
+    if (objects_bucket(slabs, slab) != slab->bucket) objects_list_slab(slabs, slab, slab->mark == OBJECTS_MOVABLE);
+    platform_lock_release(&slabs->lock);
 }
 
 /* Under the lock. */

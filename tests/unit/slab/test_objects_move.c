@@ -159,7 +159,18 @@ static void marks_keep_slabs_from_being_tried_again(void **state) {
     free_object(1, 1); /* its neighbour may go now: something has happened */
     assert_int_equal(parted(), 1);
     SOUND();
-    object_slabs_rejoin(&objects, OBJECTS_MOVABLE);
+    object_slabs_rejoin(&objects, OBJECTS_FIXED);
+    for (unsigned s = 2; s < SLABS; s++) {
+        assert_int_equal(parted(), s);
+        object_slabs_rejoin(&objects, OBJECTS_FIXED);
+    }
+    void *fresh = object_slabs_alloc_dense(&objects);
+    assert_true(is_of(fresh, 3));
+    object_slabs_undo_alloc(&objects, fresh); /* nothing has happened */
+    SOUND();
+    assert_ptr_equal(object_slabs_alloc_dense(&objects), fresh);
+    object_slabs_undo_alloc(&objects, fresh);
+    assert_false(object_slabs_part(&objects));
     /* They still serve allocations. */
     for (unsigned i = 0; i < SLABS * CAPACITY - 9; i++) (void)take_one();
     assert_int_equal(out, 4);
