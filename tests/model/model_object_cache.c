@@ -16,6 +16,11 @@ static struct object_caches objects;
 static unsigned actor, identities[ACTORS], identities_used;
 static bool limited;
 
+static void thread_ended(uint32_t id) {
+    object_caches_thread_exit(&objects, id);
+    cache_thread_exit(&caches, id);
+}
+
 static bool memory_failed(void) { return limited || sim_failures() != 0; }
 
 static void become(unsigned n) {
@@ -103,6 +108,8 @@ static unsigned call_move(object_function *move, void *old, void *fresh, uint64_
         *to = *of->held[i].thing;
         *of->held[i].thing = (struct thing){0};
         of->held[i].thing = to;
+        alive_set_held(of, old, 0);
+        alive_set_held(of, to, i + 1);
         expect_contents(of, i);
     } else if (answer == OBJECT_MOVE_DONT_NEED) {
         (void)let_go(of, i);
@@ -150,6 +157,7 @@ static void create(struct reference_cache *of, unsigned kind) {
 static void destroy(struct reference_cache *of, bool empty) {
     while (empty && of->held_count != 0 && !model->failed) free_one(of, of->held_count - 1);
     unsigned left = of->held_count;
+    for (unsigned i = 0; i < left; i++) alive_set_held(of, of->held[i].thing, 0);
     of->held_count = 0; /* they are gone, and not destructed */
     uint64_t told = object_cache_destroy(&objects, of->cache);
     model_trace(model, "destroy cache %u: %llu objects are left", of->number, (unsigned long long)told);
@@ -297,13 +305,13 @@ static void compare(struct reference_cache *of) {
         MODEL_EXPECT(model, stats.moves[a] == of->moves[a], "cache %u: answer %u is counted wrong", of->number, a);
     MODEL_EXPECT(model, stats.reclaims == of->reclaims && stats.reclaimed_bytes == of->reclaimed, "cache %u: %llu bytes were reclaimed, counted %llu",
                  of->number, (unsigned long long)of->reclaimed, (unsigned long long)stats.reclaimed_bytes);
-    for (unsigned i = 0; i < of->held_count && !model->failed && (!model->long_run || model->operation % 64 == 0); i++) expect_contents(of, i);
+    for (unsigned i = 0; i < of->held_count && !model->failed && (!model->long_run || model->operation % 512 == 0); i++) expect_contents(of, i);
 }
 
 static void compare_all(void) {
     MODEL_EXPECT(model, sim_locks_held() == 0 && objects.mover == 0, "a lock is still held");
     for (unsigned c = 0; c < CACHES; c++) compare(&reference[c]);
-    if (model->long_run && model->operation % 64 != 0) return;
+    if (model->long_run && model->operation % 512 != 0) return;
     const char *wrong = object_caches_check(&objects);
     MODEL_EXPECT(model, wrong == NULL, "%s", wrong);
 }
@@ -322,6 +330,7 @@ static void begin(struct model *of, const struct model_record *stage) {
                 (unsigned long long)limit_bytes / KIB);
     MODEL_EXPECT(model, stack_build(&sim, magazine_max, limit_bytes), "no memory for the layers");
     object_caches_init(&objects, &slabs, &caches, magazine_max);
+    platform_on_thread_exit(thread_ended);
     limited = limit_bytes != UINT64_MAX;
     identities_used = ACTORS;
     for (unsigned i = 0; i < ACTORS; i++) identities[i] = i;

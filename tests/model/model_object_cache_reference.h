@@ -32,6 +32,7 @@ struct reference_cache {
     struct { /* constructed; in chains by address */
         const void *object;
         uint32_t next; /* index + 1 */
+        uint32_t held; /* index in held + 1; 0: it is cached */
     } alive[ALIVE_MAX];
     uint32_t chains[CHAINS], spare, alive_count;
     uint64_t made, unmade, refused, refuse_each, calls;
@@ -64,10 +65,17 @@ static inline void alive_clear(struct reference_cache *of) {
     for (uint32_t i = 0; i < ALIVE_MAX; i++) of->alive[i].next = i + 1 < ALIVE_MAX ? i + 2 : 0;
 }
 
-static inline bool alive_has(struct reference_cache *of, const void *object) {
-    for (uint32_t i = *chain_of(of, object); i != 0; i = of->alive[i - 1].next)
-        if (of->alive[i - 1].object == object) return true;
-    return false;
+/* Its index + 1; 0: it is not constructed. */
+static inline uint32_t alive_find(struct reference_cache *of, const void *object) {
+    uint32_t i = *chain_of(of, object);
+    while (i != 0 && of->alive[i - 1].object != object) i = of->alive[i - 1].next;
+    return i;
+}
+static inline bool alive_has(struct reference_cache *of, const void *object) { return alive_find(of, object) != 0; }
+static inline void alive_set_held(struct reference_cache *of, const void *object, uint32_t place) {
+    uint32_t i = alive_find(of, object);
+    MODEL_EXPECT(model, i != 0, "cache %u: %p is held, and not constructed", of->number, object);
+    if (i != 0) of->alive[i - 1].held = place;
 }
 
 static inline void alive_add(struct reference_cache *of, const void *object) {
@@ -76,6 +84,7 @@ static inline void alive_add(struct reference_cache *of, const void *object) {
     if (i == 0) return;
     of->spare = of->alive[i - 1].next;
     of->alive[i - 1].object = object;
+    of->alive[i - 1].held = 0;
     of->alive[i - 1].next = *chain;
     *chain = i;
     of->alive_count++;
@@ -97,10 +106,9 @@ static inline bool alive_remove(struct reference_cache *of, const void *object) 
 /* ------------------------------------------------------------------ held objects */
 
 /* The index of an object that is held; held_count: it isn't. */
-static inline unsigned held_index(const struct reference_cache *of, const void *object) {
-    unsigned i = 0;
-    while (i < of->held_count && of->held[i].thing != object) i++;
-    return i;
+static inline unsigned held_index(struct reference_cache *of, const void *object) {
+    uint32_t i = alive_find(of, object);
+    return i != 0 && of->alive[i - 1].held != 0 ? of->alive[i - 1].held - 1 : of->held_count;
 }
 
 static inline void expect_contents(const struct reference_cache *of, unsigned i) {
@@ -119,13 +127,16 @@ static inline void hold(struct reference_cache *of, struct thing *thing) {
     thing->copy = ~value;
     of->held[of->held_count].thing = thing;
     of->held[of->held_count++].value = value;
+    alive_set_held(of, thing, of->held_count);
 }
 
 /* It is the program's no more; its memory is left as the constructor left it. */
 static inline struct thing *let_go(struct reference_cache *of, unsigned i) {
     struct thing *thing = of->held[i].thing;
     expect_contents(of, i);
+    alive_set_held(of, thing, 0);
     of->held[i] = of->held[--of->held_count];
+    if (i < of->held_count) alive_set_held(of, of->held[i].thing, i + 1);
     *thing = (struct thing){0};
     return thing;
 }
