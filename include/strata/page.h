@@ -89,20 +89,21 @@ STRATA_API enum strata_page_status strata_page_free(void *block) STRATA_NOEXCEPT
  * block: of a block; its contents stay, up to the smaller size. bytes: above 0. flags: STRATA_PAGE_ZEROED (what is new reads as zeros),
  * STRATA_PAGE_NO_MOVE, STRATA_PAGE_PREFAULT.
  * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_ROOM, where the address may not change and can't stay; STRATA_PAGE_NO_MEMORY; STRATA_PAGE_NO_BLOCK;
- * STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; a copy only for small blocks and where the system
- * has no mappings left. (UMPA, section 3, figure 11.)
+ * STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; a copy only for small blocks and where the
+ * system has no mappings left. (UMPA, section 3, figure 11.)
  */
 STRATA_API enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned flags) STRATA_NOEXCEPT;
 
 /*
  * strata_page_reserve - address space behind a block, so that it can grow to `bytes` where it is. Takes no memory, and stays the block's.
  *
- * Returns STRATA_PAGE_OK, also where there was room already; STRATA_PAGE_NO_ROOM, where other blocks lie behind, or the block is one of up to 1 MiB that
- * shares its superpage; STRATA_PAGE_NO_BLOCK. Cost: constant.
+ * Returns STRATA_PAGE_OK, also where there was room already; STRATA_PAGE_NO_ROOM, where other blocks lie behind, or the block is one of up to 1 MiB
+ * that shares its superpage; STRATA_PAGE_NO_BLOCK. Cost: constant.
  */
 STRATA_API enum strata_page_status strata_page_reserve(void *block, size_t bytes) STRATA_NOEXCEPT;
 
-/* strata_page_commit - makes the pages of a range present, with the contents that they have. Cost: linear in those that are absent. (UMPA, section 3.) */
+/* strata_page_commit - makes the pages of a range present, with the contents that they have. Cost: linear in those that are absent. (UMPA,
+ * section 3.) */
 STRATA_API enum strata_page_status strata_page_commit(void *address, size_t bytes) STRATA_NOEXCEPT;
 /*
  * strata_page_release - gives the pages of a range back to the system: it stays in its block, and reads as zeros. Cost: linear in the pages.
@@ -120,18 +121,19 @@ STRATA_API enum strata_page_status strata_page_prefault(void *address, size_t by
  * strata_page_swap - two ranges of equal size, in one block or two, exchange their contents.
  *
  * Returns STRATA_PAGE_OK; STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_OVERLAP. Cost: three moves of page tables, some 20 us up to
- * 4 MiB and 0.5 us for each superpage more, where both addresses are the same modulo STRATA_PAGE_SUPERPAGE_BYTES; else 0.1 us a page. Small ranges, and
- * all where the system has no mappings left, by a copy. (UMPA, section 2.)
+ * 4 MiB and 0.5 us for each superpage more, where both addresses are the same modulo STRATA_PAGE_SUPERPAGE_BYTES; else 0.1 us a page. Small ranges,
+ * and all where the system has no mappings left, by a copy. (UMPA, section 2.)
  */
 STRATA_API enum strata_page_status strata_page_swap(void *a, void *b, size_t bytes) STRATA_NOEXCEPT;
-/* strata_page_move - `to` gets the pages of `from`, which reads as zeros then. What `to` had is gone. Errors and cost: a third of strata_page_swap. */
+/* strata_page_move - `to` gets the pages of `from`, which reads as zeros then. What `to` had is gone. Errors and cost: a third of strata_page_swap.
+ */
 STRATA_API enum strata_page_status strata_page_move(void *from, void *to, size_t bytes) STRATA_NOEXCEPT;
 
 /*
  * strata_page_split - a block becomes two: of its first `bytes`, and of the rest, which begins behind them.
  *
- * bytes: a multiple of a page, of a block above 1 MiB of STRATA_PAGE_SUPERPAGE_BYTES; above 0, below the size. second: receives the start of the other
- * one, unless NULL. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_NO_MEMORY. Cost: constant.
+ * bytes: a multiple of a page, of a block above 1 MiB of STRATA_PAGE_SUPERPAGE_BYTES; above 0, below the size. second: receives the start of the
+ * other one, unless NULL. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_NO_MEMORY. Cost: constant.
  */
 STRATA_API enum strata_page_status strata_page_split(void *block, size_t bytes, void **second) STRATA_NOEXCEPT;
 /*
@@ -141,15 +143,15 @@ STRATA_API enum strata_page_status strata_page_split(void *block, size_t bytes, 
 STRATA_API enum strata_page_status strata_page_join(void *block, void *second) STRATA_NOEXCEPT;
 
 struct strata_page_info {
-    void *block;           /* the start of the block that the address is in */
-    size_t bytes;          /* its size, in whole pages */
-    size_t capacity_bytes; /* to which it can grow in place */
-    size_t present_bytes;  /* of its pages */
-    size_t swapped_bytes;  /* in the system's swap */
-    size_t zero_bytes;     /* known to be zeros: neither of the two */
-    size_t huge_bytes;     /* of the present ones, by huge pages */
+    void *block;                     /* the start of the block that the address is in */
+    size_t bytes;                    /* its size, in whole pages */
+    size_t capacity_bytes;           /* to which it can grow in place */
+    size_t present_bytes;            /* of its pages */
+    size_t swapped_bytes;            /* in the system's swap */
+    size_t zero_bytes;               /* known to be zeros: neither of the two */
+    size_t huge_bytes;               /* of the present ones, by huge pages */
     bool presence_known, huge_known; /* the system could tell: else the figures are 0 */
-    unsigned flags;        /* STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
+    unsigned flags;                  /* STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
 };
 /* strata_page_query - the block that an address is in, and what is there of it. Cost: linear in its pages, some 10 ns each. */
 STRATA_API enum strata_page_status strata_page_query(const void *address, struct strata_page_info *info) STRATA_NOEXCEPT;
@@ -157,16 +159,16 @@ STRATA_API enum strata_page_status strata_page_query(const void *address, struct
 /* ------------------------------------------------------------------ batches */
 
 enum strata_page_operation {
-    STRATA_PAGE_OP_ALLOC,    /* bytes, flags; address: receives the block */
-    STRATA_PAGE_OP_FREE,     /* address */
-    STRATA_PAGE_OP_REALLOC,  /* address: the block, and receives where it is then; bytes, flags */
-    STRATA_PAGE_OP_RESERVE,  /* address, bytes */
-    STRATA_PAGE_OP_COMMIT,   /* address, bytes */
-    STRATA_PAGE_OP_RELEASE,  /* address, bytes */
-    STRATA_PAGE_OP_SWAP,     /* address, other, bytes */
-    STRATA_PAGE_OP_MOVE,     /* from address to other, bytes */
-    STRATA_PAGE_OP_SPLIT,    /* address, bytes; other: receives the second block */
-    STRATA_PAGE_OP_JOIN,     /* address, other */
+    STRATA_PAGE_OP_ALLOC,   /* bytes, flags; address: receives the block */
+    STRATA_PAGE_OP_FREE,    /* address */
+    STRATA_PAGE_OP_REALLOC, /* address: the block, and receives where it is then; bytes, flags */
+    STRATA_PAGE_OP_RESERVE, /* address, bytes */
+    STRATA_PAGE_OP_COMMIT,  /* address, bytes */
+    STRATA_PAGE_OP_RELEASE, /* address, bytes */
+    STRATA_PAGE_OP_SWAP,    /* address, other, bytes */
+    STRATA_PAGE_OP_MOVE,    /* from address to other, bytes */
+    STRATA_PAGE_OP_SPLIT,   /* address, bytes; other: receives the second block */
+    STRATA_PAGE_OP_JOIN,    /* address, other */
 };
 struct strata_page_op {
     enum strata_page_operation operation;
@@ -179,11 +181,11 @@ struct strata_page_op {
  * strata_page_batch - operations one after the other, with as few system calls as possible.
  *
  * First the whole batch is looked at: if anything in it is wrong, or two operations want the same pages and one of them ends, resizes, cuts or
- * joins their block, nothing is done, those that are wrong have their status, and all others STRATA_PAGE_NOT_DONE. Then they are done in order. One that
- * fails for want of memory or room ends the batch: what was done before stays, and *done (unless NULL) says how many that were.
- * Returns STRATA_PAGE_OK, or the status of the first that failed. Neighbouring ranges that are exchanged or moved in a row go by one call, and all
- * ranges that are committed or released in a row by one call where the system has it (Linux 6.13), else by one for each stretch.
- * Cost: n log n of the look, then that of the operations.
+ * joins their block, nothing is done, those that are wrong have their status, and all others STRATA_PAGE_NOT_DONE. Then they are done in order. One
+ * that fails for want of memory or room ends the batch: what was done before stays, and *done (unless NULL) says how many that were. Returns
+ * STRATA_PAGE_OK, or the status of the first that failed. Neighbouring ranges that are exchanged or moved in a row go by one call, and all ranges
+ * that are committed or released in a row by one call where the system has it (Linux 6.13), else by one for each stretch. Cost: n log n of the look,
+ * then that of the operations.
  */
 STRATA_API enum strata_page_status strata_page_batch(struct strata_page_op *ops, size_t count, size_t *done) STRATA_NOEXCEPT;
 

@@ -161,8 +161,8 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     snapshot->uptime_ns = platform_now_ns() - heap.started_ns;
     fill_caches(snapshot);
     object_caches_each(&heap.objects, fill_object_cache, snapshot);
+    fill_groups(snapshot); /* before the arena of addresses: what rests has left it then */
     fill_arenas(snapshot);
-    fill_groups(snapshot);
     struct zone_counters zone;
     zone_counters_get(&heap.zone, &zone);
     struct report_heap *totals = &snapshot->heap;

@@ -30,7 +30,7 @@ static void claim_range(struct claim *claims, size_t *count, size_t op, const vo
     claims[(*count)++] = (struct claim){(uintptr_t)address, (uintptr_t)address + bytes, op, whole};
 }
 
-/* What one operation wants, at most two claims. */
+/* What one operation wants, at most two claims; what is wrong claims nothing. */
 static enum strata_page_status look_at(const struct strata_page_op *op, size_t number, struct claim *claims, size_t *count) {
     struct zone_block_info block, other;
     const struct strata_page_request request = {.bytes = op->bytes, .flags = op->flags};
@@ -43,9 +43,9 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
     case STRATA_PAGE_OP_SPLIT:
         status = look_up_block(op->address, &block);
         if (status != STRATA_PAGE_OK) return status;
+        if (op->operation != STRATA_PAGE_OP_FREE && (op->bytes == 0 || op->bytes > HEAP_BYTES_MAX)) return STRATA_PAGE_BAD_ARGUMENT;
         claim_range(claims, count, number, block.start, block.bytes, true);
-        if (op->operation == STRATA_PAGE_OP_FREE) return STRATA_PAGE_OK;
-        return op->bytes == 0 || op->bytes > HEAP_BYTES_MAX ? STRATA_PAGE_BAD_ARGUMENT : STRATA_PAGE_OK;
+        return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_JOIN:
         status = look_up_block(op->address, &block);
         if (status == STRATA_PAGE_OK) status = look_up_block(op->other, &other);
@@ -55,11 +55,13 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
         return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_SWAP:
     case STRATA_PAGE_OP_MOVE:
-        status = look_up_range(op->other, op->bytes);
+        status = look_up_range(op->address, op->bytes);
+        if (status == STRATA_PAGE_OK) status = look_up_range(op->other, op->bytes);
         if (status != STRATA_PAGE_OK) return status;
-        claim_range(claims, count, number, op->other, op->bytes, false);
         if ((char *)op->address < (char *)op->other + op->bytes && (char *)op->other < (char *)op->address + op->bytes) return STRATA_PAGE_OVERLAP;
-        __attribute__((fallthrough));
+        claim_range(claims, count, number, op->address, op->bytes, false);
+        claim_range(claims, count, number, op->other, op->bytes, false);
+        return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_COMMIT:
     case STRATA_PAGE_OP_RELEASE:
         status = look_up_range(op->address, op->bytes);

@@ -45,15 +45,25 @@ static void mark_block_free(struct zone *zone, struct superpage *first, size_t f
     }
 }
 
+/* The lines of one that is a few ahead: they are in no cache when a large block comes by. */
+STRATA_INLINE void prefetch_superpage(const struct superpage *superpage) {
+    for (size_t line = 0; line < sizeof *superpage; line += CACHE_LINE_BYTES) __builtin_prefetch((const char *)superpage + line, 1);
+}
+#define PREFETCH_AHEAD 8
+
 /* Superpages [from, to) become part of a block. */
 static void adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility) {
     for (size_t i = from; i < to; i++) {
         struct superpage *superpage = &first[i];
+        if (i + PREFETCH_AHEAD < to) prefetch_superpage(&first[i + PREFETCH_AHEAD]);
         list_init(&superpage->bucket);
         superpage->state = SUPERPAGE_BLOCK;
         superpage->mobility = (uint8_t)mobility;
-        superpage_recount(superpage);
-        zone_superpage_relink(zone, superpage, superpage->idle);
+        superpage->free = superpage->largest_free = SUPERPAGE_GRANULES;
+        if (superpage->linked != IDLE_NONE)
+            zone_superpage_relink(zone, superpage, superpage->idle);
+        else
+            superpage->idle = 0; /* counts of superpages in the arena are right only where they are listed */
     }
 }
 
@@ -84,8 +94,8 @@ static void *create_superpages(struct zone *zone, const struct zone_block_config
     if (config->huge) granules = capacity * SUPERPAGE_GRANULES;
     if (reserve > capacity) capacity = reserve;
     platform_lock_acquire(&zone->lock);
-    struct block_desc block = {.granules = granules, .superpages = capacity, .mobility = config->mobility, .fixed = config->fixed,
-                               .reserved = reserve != 0};
+    struct block_desc block = {
+        .granules = granules, .superpages = capacity, .mobility = config->mobility, .fixed = config->fixed, .reserved = reserve != 0};
     bool within = zone_within_limit(zone, granules);
     char *rested = within && !config->huge && reserve == 0 ? zone_block_rouse(zone, granules, capacity, align, config->mobility) : NULL;
     if (rested != NULL) {
@@ -277,8 +287,7 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
     if (granules == old) {
         result = address;
     } else if (granules < old || zone_within_limit(zone, granules - old)) {
-        bool in_place =
-            block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules);
+        bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules);
         if (in_place) {
             block->granules = granules;
             zone->counters.block_granules += granules;

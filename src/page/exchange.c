@@ -45,7 +45,8 @@ void zone_settle_holes(struct zone *zone, char *address, size_t granules) {
         if (pages > LOOK_PAGES) pages = LOOK_PAGES;
         if (platform_presence(at, pages * page, presence)) {
             for (size_t i = 0, next; i < pages; i = next) {
-                for (next = i + 1; next < pages && (presence[next] == PLATFORM_PAGE_ABSENT) == (presence[i] == PLATFORM_PAGE_ABSENT); next++) continue;
+                for (next = i + 1; next < pages && (presence[next] == PLATFORM_PAGE_ABSENT) == (presence[i] == PLATFORM_PAGE_ABSENT); next++)
+                    continue;
                 char *piece = at + i * page;
                 if (presence[i] != PLATFORM_PAGE_ABSENT) continue;
                 zone_mark_released(zone, superpage_of(zone, piece), (unsigned)(zone_granule_of(zone, piece) % SUPERPAGE_GRANULES),

@@ -35,12 +35,17 @@ void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsig
 }
 
 unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, bool *zeroed) {
-    unsigned idle_before = superpage->idle;
-    unsigned fresh = granules - bits_count_range(superpage->populated, start, granules);
-    *zeroed = bits_count_range(superpage->dirty, start, granules) == 0;
-    superpage_set_allocated(superpage, start, granules);
-    bits_set(superpage->populated, start, granules);
-    bits_set(superpage->dirty, start, granules);
+    unsigned idle_before = superpage->idle, fresh;
+    if (granules == SUPERPAGE_GRANULES) {
+        fresh = SUPERPAGE_GRANULES - superpage->idle;
+        *zeroed = superpage_set_all_allocated(superpage);
+    } else {
+        fresh = granules - bits_count_range(superpage->populated, start, granules);
+        *zeroed = bits_count_range(superpage->dirty, start, granules) == 0;
+        superpage_set_allocated(superpage, start, granules);
+        bits_set(superpage->populated, start, granules);
+        bits_set(superpage->dirty, start, granules);
+    }
     zone->counters.allocated += granules;
     COUNTER_ADD(zone->counters.populated, fresh);
     zone->counters.populated_total += fresh;
@@ -50,7 +55,10 @@ unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, uns
 
 void zone_mark_free(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
     unsigned idle_before = superpage->idle;
-    superpage_set_free(superpage, start, granules);
+    if (granules == SUPERPAGE_GRANULES)
+        superpage_set_all_free(superpage);
+    else
+        superpage_set_free(superpage, start, granules);
     zone->counters.allocated -= granules;
     zone_superpage_relink(zone, superpage, idle_before);
 }

@@ -68,6 +68,22 @@ void superpage_set_free(struct superpage *superpage, unsigned start, unsigned gr
     if (run > superpage->largest_free) superpage->largest_free = (uint16_t)run;
 }
 
+bool superpage_set_all_allocated(struct superpage *superpage) {
+    uint64_t dirty = 0;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
+        dirty |= superpage->dirty[w];
+        superpage->allocated[w] = superpage->populated[w] = superpage->dirty[w] = ~UINT64_C(0);
+    }
+    superpage->free = superpage->largest_free = superpage->idle = 0;
+    return dirty == 0;
+}
+
+/* What is allocated counts as populated. */
+void superpage_set_all_free(struct superpage *superpage) {
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) superpage->allocated[w] = 0;
+    superpage->free = superpage->largest_free = superpage->idle = SUPERPAGE_GRANULES;
+}
+
 void superpage_recount(struct superpage *superpage) {
     unsigned idle = 0;
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) idle += bit_count(superpage->populated[w] & ~superpage->allocated[w]);

@@ -73,6 +73,10 @@ STRATA_INLINE unsigned superpage_kept_idle(const struct superpage *superpage, un
 void superpage_set_allocated(struct superpage *superpage, unsigned start, unsigned granules);
 /* The way back. */
 void superpage_set_free(struct superpage *superpage, unsigned start, unsigned granules);
+/* Of a superpage that is wholly free: it is wholly allocated, populated and dirty. True: it was zeros, so far as known. */
+bool superpage_set_all_allocated(struct superpage *superpage);
+/* Of one that is wholly allocated. */
+void superpage_set_all_free(struct superpage *superpage);
 /* Recomputes the counts that follow from the bitfields. */
 void superpage_recount(struct superpage *superpage);
 

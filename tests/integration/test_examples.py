@@ -37,7 +37,7 @@ def example(strata, tmp_path):
 
 
 def test_every_example_has_a_test():
-    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "give_back", "index_nodes", *ARENA_EXAMPLES])
+    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "frames", "give_back", "index_nodes", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -52,6 +52,13 @@ def test_give_back(strata, example):
     assert moments["released"][1] <= MIB
     handed_back = int(re.search(r"^handed back (\d+) bytes$", result.text, re.M)[1])
     assert handed_back > 30 * MIB, "the example's options keep idle pages, so that there is something to hand back"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
+def test_frames(strata, example):
+    result = strata.run([example("frames")], preload=False)
+    assert re.fullmatch(r"frames=60 log_bytes=67108864 moved=(yes|no) wrong=0\n", result.text), result.describe()
 
 
 @pytest.mark.strata_only

@@ -334,7 +334,8 @@ bool platform_presence(const void *address, size_t bytes, uint8_t *pages) {
     struct range range = check_range("platform_presence", (void *)(uintptr_t)address, bytes, NEEDS_COMMITTED);
     if (sim_call_fails(SIM_PRESENCE)) return false;
     fold_touched(range);
-    for (uint64_t page = range.start; page < range.end; page++) pages[page - range.start] = is_populated(page) ? PLATFORM_PAGE_PRESENT : PLATFORM_PAGE_ABSENT;
+    for (uint64_t page = range.start; page < range.end; page++)
+        pages[page - range.start] = is_populated(page) ? PLATFORM_PAGE_PRESENT : PLATFORM_PAGE_ABSENT;
     return true;
 }
 

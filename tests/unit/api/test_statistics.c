@@ -230,6 +230,7 @@ static void idle_and_handed_back(void **state) {
     void *large = hold(16 * MIB), *small = hold(512 * KIB);
     take(&before);
     strata_free(large);
+    take(&after); /* whoever looks finds no block at rest: it is idle before the other is */
     strata_free(small);
     take(&after);
     size_t idle = 16 * MIB + 512 * KIB;

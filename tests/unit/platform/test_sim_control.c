@@ -144,6 +144,8 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_false(platform_advise_huge(address, PAGE, true));
     assert_false(platform_move(address, address + 4 * PAGE, PAGE));
     assert_false(platform_reset(address, PAGE));
+    uint8_t presence;
+    assert_false(platform_presence(address, PAGE, &presence));
     assert_false(platform_fence_cpus());
     assert_false(platform_thread_start(no_body, NULL));
     assert_false(platform_pressure_open());
