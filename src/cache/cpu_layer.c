@@ -107,10 +107,11 @@ static uint32_t take_id(struct cache_layer *caches) {
 }
 
 /*
- * Takes the rounds of one header whose owner can't run: closed and fenced, or its thread is gone. Under drain_lock, which is let go while they are
- * given back, as that may run functions of the program: nobody else leaves a header closed that was not fenced.
+ * Takes the rounds of one header whose owner can't run: closed and fenced, or its thread is gone. To the slabs, or where others may want them soon
+ * to the depot (regroup). Under drain_lock, which is let go while they are given back, as that may run functions of the program: nobody else leaves a
+ * header closed that was not fenced.
  */
-static void empty_header(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after) {
+static void empty_header(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after, bool regroup) {
     struct cpu_header *header = header_at(caches, area, cache);
     void **slots = (void **)(void *)area_at(caches, area), *rounds[CACHE_ROUNDS_MAX];
     unsigned bottom = caches->depots[cache].bottom, top = header->top, count = top > bottom ? top - bottom : 0;
@@ -119,7 +120,10 @@ static void empty_header(struct cache_layer *caches, unsigned area, unsigned cac
     __atomic_store_n(upper_half(header), upper_after, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
     if (count == 0) return;
     platform_lock_release(&caches->drain_lock);
-    backend_free(caches, cache, rounds, count);
+    if (regroup)
+        depot_give_odd(caches, cache, rounds, count);
+    else
+        backend_free(caches, cache, rounds, count);
     platform_lock_acquire(&caches->drain_lock);
 }
 
@@ -128,7 +132,7 @@ static void empty_area(struct cache_layer *caches, uint32_t id) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         const struct cpu_header *header = header_at(caches, id, cache);
         if (is_leaving(caches, cache)) continue;
-        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0);
+        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0, true);
     }
 }
 
@@ -230,7 +234,7 @@ static bool area_has_rounds(const struct cache_layer *caches, unsigned area) {
     return false;
 }
 
-static void drain_area(struct cache_layer *caches, unsigned area) {
+static void drain_area(struct cache_layer *caches, unsigned area, bool regroup) {
     do {
         if (!close_area(caches, area) || !platform_fence_cpus()) { /* nothing to drain, or it can't be */
             open_area(caches, area);
@@ -240,7 +244,7 @@ static void drain_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         uint32_t *upper = upper_half(header_at(caches, area, cache));
         if (__atomic_load_n(upper, __ATOMIC_RELAXED) != CPU_CLOSED) continue;
-        empty_header(caches, area, cache, CPU_DRAINED);
+        empty_header(caches, area, cache, CPU_DRAINED, regroup);
     }
     caches->drains++;
 }
@@ -254,7 +258,7 @@ void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
         bool idle = digest == caches->digests[area];
         caches->digests[area] = digest;
         if (idle_only && !idle) continue;
-        if (area_has_rounds(caches, area)) drain_area(caches, area);
+        if (area_has_rounds(caches, area)) drain_area(caches, area, idle_only);
         caches->digests[area] = digest_area(caches, area);
     }
     platform_lock_release(&caches->drain_lock);
@@ -273,7 +277,7 @@ void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     unsigned last = caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
     for (unsigned area = 0; area < last; area++)
-        if (area_used(caches, area)) empty_header(caches, area, cache, 0);
+        if (area_used(caches, area)) empty_header(caches, area, cache, 0, false);
     platform_lock_release(&caches->drain_lock);
 }
 
