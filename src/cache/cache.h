@@ -9,7 +9,7 @@
  *
  * The depot keeps magazines of m/2 rounds, full ones and empty ones; its lock is tried first and contention counted, and
  * a contended cache gets larger arrays (3.4). What the depot did not need during an interval goes back to the slabs (3.7). Lists of
- * other sizes, as idle CPUs, ended threads and migrations leave them, are regrouped into magazines of m/2 (kmem paper, 3.3.2).
+ * other sizes, as idle CPUs and migrations leave them, are regrouped into magazines of m/2 (kmem paper, 3.3.2).
  *
  * Modes: a header of zeros, or a closed one, is empty and full at once; with magazine_max 0 headers are never opened, and
  * every operation reaches the slab layer.
@@ -134,7 +134,7 @@ const char *cache_check(struct cache_layer *caches);
 void cache_fork_prepare(struct cache_layer *caches);
 void cache_fork_parent(struct cache_layer *caches);
 void cache_fork_child(struct cache_layer *caches);
-/* In the child, once the locks of all layers are free again: what threads that are gone had cached goes to depots and slabs. */
+/* In the child, once the locks of all layers are free again: what threads that are gone had cached goes to the slabs. */
 void cache_fork_child_settle(struct cache_layer *caches);
 /*
  * Thread mode: the thread with this id has ended; platform_on_thread_exit's callback calls it, for the first layer last, as the id is free again

@@ -132,7 +132,7 @@ static void empty_area(struct cache_layer *caches, uint32_t id) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         const struct cpu_header *header = header_at(caches, id, cache);
         if (is_leaving(caches, cache)) continue;
-        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0, true);
+        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0, false);
     }
 }
 

@@ -4,11 +4,11 @@
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
  * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab.
  *
- * Lists of other sizes than m/2 come from idle CPUs, from threads that end, and from threads that change CPUs half-way. Taken as they are they would
- * cost the next one more visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which
- * joins the full ones when it is full. Before that it is touched only where memory has ended. A bucket that nothing came to during an interval goes
- * to the slabs at its end, and what comes while nobody visits the depot goes there at once. Lock: LOCK_RANK_DEPOT; magazines are allocated and freed,
- * and rounds given to slabs, without it.
+ * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more
+ * visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which joins the full ones when
+ * it is full. Before that it is touched only where memory has ended. A bucket that nothing came to during an interval goes to the slabs at its end,
+ * and what comes while nobody visits the depot goes there at once. Lock: LOCK_RANK_DEPOT; magazines are allocated and freed, and rounds given to
+ * slabs, without it.
  */
 #include "cache/cache_internal.h"
 

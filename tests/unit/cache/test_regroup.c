@@ -1,6 +1,6 @@
 /*
- * test_regroup.c - lists of rounds that are no magazine (kmem paper, 3.3.2): what idle CPUs and ended threads leave becomes full magazines, so that
- * nobody has to take less than half an array from the depot; what is left over is there when memory ends, and goes to the slabs with time.
+ * test_regroup.c - lists of rounds that are no magazine (kmem paper, 3.3.2): what idle CPUs leave becomes full magazines, so that nobody
+ * has to take less than half an array from the depot; what is left over is there when memory ends, and goes to the slabs with time.
  */
 #include "unit/cache/cache_test.h"
 
@@ -111,31 +111,6 @@ static void without_memory_for_a_bucket_they_go_to_the_slabs(void **state) {
 }
 
 /* ------------------------------------------------------------------ where they come from */
-
-static void threads_that_end_leave_magazines(void **state) {
-    (void)state;
-    const struct sim_config sim = {.cpus = 2, .arena_bytes = 8 * (uint64_t)GIB, .thread_mode = true};
-    assert_true(stack_build(&sim, 256, UINT64_MAX));
-    unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
-    void *kept[4];
-    for (unsigned thread = 0; thread < 4; thread++) { /* each takes half an array, and keeps one of it */
-        sim_thread_become(thread);
-        kept[thread] = must_take(cache);
-    }
-    for (unsigned thread = 0; thread < 4; thread++) {
-        sim_thread_become(thread);
-        sim_thread_exit();
-    }
-    assert_int_equal(caches.depots[cache].full_count, 4 * (half - 1) / half);
-    assert_int_equal(bucket_of(cache), 4 * (half - 1) % half);
-    uint64_t from_slabs = slab_stats_of(cache).allocs;
-    sim_thread_become(4); /* a new thread begins with a magazine, not with the slabs */
-    give(cache, must_take(cache));
-    assert_int_equal(rounds_in(platform_thread_id(), cache), half);
-    assert_int_equal(slab_stats_of(cache).allocs, from_slabs);
-    give_all(cache, kept, 4);
-    ASSERT_NOTHING_LEFT();
-}
 
 /* By period: what an idle CPU has goes to others where these ask for it, else to the slabs. */
 static void idle_cpus_serve_those_that_work(void **state) {
@@ -289,7 +264,6 @@ int main(void) {
         cmocka_unit_test(no_more_than_the_depot_may_hold),
         cmocka_unit_test(a_bucket_follows_m),
         cmocka_unit_test(without_memory_for_a_bucket_they_go_to_the_slabs),
-        cmocka_unit_test(threads_that_end_leave_magazines),
         cmocka_unit_test(idle_cpus_serve_those_that_work),
         cmocka_unit_test(full_drains_go_to_the_slabs),
         cmocka_unit_test(nobody_takes_less_than_half_an_array_while_there_is_memory),

@@ -49,12 +49,6 @@ static void cached_memory_is_bounded_by_cpus(void **state) {
 
 /* ------------------------------------------------------------------ thread mode */
 
-/* No thread has anything; what they had went to the depot, up to its limit, and to the slabs. */
-static void assert_all_in_depot(unsigned cache) {
-    assert_int_equal(cpu_layer_rounds(&caches, cache), 0);
-    assert_int_equal(slab_stats_of(cache).in_use, stats_of(cache).cached);
-}
-
 static void a_thread_has_an_array_from_its_first_miss_to_its_end(void **state) {
     (void)state;
     build_threads(UINT64_MAX);
@@ -87,7 +81,7 @@ static void a_thread_has_an_array_from_its_first_miss_to_its_end(void **state) {
     sim_thread_exit();
     sim_thread_become(1);
     sim_thread_exit();
-    assert_all_in_depot(cache);
+    assert_int_equal(slab_stats_of(cache).in_use, 0);
     sim_thread_become(3);
     ASSERT_NOTHING_LEFT();
 }
@@ -128,7 +122,7 @@ static void a_thread_that_has_ended_gets_no_id_again(void **state) {
     give(cache, kept);
     give(cache, late);
     assert_int_equal(platform_thread_id(), 0);
-    assert_all_in_depot(cache);
+    assert_int_equal(slab_stats_of(cache).in_use, 0);
     sim_thread_become(1);
     ASSERT_NOTHING_LEFT();
 }
@@ -153,7 +147,7 @@ static void ids_are_no_more_than_threads_alive_at_once(void **state) {
         sim_thread_exit();
     }
     sim_thread_become(3000);
-    assert_all_in_depot(cache);
+    assert_int_equal(slab_stats_of(cache).in_use, 0);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -246,7 +240,7 @@ static void a_forked_child_takes_what_other_threads_had(void **state) {
         ASSERT_SOUND();
         if (thread_mode) {
             assert_int_equal(rounds_in(own, cache), half);
-            assert_int_equal(cpu_layer_rounds(&caches, cache), half);  /* what the others had is in the depot */
+            assert_int_equal(stats_of(cache).cached, half);
             assert_int_equal(caches.spare_count, caches.ids_made - 2); /* all but 0 and the own */
             for (unsigned i = 0; i < caches.spare_count; i++) {        /* each once */
                 assert_int_not_equal(caches.spare_ids[i], own);
