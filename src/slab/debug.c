@@ -102,6 +102,7 @@ bool debug_cache_set(struct debug_cache *cache, const struct debug_features *fea
     platform_lock_acquire(&cache->lock);
     if (twin != NULL) {
         cache->random = features->seed;
+        for (const char *c = cache->name; *c != 0; c++) cache->random = cache->random * 31 + (unsigned char)*c; /* each cache its own */
         cache->features = *features;
         list_push_front(&cache->twins, &twin->link);
     } else {
@@ -228,9 +229,7 @@ static void keep_contents(const struct debug_place *place, bool freed) {
 }
 
 /* Whether it is this transaction's turn to check the whole cache. Under the lock. */
-static bool is_verify_due(struct debug_cache *cache) {
-    return cache->features.verify != 0 && ++cache->transactions % cache->features.verify == 0;
-}
+static bool is_verify_due(struct debug_cache *cache) { return cache->features.verify != 0 && ++cache->transactions % cache->features.verify == 0; }
 
 static void count_outcome(struct debug_cache *cache, struct debug_slab *slab, bool given) {
     uint64_t one = given ? 1 : (uint64_t)-1;

@@ -1,10 +1,10 @@
 /*
  * debug.h - the third facade of slab/: debugged buffers, of malloc's classes and of object caches.
  *
- * Each cache that has features, or had them, has a debug_cache; its buffers lie in the slabs of a *twin*, a layout that follows from the features. New
- * features make a new twin, and the old one goes when its last buffer is freed: so an address tells by the slab that it is in whether it is debugged,
- * and how. A slab is described by a structure outside of it, with a slot for each buffer: where the buffer begins in its place, how much was asked for,
- * its last transactions, its contents.
+ * Each cache that has features, or had them, has a debug_cache; its buffers lie in the slabs of a *twin*, a layout that follows from the features.
+ * New features make a new twin, and the old one goes when its last buffer is freed: so an address tells by the slab that it is in whether it is
+ * debugged, and how. A slab is described by a structure outside of it, with a slot for each buffer: where the buffer begins in its place, how much
+ * was asked for, its last transactions, its contents.
  *
  *     place:  | redzone in front | buffer, as long as was asked for | redzone to the end of the place |
  *
@@ -12,7 +12,8 @@
  * space of its own. Places are used again in the order in which they were freed.
  *
  * Invariants (debug_check): in_use = the slots in use of all slabs of all twins; a slot that is not in use is in its twin's queue, once. Locks: one a
- * cache and one a log (LOCK_RANK_SLAB); layer->lock (LOCK_RANK_DEBUG) guards the list of caches. Stacks are walked, and sources called, with none held.
+ * cache and one a log (LOCK_RANK_SLAB); layer->lock (LOCK_RANK_DEBUG) guards the list of caches. Stacks are walked, and sources called, with none
+ * held.
  */
 #ifndef STRATA_SLAB_DEBUG_H
 #define STRATA_SLAB_DEBUG_H
@@ -123,8 +124,8 @@ struct debug_layer {
     struct zone *zone;
     struct platform_lock lock;
     struct list caches;
-    uint64_t next_id; /* atomic */
-    bool goes_on;     /* after an error; atomic */
+    uint64_t next_id;                                        /* atomic */
+    bool goes_on;                                            /* after an error; atomic */
     uint64_t errors, plain, failed, allocs, frees, injected; /* atomic */
     struct debug_log logs[DEBUG_LOGS];
     /* Address space for firewalls: chunks of a superpage's size, by turns. */
@@ -201,8 +202,8 @@ struct debug_copy {
 };
 #define DEBUG_COPY_BYTES SUPERPAGE_BYTES
 /* The next slab of a cache that `match` takes. False: there is none. */
-bool debug_copy_next(struct debug_layer *layer, struct debug_cursor *cursor, bool (*match)(const struct debug_cache *cache, void *argument), void *argument,
-                     struct debug_copy *copy);
+bool debug_copy_next(struct debug_layer *layer, struct debug_cursor *cursor, bool (*match)(const struct debug_cache *cache, void *argument),
+                     void *argument, struct debug_copy *copy);
 /* The slab that an address is in, and which slot. */
 bool debug_copy_of(struct debug_layer *layer, const void *address, struct debug_copy *copy, unsigned *index);
 
@@ -222,6 +223,9 @@ const void *debug_slot_contents(const struct debug_slot *slot, const struct debu
 bool debug_log_set(struct debug_layer *layer, enum debug_log_name name, uint64_t bytes);
 /* Copies the entries, newest first, into room for `capacity`; returns how many. */
 uint64_t debug_log_copy(struct debug_layer *layer, enum debug_log_name name, struct debug_log_entry *entries, uint64_t capacity);
+
+/* Entries since it was set. */
+uint64_t debug_log_written(struct debug_layer *layer, enum debug_log_name name);
 
 const char *debug_check(struct debug_layer *layer);
 void debug_fork_prepare(struct debug_layer *layer);

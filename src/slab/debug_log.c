@@ -16,7 +16,8 @@ void debug_event_take(const struct debug_cache *cache, struct debug_event *event
     event->frames = 0;
     event->time_ns = 0;
     event->thread = 0;
-    if (__atomic_load_n(&cache->features.audit, __ATOMIC_RELAXED) == 0 && !is_on(layer, DEBUG_LOG_TRANSACTION) && !is_on(layer, DEBUG_LOG_FAIL)) return;
+    if (__atomic_load_n(&cache->features.audit, __ATOMIC_RELAXED) == 0 && !is_on(layer, DEBUG_LOG_TRANSACTION) && !is_on(layer, DEBUG_LOG_FAIL))
+        return;
     event->time_ns = platform_precise_ns();
     event->thread = platform_thread_number();
     if (frames != 0) event->frames = platform_stack(event->frame, frames);
@@ -100,4 +101,12 @@ uint64_t debug_log_copy(struct debug_layer *layer, enum debug_log_name name, str
     for (uint64_t i = 0; i < count; i++) entries[i] = log->entries[(log->written - 1 - i) % log->capacity];
     platform_lock_release(&log->lock);
     return count;
+}
+
+uint64_t debug_log_written(struct debug_layer *layer, enum debug_log_name name) {
+    struct debug_log *log = &layer->logs[name];
+    platform_lock_acquire(&log->lock);
+    uint64_t written = log->written;
+    platform_lock_release(&log->lock);
+    return written;
 }
