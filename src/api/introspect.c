@@ -295,9 +295,7 @@ ALSO_AS(mallopt, strata_mallopt)
  * registered would find heap.lock held by a thread that it doesn't have. The priority puts it before the constructors of a program that
  * libstrata.a or libstrata-only.a is linked into, which may start threads. On platform/sim each test builds heaps of its own.
  */
-__attribute__((constructor(102))) static void build_at_start(void) {
-    if (heap_init() && heap_is_debugged()) platform_stack_prepare(); /* earlier the dynamic linker may be at work */
-}
+__attribute__((constructor(102))) static void build_at_start(void) { heap_init(); }
 #endif
 
 #ifndef STRATA_NO_OVERRIDE

@@ -1,9 +1,10 @@
 /*
  * stack.c - who called: return addresses for debugging, and the files that they belong to.
  *
- * The C library's backtrace() reads unwind tables, which programs have where they have no frame pointers. It is used once it is known that the
- * next call needs no dlopen: `prepare` has made the first one. It may allocate for that, and so come here again: then, and where there is no
- * backtrace, frame pointers are followed by a system call that fails where memory can't be read.
+ * The C library's backtrace() reads unwind tables, which programs have where they have no frame pointers. Its first call is a dlopen: that is made by
+ * `prepare`, once the C library stands and the dynamic linker is not at work (a dlopen in front of that leaves the process without an
+ * environment; one within another ends it). It may allocate, and so come here again: then, until it is done, and where there is no backtrace, frame
+ * pointers are followed, by a system call that fails where memory can't be read.
  *
  * What is mapped is read from /proc/self/maps, without the locks of the dynamic linker, which the caller's thread or another may hold.
  */
@@ -20,8 +21,10 @@
 
 #ifdef __GLIBC__
 #include <execinfo.h>
+#include <link.h>
 /* Weak, so that a wholly static program doesn't get the dlopen in it. */
 #pragma weak backtrace
+#pragma weak _r_debug
 #endif
 
 /* Frames of ours at the innermost end that are dropped, at most. */
@@ -175,15 +178,6 @@ static unsigned all_frames(uintptr_t *frames, unsigned max) {
     return follow_frames(frames, max);
 }
 
-unsigned platform_stack(uintptr_t *frames, unsigned max) {
-    uintptr_t all[FRAMES_MAX + OWN_FRAMES_MAX];
-    unsigned count = all_frames(all, (unsigned)min_u64(max, FRAMES_MAX) + OWN_FRAMES_MAX), own = 0;
-    while (own < count && own < OWN_FRAMES_MAX && all[own] - own_start < own_end - own_start) own++;
-    count = (unsigned)min_u64(count - own, max);
-    memcpy(frames, all + own, count * sizeof *frames);
-    return count;
-}
-
 static bool search_own(const struct mapping *mapping, void *argument) {
     uintptr_t here = (uintptr_t)platform_stack_prepare;
     (void)argument;
@@ -196,8 +190,18 @@ static bool search_own(const struct mapping *mapping, void *argument) {
     return false;
 }
 
+/* Whether a dlopen is in order: see above. */
+static bool is_prepared_for(void) {
+#ifdef __GLIBC__
+    return backtrace == NULL || (environ != NULL && (&_r_debug == NULL || _r_debug.r_state == RT_CONSISTENT));
+#else
+    return true;
+#endif
+}
+
 void platform_stack_prepare(void) {
     uint32_t expected = UNWINDER_UNKNOWN;
+    if (!is_prepared_for()) return;
     if (!__atomic_compare_exchange_n(&unwinder, &expected, UNWINDER_PREPARING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
     each_mapping(search_own, NULL);
     uint32_t found = UNWINDER_NONE;
@@ -206,6 +210,16 @@ void platform_stack_prepare(void) {
     if (backtrace != NULL && backtrace(first, 4) > 0) found = UNWINDER_READY;
 #endif
     __atomic_store_n(&unwinder, found, __ATOMIC_RELEASE);
+}
+
+unsigned platform_stack(uintptr_t *frames, unsigned max) {
+    if (STRATA_UNLIKELY(__atomic_load_n(&unwinder, __ATOMIC_RELAXED) == UNWINDER_UNKNOWN)) platform_stack_prepare();
+    uintptr_t all[FRAMES_MAX + OWN_FRAMES_MAX];
+    unsigned count = all_frames(all, (unsigned)min_u64(max, FRAMES_MAX) + OWN_FRAMES_MAX), own = 0;
+    while (own < count && own < OWN_FRAMES_MAX && all[own] - own_start < own_end - own_start) own++;
+    count = (unsigned)min_u64(count - own, max);
+    memcpy(frames, all + own, count * sizeof *frames);
+    return count;
 }
 
 uint32_t platform_thread_number(void) { return (uint32_t)syscall(SYS_gettid); }
