@@ -110,6 +110,12 @@ void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
     backend_free(caches, cache, &object, 1);
 }
 
+STRATA_COLD void cache_shut(struct cache_layer *caches, unsigned cache) {
+    cpu_layer_shut(caches, cache);
+    depot_tick(caches, cache, true);
+}
+STRATA_COLD void cache_open(struct cache_layer *caches, unsigned cache) { cpu_layer_unshut(caches, cache); }
+
 void cache_tick(struct cache_layer *caches) {
     if (caches->closed) return;
     cpu_layer_drain(caches, true);

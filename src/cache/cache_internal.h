@@ -62,6 +62,9 @@ void cpu_layer_drain_own(struct cache_layer *caches);
  * as the caller knows that no sequence on it is under way.
  */
 void cpu_layer_retire(struct cache_layer *caches, unsigned cache);
+/* Closes the arrays of one cache in all areas and empties them, while others use it; or lets their owners open them again. */
+void cpu_layer_shut(struct cache_layer *caches, unsigned cache);
+void cpu_layer_unshut(struct cache_layer *caches, unsigned cache);
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache);
 const char *cpu_layer_check(const struct cache_layer *caches);
 
