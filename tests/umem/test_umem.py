@@ -15,8 +15,7 @@ def run(strata, helper):
 
     return run_case
 
-
-# how, exit status, standard error
+#how, exit status, standard error
 NOFAIL = [
     ("default", 255, ""),
     ("7", 7, ""),
