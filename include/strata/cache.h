@@ -190,12 +190,12 @@ STRATA_API bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void
  * strata_cache_set_move - lets strata move objects of the cache, so that slabs of which few objects are in use can be given back.
  *
  * cache: not NULL, new: nothing was allocated from it. move: not NULL; called for each object that shall leave its slab:
- *   old_object: in use, as far as strata knows. new_object: of the same cache, in a fuller slab, constructed. size: config.size. argument: the
- * config's. It makes new_object take the place of old_object, contents and all pointers to it, and answers by enum strata_cache_move; another answer
- * ends the process. old_object's memory may be read as long as it runs, whatever becomes of the object meanwhile. Runs on the maintenance thread or
- * in strata_cache_consolidate, with no lock of strata held, one call at a time in the whole process. It may use malloc and all caches, this one too,
- * but not destroy this one; strata_cache_consolidate does nothing there. It must not wait for a lock whose holder may be in strata_cache_consolidate:
- * rather answer LATER.
+ *   old_object: in use, as far as strata knows. new_object: of the same cache, constructed, in the fullest slab with room. size: config.size.
+ * argument: the config's. It makes new_object take the place of old_object, contents and all pointers to it, and answers by enum strata_cache_move;
+ * another answer ends the process. old_object's memory may be read as long as it runs, whatever becomes of the object meanwhile. Runs on the
+ * maintenance thread or in strata_cache_consolidate, with no lock of strata held, one call at a time in the whole process. It may use malloc and all
+ * caches, this one too, but not destroy this one; strata_cache_consolidate does nothing there. It must not wait for a lock whose holder may be in
+ * strata_cache_consolidate: rather answer LATER.
  *
  * What the program owes: old_object may be one that it has freed a moment ago and that is cached, constructed or destructed right now, or one that
  * it has got and not yet linked to anything. So move first finds out, by means that no other thread changes meanwhile (a lock of the program's),
@@ -209,7 +209,8 @@ STRATA_API bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void
  * called before; STRATA_CACHE_NO_MEMORY. No other thread may use the cache meanwhile.
  * fork: in the child an object whose move was under way on another thread is there twice, and one of the two is the program's.
  * Cost: constant. Later, every 500 ms (decay_ms), on the maintenance thread, where at least an eighth of the slabs could be emptied: reaps the
- * cache, and calls move for at most 256 objects; after a round in which nothing was won it pauses, for 1, 2, 4 and at most 64 times as long.
+ * cache, and calls move for at most 256 objects; after a round in which nothing was won it pauses, for 1, 2, 4 and at most 64 times as long. In a
+ * process without that thread (docs/options.md, background), strata_cache_consolidate alone moves objects.
  */
 STRATA_API enum strata_cache_status strata_cache_set_move(struct strata_cache *cache,
                                                           enum strata_cache_move (*move)(void *old_object, void *new_object, size_t size,

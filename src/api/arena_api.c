@@ -216,12 +216,15 @@ STRATA_EXPORT enum strata_arena_status strata_arena_remove(struct strata_arena *
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
-    if (arena == NULL || start == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_UNLIKELY(arena == NULL || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_LIKELY((flags | STRATA_ARENA_SLEEP) == STRATA_ARENA_SLEEP && quantum_alloc(&arena->arena, size, start))) return STRATA_ARENA_OK;
     return public_status(arena_alloc(&arena->arena, size, flags, start));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    return arena != NULL ? public_status(arena_free(&arena->arena, start, size)) : STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_UNLIKELY(arena == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_LIKELY(quantum_free(&arena->arena, start, size))) return STRATA_ARENA_OK;
+    return public_status(arena_free(&arena->arena, start, size));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xalloc(struct strata_arena *arena, uint64_t size, uint64_t align, uint64_t phase,

@@ -115,11 +115,12 @@ static STRATA_COLD void *alloc_asleep(struct object_cache *cache, bool reclaims)
     }
 }
 
-void *strata_cache_alloc(struct strata_cache *cache, unsigned flags) {
+/* All that is not an object out of the array, and whatever is wrong with the arguments. */
+static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned flags) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc");
     if (STRATA_UNLIKELY((flags & STRATA_CACHE_ZERO) != 0 && object_cache->construct != NULL)) return NULL;
     void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
-    if (STRATA_UNLIKELY(object == NULL)) {
+    if (object == NULL) {
         object = object_cache_alloc_slow(&heap.objects, object_cache);
         maintenance_slow_call(true);
     }
@@ -130,11 +131,26 @@ void *strata_cache_alloc(struct strata_cache *cache, unsigned flags) {
     return object;
 }
 
-void strata_cache_free(struct strata_cache *cache, void *object) {
+static STRATA_NOINLINE void free_slow(struct strata_cache *cache, void *object) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_free");
-    if (object == NULL || cpu_push_in(&object_cache->areas_at, object_cache->index, object)) return;
+    if (object == NULL) return;
     object_cache_free_slow(object_cache, object);
     maintenance_slow_call(false);
+}
+
+void *strata_cache_alloc(struct strata_cache *cache, unsigned flags) {
+    const struct object_cache *object_cache = (const struct object_cache *)(void *)cache;
+    if (STRATA_LIKELY(cache != NULL && (flags & STRATA_CACHE_ZERO) == 0)) {
+        void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
+        if (STRATA_LIKELY(object != NULL)) return object;
+    }
+    return alloc_slow(cache, flags);
+}
+
+void strata_cache_free(struct strata_cache *cache, void *object) {
+    const struct object_cache *object_cache = (const struct object_cache *)(void *)cache;
+    if (STRATA_LIKELY(cache != NULL && object != NULL) && cpu_push_in(&object_cache->areas_at, object_cache->index, object)) return;
+    free_slow(cache, object);
 }
 
 size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size_t count) {

@@ -12,13 +12,6 @@
 #include "api/heap.h"
 #include "base/check.h"
 
-struct quantum_cache {
-    struct object_cache *cache;
-    struct arena *arena;
-    uint64_t size, slab_size;
-    uint64_t alone; /* segments that are allocated and not from a slab; atomic */
-};
-
 /* ------------------------------------------------------------------ slabs are segments */
 
 static bool slab_alloc(void *context, uint64_t bytes, uint64_t align, uintptr_t *start) {
@@ -54,7 +47,11 @@ static void *create(void *ctx, struct arena *arena, uint64_t object_size, uint64
                                                .free_function = "strata_arena_free",
                                                .integers = true,
                                                .bias = slab_size};
-    if (object_cache_create(&heap.objects, &config, &quantum->cache) == OBJECT_CACHE_OK) return quantum;
+    if (object_cache_create(&heap.objects, &config, &quantum->cache) == OBJECT_CACHE_OK) {
+        quantum->areas_at = quantum->cache->areas_at;
+        quantum->index = quantum->cache->index;
+        return quantum;
+    }
     zone_metadata_free(&heap.zone, quantum, sizeof *quantum);
     return NULL;
 }

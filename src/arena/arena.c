@@ -315,3 +315,31 @@ enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old
     arena_leave(arena, status == ARENA_OK && new_size < old_size, NULL);
     return status;
 }
+
+enum arena_status arena_split(struct arena *arena, uint64_t start, uint64_t size, uint64_t first_size) {
+    struct arena_tag *tag;
+    if (!round_size(arena, &size) || first_size == 0 || first_size >= size || (first_size & (arena->quantum - 1)) != 0) return ARENA_BAD_ARGUMENT;
+    platform_lock_acquire(&arena->lock);
+    (void)arena_tags_secure(arena, 1); /* before the look-up, as it may drop the lock */
+    enum arena_status status = find_segment(arena, start, size, &tag);
+    if (status == ARENA_OK && !arena_segment_split(arena, tag, first_size)) status = ARENA_NO_TAGS;
+    arena_leave(arena, false, NULL);
+    return status;
+}
+
+enum arena_status arena_join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size) {
+    struct arena_tag *tag, *next = NULL;
+    if (!round_size(arena, &size) || !round_size(arena, &next_size)) return ARENA_BAD_ARGUMENT;
+    platform_lock_acquire(&arena->lock);
+    enum arena_status status = find_segment(arena, start, size, &tag);
+    if (status == ARENA_OK) {
+        next = arena_segment_behind(arena, tag);
+        if (next == NULL)
+            status = ARENA_NOT_ALLOCATED;
+        else if (next->size != next_size)
+            status = ARENA_SIZE_MISMATCH;
+    }
+    if (status == ARENA_OK) arena_segment_join(arena, tag, next);
+    arena_leave(arena, false, NULL);
+    return status;
+}

@@ -230,6 +230,13 @@ enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size
  * that did not come from a quantum cache and will not go there (both sizes above qcache_max, or xalloc and xfree).
  */
 enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size);
+/*
+ * An allocated segment becomes two of `first_size` and the rest, or two that lie side by side in one span become one of both sizes. Each part is
+ * freed for itself. first_size: a multiple of the quantum, less than `size`. For segments that don't come from a quantum cache. ARENA_NO_TAGS: no
+ * memory for one more; ARENA_NOT_ALLOCATED also where none lies right behind.
+ */
+enum arena_status arena_split(struct arena *arena, uint64_t start, uint64_t size, uint64_t first_size);
+enum arena_status arena_join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size);
 
 /* Sleepers look again: something outside has changed that may serve them, as what the source has. Calls nothing but ops->wake. */
 void arena_wake(struct arena *arena);

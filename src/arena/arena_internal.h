@@ -103,6 +103,12 @@ void arena_segment_carve(struct arena *arena, struct arena_tag *tag, uint64_t at
 /* Frees an allocated segment, merges it with its neighbours and returns the result. */
 struct arena_tag *arena_segment_free(struct arena *arena, struct arena_tag *tag);
 enum arena_status arena_segment_resize(struct arena *arena, struct arena_tag *tag, uint64_t new_size);
+/* Of an allocated segment: the first `size` stay it, the rest becomes another. False: no tag for that. */
+bool arena_segment_split(struct arena *arena, struct arena_tag *tag, uint64_t size);
+/* The allocated segment right behind, in the same span; NULL: it is free, or there is none. */
+struct arena_tag *arena_segment_behind(struct arena *arena, struct arena_tag *tag);
+/* `next`, which is right behind, becomes part of it. */
+void arena_segment_join(struct arena *arena, struct arena_tag *tag, struct arena_tag *next);
 
 /* ------------------------------------------------------------------ arena_fit.c */
 

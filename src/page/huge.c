@@ -123,12 +123,22 @@ STRATA_COLD void zone_decide_huge_block(struct zone *zone, struct superpage *fir
     if (always || huge->trust != 0) {
         advise_block(zone, first, from, to, true, always);
         huge->trust -= (uint32_t)min_u64(huge->trust, to - from);
-    } else {
+    } else if (question != NULL) {
         size_t end = from + 1;
         while (end < to && is_empty(&first[end])) end++;
         advise_block(zone, first, from, from + 1, true, false);
         if (first[from].huge) *question = (struct huge_question){.superpage = &first[from], .others = end - from - 1};
     }
+}
+
+STRATA_COLD void zone_ask_huge(struct zone *zone, struct superpage *first, size_t count) {
+    if (zone->config.thp == ZONE_THP_NEVER) return;
+    for (size_t i = 0; i < count; i++) {
+        if (first[i].huge || is_empty(&first[i])) continue;
+        /* Base pages that are there would keep a huge page away. */
+        if (platform_release(superpage_address(zone, &first[i]), SUPERPAGE_BYTES)) zone_mark_released(zone, &first[i], 0, SUPERPAGE_GRANULES);
+    }
+    advise_block(zone, first, 0, count, true, true);
 }
 
 STRATA_COLD void zone_answer_huge(struct zone *zone, const struct huge_question *question) {

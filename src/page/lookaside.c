@@ -198,6 +198,7 @@ static void break_up_huge(struct zone *zone) {
 }
 
 void zone_make_room(struct zone *zone, uint64_t fresh) {
+    zone_wake_blocks(zone);
     uint64_t reserve = reserve_granules(zone);
     uint64_t idle = zone->counters.idle - zone->counters.idle_huge;
     if (idle > reserve) zone_release_idle(zone, reserve, fresh, false);
@@ -207,6 +208,7 @@ void zone_make_room(struct zone *zone, uint64_t fresh) {
 
 void zone_trim_to_limit(struct zone *zone) {
     uint64_t over = over_soft_limit(zone);
+    if (over != 0) zone_wake_blocks(zone);
     if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, true);
 }
 
@@ -225,6 +227,7 @@ uint64_t zone_soft_limit(struct zone *zone) {
 
 size_t zone_release(struct zone *zone, size_t keep_bytes) {
     platform_lock_acquire(&zone->lock);
+    zone_wake_blocks(zone);
     uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, true);
     platform_lock_release(&zone->lock);
     return released << GRANULE_SHIFT;
@@ -233,6 +236,7 @@ size_t zone_release(struct zone *zone, size_t keep_bytes) {
 size_t zone_tick(struct zone *zone) {
     platform_lock_acquire(&zone->lock);
     uint64_t unused = zone->counters.idle_low, released = 0;
+    zone_wake_blocks(zone); /* what rested was wanted until now: it counts from the next interval on */
     if (unused != 0) released = zone_release_idle(zone, 0, unused, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     platform_lock_release(&zone->lock);

@@ -103,6 +103,18 @@ struct zone_counters {
     uint64_t mappings;  /* an estimate of what the heap's address space costs */
 };
 
+/* Of resting.c. Guarded by the zone's lock. */
+#define RESTING_BLOCKS 4
+struct resting {
+    struct resting_block {
+        char *address;
+        uint64_t granules;
+        uint32_t superpages;
+        enum mobility mobility;
+    } blocks[RESTING_BLOCKS];
+    unsigned count;
+};
+
 struct metadata {
     struct platform_lock lock; /* LOCK_RANK_METADATA */
     char *next, *committed, *end;
@@ -131,6 +143,7 @@ struct zone {
     struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
+    struct resting resting;
     struct huge_policy {
         uint32_t pause, pause_left; /* fresh superpages: how many go without huge pages after the next dear one, and still are to */
         uint32_t trust;             /* superpages of blocks that need no measurement */
@@ -169,7 +182,16 @@ void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned 
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Any size and any power-of-two alignment. NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
+struct zone_block_config {
+    size_t bytes, align;    /* any size; align: a power of two, 0: a granule */
+    size_t reserve_bytes;   /* address space for growth in place; less than bytes: none beyond what comes with the size */
+    enum mobility mobility; /* of the superpages that a small block shares with others */
+    bool fixed;             /* its address never changes: zone_block_resize does not move it */
+    bool huge;              /* whole superpages, of huge pages where the system and the policy allow */
+};
+/* NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
+void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed);
+/* The same of what most blocks are: movable, with nothing reserved. */
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed);
 /* False: `address` is not the start of a block now. */
 bool zone_block_free(struct zone *zone, void *address);
@@ -180,6 +202,52 @@ size_t zone_block_bytes(struct zone *zone, const void *address);
  * more cheaply than by a copy, or there is no memory; the block is as it was.
  */
 void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move);
+
+/* ------------------------------------------------------------------ parts of blocks (parts.c, exchange.c) */
+
+enum zone_status {
+    ZONE_OK,
+    ZONE_NO_MEMORY,
+    ZONE_NO_BLOCK,  /* no block starts there, or the range is not inside one */
+    ZONE_BAD_RANGE, /* not whole pages, no bytes, or a place where blocks can't be cut or joined */
+    ZONE_OVERLAP,   /* of two ranges */
+    ZONE_NO_ROOM,   /* what lies behind is taken */
+    ZONE_CUT_SHORT, /* somebody asked for it */
+};
+
+struct zone_block_info {
+    char *start;
+    size_t bytes, capacity_bytes;
+    enum mobility mobility;
+    bool fixed;
+};
+/* The block that [address, address + bytes) is part of, bytes > 0. Linear in the superpages between its start and the address. */
+enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info);
+
+/* Address space behind the block, for it to grow to `bytes` in place; only for blocks of whole superpages. ZONE_NO_ROOM. Constant time. */
+enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t bytes);
+/*
+ * Cuts a block in two: the first `bytes` stay what they are, a new block begins behind them. Where the block has superpages of its own, only at a
+ * multiple of theirs (ZONE_BAD_RANGE). Constant time.
+ */
+enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes);
+/* A block and the one that begins where it ends, both runs of one superpage or both of whole superpages, become one. Constant time. */
+enum zone_status zone_block_join(struct zone *zone, void *address, void *next);
+
+/*
+ * Two ranges, or one and another, of whole pages, each inside a block and not overlapping: exchange their contents; or the second gets the first
+ * one's, which reads as zeros then. By page tables where that is cheaper than a copy, and mappings are left.
+ */
+enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t bytes);
+enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t bytes);
+/* The range reads as zeros, and takes no memory until it is touched. */
+enum zone_status zone_pages_release(struct zone *zone, void *address, size_t bytes);
+/* The same of many, up to the first that is wrong, by one system call where there is one for it. */
+enum zone_status zone_pages_release_all(struct zone *zone, const struct platform_range *ranges, size_t count);
+/* Whether a range is of whole pages inside one block. */
+enum zone_status zone_pages_check(struct zone *zone, void *address, size_t bytes);
+/* Pages present. After each piece `progress` (may be NULL) is told how many bytes are done, and ends it by false: ZONE_CUT_SHORT. */
+enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t bytes, bool (*progress)(size_t done, void *argument), void *argument);
 
 /* ------------------------------------------------------------------ giving back */
 

@@ -41,6 +41,12 @@ static void note_end(struct zone *zone, size_t granule) {
     zone->counters.mappings++;
 }
 
+void zone_note_ends(struct zone *zone, const char *address, size_t granules) {
+    size_t at = zone_granule_of(zone, address);
+    note_end(zone, at);
+    note_end(zone, at + granules - 1);
+}
+
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) {
     size_t at = zone_granule_of(zone, from), to_at = zone_granule_of(zone, to);
     for (size_t done = 0; done < granules;) {
@@ -51,8 +57,7 @@ void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) 
         done += count;
     }
     zone->counters.moves++;
-    note_end(zone, to_at);
-    note_end(zone, to_at + granules - 1);
+    zone_note_ends(zone, to, granules);
 }
 
 /* The longest run of present granules of a wholly free superpage, at most `wanted` long. */

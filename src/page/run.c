@@ -198,6 +198,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     unsigned start = 0, fresh_huge = 0;
     bool measure = false;
     if (zone_within_limit(zone, granules)) {
+        if (zone->counters.idle < granules) zone_wake_blocks(zone);
         if (zone->counters.idle >= granules) superpage = search_present(zone, mobility, granules, align, &start);
         if (superpage == NULL) superpage = search_group(zone, mobility, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, mobility, granules, &fresh_huge, &measure);

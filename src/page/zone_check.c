@@ -5,6 +5,7 @@
 
 void zone_counters_get(struct zone *zone, struct zone_counters *counters) {
     platform_lock_acquire(&zone->lock);
+    zone_wake_blocks(zone);
     *counters = zone->counters;
     platform_lock_release(&zone->lock);
 }
@@ -24,6 +25,7 @@ size_t zone_metadata_bytes(struct zone *zone) {
 void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]) {
     __builtin_memset(stats, 0, sizeof(struct zone_group_stats) * MOBILITY_GROUPS);
     platform_lock_acquire(&zone->lock);
+    zone_wake_blocks(zone);
     for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT; i++) {
         const struct superpage *superpage = &zone->superpages[i];
         if (superpage->state == SUPERPAGE_FREE) continue;
@@ -70,6 +72,7 @@ const char *zone_check(struct zone *zone) {
     const char *broken = NULL;
     uint64_t allocated = 0, populated = 0, idle = 0, idle_huge = 0, taken = 0, described = 0;
     platform_lock_acquire(&zone->lock);
+    zone_wake_blocks(zone);
     for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT && broken == NULL; i++) {
         const struct superpage *superpage = &zone->superpages[i];
         broken = check_superpage(zone, superpage);

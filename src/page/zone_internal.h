@@ -11,6 +11,10 @@
 struct block_desc {
     uint64_t granules;
     uint64_t superpages; /* 0: a run */
+    uint32_t mobility;   /* enum mobility */
+    bool fixed;          /* its address does not change */
+    bool reserved;       /* address space was asked for: it stays when the block shrinks */
+    bool holes;          /* pages may be absent that count as present: see zone_settle_holes */
 };
 _Static_assert(sizeof(struct block_desc) <= sizeof(struct granule_desc), "a block's descriptor fits one granule's");
 _Static_assert(sizeof(struct superpage) == 256, "superpages are addressed by a shift");
@@ -24,6 +28,27 @@ STRATA_INLINE char *superpage_address(const struct zone *zone, const struct supe
 STRATA_INLINE struct block_desc *block_of(struct zone *zone, const void *address) {
     return (struct block_desc *)(void *)&zone->descs[zone_granule_of(zone, address)];
 }
+
+/* Under the lock: whether a block starts at the address now. */
+STRATA_INLINE bool zone_is_block(struct zone *zone, const void *address) {
+    return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 && zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK;
+}
+/* Of granules [address, ...) that were a block's until now and are idle: those that are absent are said to be, so that nobody counts on them. */
+void zone_settle_holes(struct zone *zone, char *address, size_t granules);
+
+/* A block of whole superpages that is nobody's any more: its granules are idle, its superpages free. Its counters aside, with those of its pages. */
+void zone_block_dissolve(struct zone *zone, char *address, uint64_t granules, uint64_t superpages);
+/* Large blocks that rest (resting.c). rest: false: this one can't. rouse: one of just this kind; NULL: none. */
+bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *block);
+char *zone_block_rouse(struct zone *zone, size_t granules, size_t superpages, size_t align, enum mobility mobility);
+/* All that rests becomes idle pages: before these are looked for, handed back or counted. */
+void zone_wake_blocks_slow(struct zone *zone);
+STRATA_INLINE void zone_wake_blocks(struct zone *zone) {
+    if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_blocks_slow(zone);
+}
+
+/* A block of whole superpages gets more of them behind it, `wanted` in all, for later growth. False: they are taken. */
+bool zone_block_extend(struct zone *zone, char *address, uint64_t wanted);
 
 /* Address space for `count` superpages aligned to `align` of them, committed, still SUPERPAGE_FREE; NULL: none. */
 struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align);
@@ -50,6 +75,8 @@ void zone_trim_to_limit(struct zone *zone);
  * allocated, out of superpages that are wholly free, by changing page tables; as far as it goes.
  */
 void zone_fill_from_idle(struct zone *zone, struct superpage *target, unsigned start, unsigned granules);
+/* Mappings may begin and end here from now on. */
+void zone_note_ends(struct zone *zone, const char *address, size_t granules);
 /* After platform_move of `granules` from `from` to `to`: the marks follow the pages. Neither side is allocated at this moment. */
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules);
 
@@ -70,7 +97,8 @@ void zone_drop_captures(struct zone *zone);
 bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more);
 /*
  * The same for superpages [from, to) of a block, which nobody touches yet where nothing is present. Where it is not known what they cost, the
- * question stays what the caller puts to zone_answer_huge without the lock, before anyone else knows of the block; NULL: there is none.
+ * question stays what the caller puts to zone_answer_huge without the lock, before anyone else knows of the block. No question: nothing is
+ * touched here, and superpages of which nothing is known go without.
  */
 struct huge_question {
     struct superpage *superpage; /* to be measured */
@@ -78,6 +106,8 @@ struct huge_question {
 };
 void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, struct huge_question *question);
 void zone_answer_huge(struct zone *zone, const struct huge_question *question);
+/* Huge pages for `count` superpages of a block whose program asks for them, of which no granule is allocated yet, as far as the policy allows. */
+void zone_ask_huge(struct zone *zone, struct superpage *first, size_t count);
 /* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
 void zone_measure_huge(struct zone *zone, void *address);
 /* `count` superpages from `first`, which all had the other advice, have this one now: neighbours with the same advice share a mapping. */

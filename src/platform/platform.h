@@ -43,6 +43,13 @@ bool platform_commit(void *address, size_t bytes);
 bool platform_decommit(void *address, size_t bytes);
 /* Hands the pages back to the system; the space stays committed, reads as zeros again. */
 bool platform_release(void *address, size_t bytes);
+struct platform_range {
+    void *address;
+    size_t bytes;
+};
+/* Both of many ranges by one call. False: the system has none for that, or failed in between: then do it one by one. */
+bool platform_release_all(const struct platform_range *ranges, size_t count);
+bool platform_populate_all(const struct platform_range *ranges, size_t count);
 /* Makes pages present and writable now, without changing their contents. */
 bool platform_populate(void *address, size_t bytes);
 /*
@@ -58,6 +65,20 @@ bool platform_advise_huge(void *address, size_t bytes, bool on);
  * mappings of the process's map count. False: `from` is as it was, `to` is committed still, but may have lost its pages.
  */
 bool platform_move(void *from, void *to, size_t bytes);
+/*
+ * Exchanges the pages of two ranges by changing page tables, by way of a third, all committed and apart; `through` has no pages, and has none
+ * afterwards. May cost six mappings. False: nothing has happened.
+ */
+bool platform_swap(void *a, void *b, void *through, size_t bytes);
+enum platform_page {
+    PLATFORM_PAGE_ABSENT,  /* reads as zeros, takes no memory */
+    PLATFORM_PAGE_PRESENT, /* or can't be told */
+    PLATFORM_PAGE_SWAPPED,
+};
+/* enum platform_page of each page of a committed range. False: can't be found out. Linear in the pages. */
+bool platform_presence(const void *address, size_t bytes, uint8_t *pages);
+/* Of a committed range: how many bytes are mapped by huge pages. False: can't be found out. */
+bool platform_huge_in(const void *address, size_t bytes, uint64_t *huge_bytes);
 /* Drops pages as platform_release does and makes the range one ordinary mapping again, after moves have split it. Stays committed. */
 bool platform_reset(void *address, size_t bytes);
 /* Bytes of the process's memory that are mapped by huge pages now (a read of /proc: slow; not async-signal-safe). */

@@ -9,6 +9,9 @@
 /* Finds out how CPU caches are addressed: fills platform_cpu (cpu_ops.h) and the mode. Called once by platform_init. */
 void linux_cpu_init(void);
 
+/* Anonymous private memory by mmap; NULL: none. Keeps errno. */
+void *linux_map(void *address, size_t bytes, int protection, int flags);
+
 /* The decimal number at the start of a text, behind blanks; 0 where there is none. */
 STRATA_INLINE uint64_t linux_number(const char *text) {
     uint64_t value = 0;

@@ -1,5 +1,5 @@
 /*
- * memory.c - address space and pages on Linux: mmap, mprotect, madvise, mremap.
+ * memory.c - address space and pages on Linux: mmap, mprotect, madvise. What moves them is in move.c.
  *
  * Every function keeps errno, so that a slow path of free() never changes it. No locks, no state but the facts of
  * platform_init.
@@ -25,15 +25,9 @@
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
 #endif
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4 /* Linux 5.7 */
-#endif
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000 /* Linux 4.17 */
 #endif
-
-/* What the kernel's huge pages, and a page of page tables, cover. */
-#define HUGE_BYTES ((size_t)2 * MIB)
 
 static struct platform_info info;
 
@@ -89,7 +83,7 @@ uint64_t platform_map_count_limit(void) {
  * Without MAP_NORESERVE: address space that is reserved counts for nothing, as it can't be written, and what is committed shall count, so that the
  * system refuses what it could never give (vm.overcommit_memory) in place of killing somebody later.
  */
-static void *map(void *address, size_t bytes, int protection, int flags) {
+void *linux_map(void *address, size_t bytes, int protection, int flags) {
     int saved = errno;
     void *result = mmap(address, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     errno = saved;
@@ -97,12 +91,12 @@ static void *map(void *address, size_t bytes, int protection, int flags) {
 }
 
 void *platform_reserve(void *hint, size_t bytes, size_t align) {
-    void *address = map(hint, bytes, PROT_NONE, 0);
+    void *address = linux_map(hint, bytes, PROT_NONE, 0);
     if (address == NULL) return NULL;
     if (((uintptr_t)address & (align - 1)) == 0) return address;
     platform_unreserve(address, bytes);
     if (bytes + align < bytes) return NULL;
-    char *wide = map(NULL, bytes + align, PROT_NONE, 0);
+    char *wide = linux_map(NULL, bytes + align, PROT_NONE, 0);
     if (wide == NULL) return NULL;
     char *aligned = (char *)align_up((uintptr_t)wide, align);
     if (aligned != wide) platform_unreserve(wide, (size_t)(aligned - wide));
@@ -111,7 +105,7 @@ void *platform_reserve(void *hint, size_t bytes, size_t align) {
 }
 
 bool platform_reserve_at(void *address, size_t bytes) {
-    void *result = map(address, bytes, PROT_NONE, MAP_FIXED_NOREPLACE);
+    void *result = linux_map(address, bytes, PROT_NONE, MAP_FIXED_NOREPLACE);
     if (result == address) return true;
     if (result != NULL) platform_unreserve(result, bytes); /* a kernel without the flag takes the address as a hint */
     return false;
@@ -176,87 +170,6 @@ STRATA_COLD void platform_zero(void *address, size_t bytes) {
 
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
 bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
-
-/*
- * Whether a move that needs `bytes` of address space for a moment would pass the limits of the process, which may have come down since the
- * heap was built. Where there are limits, what is taken for a try is the answer.
- */
-static bool limits_allow(size_t bytes) {
-    struct rlimit space = {.rlim_cur = 0}, data = {.rlim_cur = 0};
-    getrlimit(RLIMIT_AS, &space);
-    getrlimit(RLIMIT_DATA, &data);
-    if (space.rlim_cur == RLIM_INFINITY && data.rlim_cur == RLIM_INFINITY) return true;
-    /* What can be written counts as data; what can't is not made present where all is to be locked (mlockall). */
-    void *tried = map(NULL, bytes, data.rlim_cur == RLIM_INFINITY ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
-    platform_unreserve(tried, tried == NULL ? 0 : bytes);
-    return tried != NULL;
-}
-
-/* By a wish that can hardly be met, because what follows is taken: the kernel's refusal tells whether the range has a boundary inside. */
-static bool is_one_mapping(char *address, size_t bytes) {
-    if (mremap(address, bytes, bytes + info.page_bytes, 0) == MAP_FAILED) return errno != EFAULT;
-    munmap(address + bytes, info.page_bytes);
-    return true;
-}
-
-/* The longest part from `address` on that is one mapping. Most end at a multiple of HUGE_BYTES, as advice and moves are given by those. */
-static size_t first_mapping(char *address, size_t bytes) {
-    if (is_one_mapping(address, bytes)) return bytes;
-    /* In units, behind the first multiple of it: `one` is known to be one mapping, `more` is known not to be. */
-    size_t step = HUGE_BYTES, first = HUGE_BYTES - ((uintptr_t)address & (HUGE_BYTES - 1));
-    if (first >= bytes || !is_one_mapping(address, first)) step = first = info.page_bytes;
-    size_t one = 0, more = (bytes - first + step - 1) / step;
-    while (more - one > 1) {
-        size_t middle = one + (more - one) / 2;
-        if (is_one_mapping(address, first + middle * step))
-            one = middle;
-        else
-            more = middle;
-    }
-    return first + one * step;
-}
-
-/* After a call that failed: where the kernel had unmapped the range before, it is mapped again, if nobody else was faster. */
-static void restore(char *address, size_t bytes) {
-    if (msync(address, bytes, MS_ASYNC) == 0 || map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE) == address) return;
-    fatal("the system took %zu bytes of the heap's address space at %p", bytes, (void *)address);
-}
-
-/* Of one mapping. False: nothing has happened. */
-static bool move_mapping(char *from, char *to, size_t bytes) {
-    if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
-    restore(to, bytes);
-    return false;
-}
-
-/*
- * The kernel's own move is not all or nothing: it unmaps the target before it looks at limits, and a source of several mappings fails
- * (before Linux 6.17) or may stop in between (since). So limits are looked at first, each mapping is moved alone, and once a part has moved
- * the rest follows by a copy where it must.
- */
-STRATA_COLD bool platform_move(void *from, void *to, size_t bytes) {
-    int saved = errno;
-    bool ok = limits_allow(bytes);
-    for (size_t done = 0, part; ok && done < bytes; done += part) {
-        part = first_mapping((char *)from + done, bytes - done);
-        if (move_mapping((char *)from + done, (char *)to + done, part)) continue;
-        ok = done != 0;
-        if (!ok) break;
-        part = bytes - done;
-        memcpy((char *)to + done, (char *)from + done, part);
-        platform_release((char *)from + done, part);
-    }
-    errno = saved;
-    return ok;
-}
-
-bool platform_reset(void *address, size_t bytes) {
-    if (map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == address) return true;
-    int saved = errno;
-    restore(address, bytes);
-    errno = saved;
-    return false;
-}
 
 /* The number of kB behind `key` in a /proc file, as bytes. */
 static uint64_t read_kb_field(const char *path, const char *key) {

@@ -61,6 +61,7 @@ enum sim_call {
     SIM_DECOMMIT,
     SIM_MOVE,
     SIM_RESET,
+    SIM_PRESENCE,
     SIM_FENCE,
     SIM_THREAD_START,
     SIM_PRESSURE_OPEN,

@@ -269,11 +269,8 @@ bool platform_advise_huge(void *address, size_t bytes, bool on) {
     return sim_vma_change(range.start, range.end, on ? SIM_VMA_HUGE_ON : SIM_VMA_HUGE_OFF);
 }
 
-bool platform_move(void *from, void *to, size_t bytes) {
-    struct range source = check_range("platform_move", from, bytes, NEEDS_COMMITTED);
-    struct range target = check_range("platform_move", to, bytes, NEEDS_COMMITTED);
-    if (source.start < target.end && target.start < source.end) fatal("sim: platform_move(%p, %p, %zu): the ranges overlap", from, to, bytes);
-    if (sim_call_fails(SIM_MOVE) || !sim_vma_move(source.start, target.start, source.end - source.start)) return false;
+/* The pages that are present, with their contents; nothing of the mappings. */
+static void transfer_pages(struct range source, struct range target) {
     fold_touched(source);
     drop_pages(target);
     for (uint64_t page = source.start; page < source.end; page++) {
@@ -285,6 +282,76 @@ bool platform_move(void *from, void *to, size_t bytes) {
         set_populated((struct range){target.start + page - source.start, target.start + page - source.start + 1}, true);
     }
     drop_pages(source);
+}
+
+static void check_apart(const char *function, struct range a, struct range b) {
+    if (a.start < b.end && b.start < a.end) fatal("sim: %s(): ranges overlap", function);
+}
+
+bool platform_move(void *from, void *to, size_t bytes) {
+    struct range source = check_range("platform_move", from, bytes, NEEDS_COMMITTED);
+    struct range target = check_range("platform_move", to, bytes, NEEDS_COMMITTED);
+    check_apart("platform_move", source, target);
+    if (sim_call_fails(SIM_MOVE) || !sim_vma_move(source.start, target.start, source.end - source.start)) return false;
+    transfer_pages(source, target);
+    return true;
+}
+
+/* Where the mappings of a way back are too many, the contents go there all the same. */
+bool platform_swap(void *a, void *b, void *through, size_t bytes) {
+    struct range first = check_range("platform_swap", a, bytes, NEEDS_COMMITTED), second = check_range("platform_swap", b, bytes, NEEDS_COMMITTED);
+    struct range between = check_range("platform_swap", through, bytes, NEEDS_COMMITTED);
+    uint64_t pages = first.end - first.start;
+    check_apart("platform_swap", first, second);
+    check_apart("platform_swap", first, between);
+    check_apart("platform_swap", second, between);
+    if (sim_call_fails(SIM_MOVE) || !sim_vma_move(first.start, between.start, pages)) return false;
+    transfer_pages(first, between);
+    bool ok = sim_vma_move(second.start, first.start, pages);
+    if (ok) transfer_pages(second, first);
+    struct range home = ok ? second : first;
+    (void)sim_vma_move(between.start, home.start, pages);
+    transfer_pages(between, home);
+    return ok;
+}
+
+/* What is wholly present of the huge pages inside the range, where they were asked for. */
+static uint64_t huge_bytes_in(struct range range) {
+    uint64_t bytes = 0, block_pages = HUGE_PAGE_BYTES >> space.page_shift;
+    const struct sim_vma *vma;
+    for (uint64_t i = 0; (vma = sim_vma_at(i)) != NULL; i++) {
+        if (vma->huge != 1 || !vma->committed) continue;
+        uint64_t end = min_u64(vma->end_page, range.end);
+        for (uint64_t page = align_up(max_u64(vma->start_page, range.start), block_pages); page + block_pages <= end; page += block_pages)
+            if (count_populated((struct range){page, page + block_pages}) == block_pages) bytes += HUGE_PAGE_BYTES;
+    }
+    return bytes;
+}
+
+bool platform_release_all(const struct platform_range *ranges, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!platform_release(ranges[i].address, ranges[i].bytes)) return false;
+    return true;
+}
+bool platform_populate_all(const struct platform_range *ranges, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!platform_populate(ranges[i].address, ranges[i].bytes)) return false;
+    return true;
+}
+
+bool platform_presence(const void *address, size_t bytes, uint8_t *pages) {
+    struct range range = check_range("platform_presence", (void *)(uintptr_t)address, bytes, NEEDS_COMMITTED);
+    if (sim_call_fails(SIM_PRESENCE)) return false;
+    fold_touched(range);
+    for (uint64_t page = range.start; page < range.end; page++) pages[page - range.start] = is_populated(page) ? PLATFORM_PAGE_PRESENT : PLATFORM_PAGE_ABSENT;
+    return true;
+}
+
+bool platform_huge_in(const void *address, size_t bytes, uint64_t *huge_bytes) {
+    struct range range = check_range("platform_huge_in", (void *)(uintptr_t)address, bytes, NEEDS_COMMITTED);
+    if (sim_call_fails(SIM_PRESENCE)) return false;
+    fold_touched(range);
+    *huge_bytes = huge_bytes_in(range);
     return true;
 }
 
@@ -304,14 +371,7 @@ bool platform_reset(void *address, size_t bytes) {
 
 uint64_t platform_huge_bytes(void) {
     fold_touched(whole_space());
-    uint64_t bytes = 0, block_pages = HUGE_PAGE_BYTES >> space.page_shift;
-    const struct sim_vma *vma;
-    for (uint64_t i = 0; (vma = sim_vma_at(i)) != NULL; i++) {
-        if (vma->huge != 1 || !vma->committed) continue;
-        for (uint64_t page = align_up(vma->start_page, block_pages); page + block_pages <= vma->end_page; page += block_pages)
-            if (count_populated((struct range){page, page + block_pages}) == block_pages) bytes += HUGE_PAGE_BYTES;
-    }
-    return bytes;
+    return huge_bytes_in(whole_space());
 }
 
 uint64_t platform_resident_bytes(void) {

@@ -259,6 +259,37 @@ static void resize_grows_and_shrinks_in_place(void **state) {
 }
 
 /* Growing takes the start of the segment behind, where the rotor of next fit may be. */
+static void split_and_join_are_each_others_undoing(void **state) {
+    (void)state;
+    ASSERT_OK(arena_add(&arena, 0, 100));
+    ASSERT_OK(arena_add(&arena, 100, 10)); /* touches, and is a span of its own */
+    uint64_t a = must_alloc(&arena, 100, 0), b = must_alloc(&arena, 10, 0), size;
+    ASSERT_STATUS(arena_split(&arena, a, 100, 0), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_split(&arena, a, 100, 100), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_split(&arena, a, 0, 1), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_split(&arena, a, 99, 1), ARENA_SIZE_MISMATCH);
+    ASSERT_STATUS(arena_split(&arena, a + 1, 99, 1), ARENA_NOT_ALLOCATED);
+    ASSERT_OK(arena_split(&arena, a, 100, 30));
+    ASSERT_OK(arena_split(&arena, a + 30, 70, 20));
+    ASSERT_SOUND(&arena);
+    ASSERT_OK(arena_lookup(&arena, a + 30, &size));
+    assert_int_equal(size, 20);
+    assert_int_equal(arena_size(&arena, ARENA_ALLOCATED), 110);
+    ASSERT_STATUS(arena_join(&arena, a, 30, 70), ARENA_SIZE_MISMATCH);
+    ASSERT_STATUS(arena_join(&arena, a, 31, 20), ARENA_SIZE_MISMATCH);
+    ASSERT_STATUS(arena_join(&arena, a, 0, 20), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_join(&arena, a + 50, 50, 10), ARENA_NOT_ALLOCATED); /* behind it is another span */
+    ASSERT_OK(arena_join(&arena, a, 30, 20));
+    ASSERT_SOUND(&arena);
+    ASSERT_OK(arena_free(&arena, a, 50));
+    ASSERT_SOUND(&arena);
+    ASSERT_STATUS(arena_join(&arena, b, 10, 50), ARENA_NOT_ALLOCATED);
+    ASSERT_OK(arena_free(&arena, a + 50, 50)); /* the part is a segment like any other: it merges */
+    ASSERT_OK(arena_free(&arena, b, 10));
+    ASSERT_SOUND(&arena);
+    assert_int_equal(must_alloc(&arena, 100, 0), 0);
+}
+
 static void resize_keeps_the_rotor_sound(void **state) {
     (void)state;
     ASSERT_OK(arena_add(&arena, 0, 100));
@@ -312,6 +343,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(segments_do_not_cross_from_span_to_span, setup, teardown),
         cmocka_unit_test_setup_teardown(contains_knows_spans_and_gaps, setup, teardown),
         cmocka_unit_test_setup_teardown(resize_grows_and_shrinks_in_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(split_and_join_are_each_others_undoing, setup, teardown),
         cmocka_unit_test_setup_teardown(resize_keeps_the_rotor_sound, setup, teardown),
         cmocka_unit_test_setup_teardown(destroy_refuses_while_segments_are_out, setup, teardown),
         cmocka_unit_test_setup_teardown(every_status_has_a_text_of_its_own, setup, teardown),

@@ -1,0 +1,194 @@
+/*
+ * strata/page.h - blocks of whole pages that the process owns: resized, exchanged, moved, cut and joined by changing page tables, not by copying.
+ *
+ * A page that was touched once stays the process's: a block that is freed leaves its pages to the next, which then needs no fault and no clearing.
+ * A block that grows takes its pages along to a new address; two blocks exchange their contents in the time that a few system calls take, whatever
+ * their size. Blocks above 1 MiB begin at a multiple of STRATA_PAGE_SUPERPAGE_BYTES, where whole page tables change hands; smaller ones share
+ * such superpages with others of their mobility. malloc's large blocks are blocks of this kind too: the functions here take them, and free()
+ * takes those that were allocated here.
+ *
+ *     void *log, *next;
+ *     if (strata_page_alloc(64 << 20, 0, &log) != STRATA_PAGE_OK) ...
+ *     if (strata_page_realloc(&log, 128 << 20, 0) != STRATA_PAGE_OK) ...     // 64 MiB change their address; nothing is copied
+ *     if (strata_page_swap(log, next, 64 << 20) != STRATA_PAGE_OK) ...       // double buffering without a pointer to update
+ *
+ * Valid in C11 and C++. For all functions, where nothing else is said:
+ *   - sizes are in bytes. A page is that of the operating system (4, 16 or 64 KiB): sizes of blocks are rounded up to pages; addresses and sizes of
+ *     ranges must be multiples of one, and lie inside one block;
+ *   - the contents of a range are the caller's affair: no other thread may use a range, or its block, while it is resized, moved, exchanged or
+ *     released. Different blocks may be used by different threads at any time, also neighbours in one superpage;
+ *   - a status says what was wrong; whatever fails has changed nothing, but where it says so. errno stays as it was;
+ *   - fork: the child has a copy of every block, as of all memory, and goes on;
+ *   - signals: not async-signal-safe; a handler must not touch a range that its thread is in the middle of moving.
+ *
+ * The design follows Douglas, "User Mode Memory Page Allocation" (2011), sections 2 and 3.
+ */
+#ifndef STRATA_PAGE_PUBLIC_H
+#define STRATA_PAGE_PUBLIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <strata/strata.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a page of page tables covers; large blocks begin and are cut at multiples of it. */
+#define STRATA_PAGE_SUPERPAGE_BYTES ((size_t)2 << 20)
+
+enum strata_page_status {
+    STRATA_PAGE_OK = 0,
+    STRATA_PAGE_NO_MEMORY,    /* the system, or a limit of the heap, has none */
+    STRATA_PAGE_BAD_ARGUMENT, /* NULL, size 0, no multiple of a page, an alignment that is no power of two, unknown flags */
+    STRATA_PAGE_NO_BLOCK,     /* no block starts there; or the range is not inside one */
+    STRATA_PAGE_OVERLAP,      /* two ranges, or two operations of a batch, want the same pages */
+    STRATA_PAGE_NO_ROOM,      /* the address may not change, and what lies behind is taken */
+    STRATA_PAGE_CUT_SHORT,    /* the caller's `progress` ended it */
+    STRATA_PAGE_NOT_DONE,     /* of a batch: an operation before it failed */
+};
+/* A short English text, never NULL; also for values that are none. Async-signal-safe. */
+STRATA_API const char *strata_page_status_text(enum strata_page_status status) STRATA_NOEXCEPT;
+
+enum strata_page_flags {
+    STRATA_PAGE_ZEROED = 1,       /* reads as zeros; else a new block may show what this process had there before */
+    STRATA_PAGE_HUGE = 2,         /* whole superpages of huge pages, as far as the system has them: see strata_page_query */
+    STRATA_PAGE_NO_MOVE = 4,      /* of a new block: its address never changes; of strata_page_realloc: not in this call */
+    STRATA_PAGE_PREFAULT = 8,     /* all pages are present when the call returns */
+    STRATA_PAGE_UNMOVABLE = 16,   /* of a new block of up to 1 MiB: it shares superpages with blocks that stay where they are */
+    STRATA_PAGE_RECLAIMABLE = 32, /* likewise: with what can be had back when memory is short. Without both: with blocks that may move */
+};
+
+/* What strata_page_alloc_as wants to know. Zero what isn't needed, but for the size. */
+struct strata_page_request {
+    size_t bytes;
+    size_t align;         /* a power of two; 0: a page, for blocks above 1 MiB STRATA_PAGE_SUPERPAGE_BYTES */
+    size_t reserve_bytes; /* address space for growth in place: costs no memory. 0: what comes with the size */
+    unsigned flags;       /* enum strata_page_flags, joined by | */
+};
+
+/*
+ * strata_page_alloc, strata_page_alloc_as - a block of pages.
+ *
+ * bytes: above 0. block: receives the start, on success only. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_MEMORY.
+ * Cost: constant up to 1 MiB, above linear in superpages, some ns each; pages that wait in the lookaside are taken over as they are, others
+ * come by faults when they are touched. With STRATA_PAGE_ZEROED, linear in the pages that are not zeros already; with STRATA_PAGE_PREFAULT,
+ * linear in the pages that are absent. (UMPA, section 3.)
+ */
+STRATA_API enum strata_page_status strata_page_alloc(size_t bytes, unsigned flags, void **block) STRATA_NOEXCEPT;
+STRATA_API enum strata_page_status strata_page_alloc_as(const struct strata_page_request *request, void **block) STRATA_NOEXCEPT;
+
+/* strata_page_free - the pages go to the lookaside. NULL: nothing. STRATA_PAGE_NO_BLOCK. Cost: as of an allocation. (UMPA, section 3.) */
+STRATA_API enum strata_page_status strata_page_free(void *block) STRATA_NOEXCEPT;
+
+/*
+ * strata_page_realloc - another size: in place where it can, else the pages go to a new address, which *block is then.
+ *
+ * block: of a block; its contents stay, up to the smaller size. bytes: above 0. flags: STRATA_PAGE_ZEROED (what is new reads as zeros),
+ * STRATA_PAGE_NO_MOVE, STRATA_PAGE_PREFAULT.
+ * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_ROOM, where the address may not change and can't stay; STRATA_PAGE_NO_MEMORY; STRATA_PAGE_NO_BLOCK;
+ * STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; a copy only for small blocks and where the system
+ * has no mappings left. (UMPA, section 3, figure 11.)
+ */
+STRATA_API enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned flags) STRATA_NOEXCEPT;
+
+/*
+ * strata_page_reserve - address space behind a block, so that it can grow to `bytes` where it is. Takes no memory, and stays the block's.
+ *
+ * Returns STRATA_PAGE_OK, also where there was room already; STRATA_PAGE_NO_ROOM, where other blocks lie behind, or the block is one of up to 1 MiB that
+ * shares its superpage; STRATA_PAGE_NO_BLOCK. Cost: constant.
+ */
+STRATA_API enum strata_page_status strata_page_reserve(void *block, size_t bytes) STRATA_NOEXCEPT;
+
+/* strata_page_commit - makes the pages of a range present, with the contents that they have. Cost: linear in those that are absent. (UMPA, section 3.) */
+STRATA_API enum strata_page_status strata_page_commit(void *address, size_t bytes) STRATA_NOEXCEPT;
+/*
+ * strata_page_release - gives the pages of a range back to the system: it stays in its block, and reads as zeros. Cost: linear in the pages.
+ * (UMPA, section 3.)
+ */
+STRATA_API enum strata_page_status strata_page_release(void *address, size_t bytes) STRATA_NOEXCEPT;
+
+/*
+ * strata_page_prefault - as strata_page_commit, with a word in between: after each piece of up to 16 MiB `progress` is told how many bytes are done,
+ * and ends it by false (STRATA_PAGE_CUT_SHORT). progress: may be NULL, runs on this thread with no lock held.
+ */
+STRATA_API enum strata_page_status strata_page_prefault(void *address, size_t bytes, bool (*progress)(size_t done, void *argument), void *argument);
+
+/*
+ * strata_page_swap - two ranges of equal size, in one block or two, exchange their contents.
+ *
+ * Returns STRATA_PAGE_OK; STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_OVERLAP. Cost: three moves of page tables, some 20 us up to
+ * 4 MiB and 0.5 us for each superpage more, where both addresses are the same modulo STRATA_PAGE_SUPERPAGE_BYTES; else 0.1 us a page. Small ranges, and
+ * all where the system has no mappings left, by a copy. (UMPA, section 2.)
+ */
+STRATA_API enum strata_page_status strata_page_swap(void *a, void *b, size_t bytes) STRATA_NOEXCEPT;
+/* strata_page_move - `to` gets the pages of `from`, which reads as zeros then. What `to` had is gone. Errors and cost: a third of strata_page_swap. */
+STRATA_API enum strata_page_status strata_page_move(void *from, void *to, size_t bytes) STRATA_NOEXCEPT;
+
+/*
+ * strata_page_split - a block becomes two: of its first `bytes`, and of the rest, which begins behind them.
+ *
+ * bytes: a multiple of a page, of a block above 1 MiB of STRATA_PAGE_SUPERPAGE_BYTES; above 0, below the size. second: receives the start of the other
+ * one, unless NULL. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_NO_MEMORY. Cost: constant.
+ */
+STRATA_API enum strata_page_status strata_page_split(void *block, size_t bytes, void **second) STRATA_NOEXCEPT;
+/*
+ * strata_page_join - a block and the one that begins where it ends become one. STRATA_PAGE_NO_ROOM: it does not begin there, or they are not of one
+ * kind (both with superpages of their own, or both in one superpage). Cost: constant.
+ */
+STRATA_API enum strata_page_status strata_page_join(void *block, void *second) STRATA_NOEXCEPT;
+
+struct strata_page_info {
+    void *block;           /* the start of the block that the address is in */
+    size_t bytes;          /* its size, in whole pages */
+    size_t capacity_bytes; /* to which it can grow in place */
+    size_t present_bytes;  /* of its pages */
+    size_t swapped_bytes;  /* in the system's swap */
+    size_t zero_bytes;     /* known to be zeros: neither of the two */
+    size_t huge_bytes;     /* of the present ones, by huge pages */
+    bool presence_known, huge_known; /* the system could tell: else the figures are 0 */
+    unsigned flags;        /* STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
+};
+/* strata_page_query - the block that an address is in, and what is there of it. Cost: linear in its pages, some 10 ns each. */
+STRATA_API enum strata_page_status strata_page_query(const void *address, struct strata_page_info *info) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ batches */
+
+enum strata_page_operation {
+    STRATA_PAGE_OP_ALLOC,    /* bytes, flags; address: receives the block */
+    STRATA_PAGE_OP_FREE,     /* address */
+    STRATA_PAGE_OP_REALLOC,  /* address: the block, and receives where it is then; bytes, flags */
+    STRATA_PAGE_OP_RESERVE,  /* address, bytes */
+    STRATA_PAGE_OP_COMMIT,   /* address, bytes */
+    STRATA_PAGE_OP_RELEASE,  /* address, bytes */
+    STRATA_PAGE_OP_SWAP,     /* address, other, bytes */
+    STRATA_PAGE_OP_MOVE,     /* from address to other, bytes */
+    STRATA_PAGE_OP_SPLIT,    /* address, bytes; other: receives the second block */
+    STRATA_PAGE_OP_JOIN,     /* address, other */
+};
+struct strata_page_op {
+    enum strata_page_operation operation;
+    unsigned flags;
+    void *address, *other;
+    size_t bytes;
+    enum strata_page_status status; /* receives what became of it */
+};
+/*
+ * strata_page_batch - operations one after the other, with as few system calls as possible.
+ *
+ * First the whole batch is looked at: if anything in it is wrong, or two operations want the same pages and one of them ends, resizes, cuts or
+ * joins their block, nothing is done, those that are wrong have their status, and all others STRATA_PAGE_NOT_DONE. Then they are done in order. One that
+ * fails for want of memory or room ends the batch: what was done before stays, and *done (unless NULL) says how many that were.
+ * Returns STRATA_PAGE_OK, or the status of the first that failed. Neighbouring ranges that are exchanged or moved in a row go by one call, and all
+ * ranges that are committed or released in a row by one call where the system has it (Linux 6.13), else by one for each stretch.
+ * Cost: n log n of the look, then that of the operations.
+ */
+STRATA_API enum strata_page_status strata_page_batch(struct strata_page_op *ops, size_t count, size_t *done) STRATA_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

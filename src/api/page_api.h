@@ -1,0 +1,14 @@
+/*
+ * page_api.h - what page_api.c and page_batch.c share. Private to api/.
+ */
+#ifndef STRATA_API_PAGE_API_H
+#define STRATA_API_PAGE_API_H
+
+#include "strata/page.h"
+
+/* Whether an allocation is asked for in a way that can be served. */
+enum strata_page_status page_api_check_request(const struct strata_page_request *request);
+/* Of the operating system. */
+size_t page_api_page_bytes(void);
+
+#endif

@@ -1,0 +1,202 @@
+/*
+ * exchange.c - contents that change places inside blocks, and pages of blocks that go and come (UMPA, section 2: "swapped without copying").
+ *
+ * Blocks count all their granules as populated. Here pages can go missing from inside a block; it is then said to have holes, and what is absent is
+ * looked for when its granules become idle. An exchange goes through address space of its own, of the same place modulo a superpage, so that
+ * whole page tables move. The ranges are the caller's: nobody else looks at their contents meanwhile, so copies run without the lock.
+ * Lock: LOCK_RANK_ZONE.
+ */
+#include "page/cost.h"
+#include "page/zone_internal.h"
+
+/* What is made present between two looks at `progress`. */
+#define POPULATE_PIECE_BYTES (8 * SUPERPAGE_BYTES)
+#define COPY_BYTES 4096
+
+static bool is_whole_pages(const struct zone *zone, const void *address, size_t bytes) {
+    size_t page = (size_t)zone->page_granules << GRANULE_SHIFT;
+    return bytes != 0 && (((uintptr_t)address | bytes) & (page - 1)) == 0 && (uintptr_t)address + bytes > (uintptr_t)address;
+}
+
+static bool overlap(const char *a, const char *b, size_t bytes) { return a < b + bytes && b < a + bytes; }
+
+/* Both ranges may be used as wanted; the starts of their blocks. */
+static enum zone_status check_ranges(struct zone *zone, char *a, char *b, size_t bytes, char **a_block, char **b_block) {
+    struct zone_block_info info;
+    if (!is_whole_pages(zone, a, bytes) || !is_whole_pages(zone, b, bytes)) return ZONE_BAD_RANGE;
+    enum zone_status status = zone_block_find(zone, a, bytes, &info);
+    if (status != ZONE_OK) return status;
+    *a_block = info.start;
+    status = zone_block_find(zone, b, bytes, &info);
+    if (status != ZONE_OK) return status;
+    *b_block = info.start;
+    return overlap(a, b, bytes) ? ZONE_OVERLAP : ZONE_OK;
+}
+
+/* ------------------------------------------------------------------ holes */
+
+void zone_settle_holes(struct zone *zone, char *address, size_t granules) {
+    enum { LOOK_PAGES = 512 };
+    uint8_t presence[LOOK_PAGES];
+    size_t page = (size_t)zone->page_granules << GRANULE_SHIFT;
+    for (char *at = address, *end = address + (granules << GRANULE_SHIFT); at < end;) {
+        char *border = (char *)align_down((uintptr_t)at, SUPERPAGE_BYTES) + SUPERPAGE_BYTES;
+        size_t pages = (size_t)((border < end ? border : end) - at) / page;
+        if (pages > LOOK_PAGES) pages = LOOK_PAGES;
+        if (platform_presence(at, pages * page, presence)) {
+            for (size_t i = 0, next; i < pages; i = next) {
+                for (next = i + 1; next < pages && (presence[next] == PLATFORM_PAGE_ABSENT) == (presence[i] == PLATFORM_PAGE_ABSENT); next++) continue;
+                char *piece = at + i * page;
+                if (presence[i] != PLATFORM_PAGE_ABSENT) continue;
+                zone_mark_released(zone, superpage_of(zone, piece), (unsigned)(zone_granule_of(zone, piece) % SUPERPAGE_GRANULES),
+                                   (unsigned)((next - i) * zone->page_granules));
+            }
+        }
+        at += pages * page;
+    }
+}
+
+/* Under the lock, between a check and what it was for, which is the caller's own affair: only misuse can have freed the block since. */
+static void note_holes(struct zone *zone, const char *block) {
+    if (zone_is_block(zone, block)) block_of(zone, block)->holes = true;
+}
+
+/* ------------------------------------------------------------------ exchange */
+
+static void swap_by_copy(char *a, char *b, size_t bytes) {
+    char buffer[COPY_BYTES];
+    for (size_t at = 0; at < bytes; at += sizeof buffer) {
+        __builtin_memcpy(buffer, a + at, sizeof buffer);
+        __builtin_memcpy(a + at, b + at, sizeof buffer);
+        __builtin_memcpy(b + at, buffer, sizeof buffer);
+    }
+}
+
+/* Superpages that stay in the arena's hands but for a moment: with nothing present. NULL: none. */
+static struct superpage *take_scratch(struct zone *zone, size_t count) {
+    struct superpage *first = zone_superpages_take(zone, count, 1);
+    if (first == NULL) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (first[i].idle == 0) continue;
+        if (!platform_release(superpage_address(zone, &first[i]), SUPERPAGE_BYTES)) {
+            zone_superpages_give(zone, first, count);
+            return NULL;
+        }
+        zone_mark_released(zone, &first[i], 0, SUPERPAGE_GRANULES);
+    }
+    return first;
+}
+
+static void note_moved(struct zone *zone, char *address, size_t bytes) {
+    for (char *at = address; at < address + bytes; at = (char *)align_down((uintptr_t)at, SUPERPAGE_BYTES) + SUPERPAGE_BYTES)
+        superpage_of(zone, at)->moved = true;
+    zone_note_ends(zone, address, bytes >> GRANULE_SHIFT);
+}
+
+/* Under the lock. False: nothing has happened. */
+static bool swap_by_tables(struct zone *zone, char *a, char *b, size_t bytes) {
+    size_t offset = (uintptr_t)a & (SUPERPAGE_BYTES - 1), count = (offset + bytes + SUPERPAGE_BYTES - 1) >> SUPERPAGE_SHIFT;
+    if (!zone_mappings_left(zone)) return false;
+    struct superpage *scratch = take_scratch(zone, count);
+    if (scratch == NULL) return false;
+    char *through = superpage_address(zone, scratch) + offset;
+    bool ok = platform_swap(a, b, through, bytes);
+    if (ok) {
+        note_moved(zone, a, bytes);
+        note_moved(zone, b, bytes);
+        note_moved(zone, through, bytes);
+    }
+    zone_superpages_give(zone, scratch, count);
+    return ok;
+}
+
+enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t bytes) {
+    char *a_block, *b_block;
+    enum zone_status status = check_ranges(zone, a, b, bytes, &a_block, &b_block);
+    if (status != ZONE_OK) return status;
+    bool done = false;
+    if (bytes >> GRANULE_SHIFT >= ZONE_SWAP_GRANULES_MIN) {
+        platform_lock_acquire(&zone->lock);
+        done = swap_by_tables(zone, a, b, bytes);
+        if (done && block_of(zone, a_block)->holes != block_of(zone, b_block)->holes) {
+            note_holes(zone, a_block);
+            note_holes(zone, b_block);
+        }
+        platform_lock_release(&zone->lock);
+    }
+    if (!done) swap_by_copy(a, b, bytes);
+    return ZONE_OK;
+}
+
+enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t bytes) {
+    char *from_block, *to_block;
+    enum zone_status status = check_ranges(zone, from, to, bytes, &from_block, &to_block);
+    if (status != ZONE_OK) return status;
+    bool done = false;
+    platform_lock_acquire(&zone->lock);
+    if (bytes >> GRANULE_SHIFT >= ZONE_GIVE_GRANULES_MIN && zone_mappings_left(zone) && platform_move(from, to, bytes)) {
+        note_moved(zone, from, bytes);
+        note_moved(zone, to, bytes);
+        if (block_of(zone, from_block)->holes) note_holes(zone, to_block);
+        note_holes(zone, from_block);
+        done = true;
+    }
+    platform_lock_release(&zone->lock);
+    if (done) return ZONE_OK;
+    __builtin_memcpy(to, from, bytes);
+    return zone_pages_release(zone, from, bytes);
+}
+
+/* ------------------------------------------------------------------ presence */
+
+static enum zone_status check_range(struct zone *zone, void *address, size_t bytes, char **block) {
+    struct zone_block_info info;
+    if (!is_whole_pages(zone, address, bytes)) return ZONE_BAD_RANGE;
+    enum zone_status status = zone_block_find(zone, address, bytes, &info);
+    *block = info.start;
+    return status;
+}
+
+enum zone_status zone_pages_check(struct zone *zone, void *address, size_t bytes) {
+    char *block;
+    return check_range(zone, address, bytes, &block);
+}
+
+enum zone_status zone_pages_release_all(struct zone *zone, const struct platform_range *ranges, size_t count) {
+    char *block;
+    for (size_t i = 0; i < count; i++) {
+        enum zone_status status = check_range(zone, ranges[i].address, ranges[i].bytes, &block);
+        if (status != ZONE_OK) return status;
+        platform_lock_acquire(&zone->lock);
+        note_holes(zone, block);
+        platform_lock_release(&zone->lock);
+    }
+    if (platform_release_all(ranges, count)) return ZONE_OK;
+    for (size_t i = 0; i < count; i++)
+        if (!platform_release(ranges[i].address, ranges[i].bytes)) __builtin_memset(ranges[i].address, 0, ranges[i].bytes);
+    return ZONE_OK;
+}
+
+enum zone_status zone_pages_release(struct zone *zone, void *address, size_t bytes) {
+    const struct platform_range range = {address, bytes};
+    return zone_pages_release_all(zone, &range, 1);
+}
+
+enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t bytes, bool (*progress)(size_t done, void *argument), void *argument) {
+    char *block;
+    enum zone_status status = check_range(zone, address, bytes, &block);
+    size_t page = (size_t)zone->page_granules << GRANULE_SHIFT;
+    for (size_t done = 0, piece; status == ZONE_OK && done < bytes; done += piece) {
+        char *at = (char *)address + done;
+        /* Pieces end where superpages do, for huge pages to be whole. */
+        piece = min_u64(bytes - done, POPULATE_PIECE_BYTES - ((uintptr_t)at & (SUPERPAGE_BYTES - 1)));
+        if (!platform_populate(at, piece)) { /* a system without that call, or without memory: as touching would be */
+            for (size_t i = 0; i < piece; i += page) {
+                volatile char *touched = at + i;
+                *touched = *touched;
+            }
+        }
+        if (progress != NULL && !progress(done + piece, argument)) status = ZONE_CUT_SHORT;
+    }
+    return status;
+}

@@ -1,0 +1,122 @@
+/*
+ * parts.c - blocks cut in two, joined, given room to grow in place, and looked up by any address inside.
+ *
+ * A block of whole superpages is cut at a multiple of theirs, so that every superpage keeps one owner and each part is freed for itself; a run
+ * is cut anywhere. No page changes its address, its contents or its presence by what is done here. Lock: LOCK_RANK_ZONE.
+ */
+#include "base/check.h"
+#include "page/zone_internal.h"
+
+/* Under the lock: the start of the block that the address is in; NULL: in none. */
+static char *start_of(struct zone *zone, const char *address) {
+    if (!zone_contains(zone, address)) return NULL;
+    const struct superpage *superpage = superpage_of(zone, address);
+    size_t granule = zone_granule_of(zone, address);
+    if (superpage->state == SUPERPAGE_RUNS) {
+        size_t lowest = granule - granule % SUPERPAGE_GRANULES;
+        while (zone->tags[granule] != TAG_BLOCK) {
+            if (granule == lowest || zone->tags[granule] != TAG_NONE) return NULL; /* a slab's, or nobody's */
+            granule--;
+        }
+        return zone_address_of(zone, granule);
+    }
+    if (superpage->state != SUPERPAGE_BLOCK) return NULL;
+    granule -= granule % SUPERPAGE_GRANULES;
+    while (zone->tags[granule] != TAG_BLOCK) granule -= SUPERPAGE_GRANULES; /* the first superpage of every block has it */
+    return zone_address_of(zone, granule);
+}
+
+enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info) {
+    enum zone_status status = ZONE_NO_BLOCK;
+    platform_lock_acquire(&zone->lock);
+    char *start = start_of(zone, address);
+    if (start != NULL) {
+        const struct block_desc *block = block_of(zone, start);
+        size_t offset = (size_t)((const char *)address - start), size = (size_t)block->granules << GRANULE_SHIFT;
+        *info = (struct zone_block_info){.start = start,
+                                         .bytes = size,
+                                         .capacity_bytes = block->superpages != 0 ? (size_t)block->superpages << SUPERPAGE_SHIFT : size,
+                                         .mobility = (enum mobility)block->mobility,
+                                         .fixed = block->fixed};
+        if (offset < size && bytes <= size - offset) status = ZONE_OK;
+    }
+    platform_lock_release(&zone->lock);
+    return status;
+}
+
+static uint64_t space_bytes(uint64_t superpages) { return superpages << SUPERPAGE_SHIFT; }
+
+enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t bytes) {
+    enum zone_status status = ZONE_NO_BLOCK;
+    platform_lock_acquire(&zone->lock);
+    if (zone_is_block(zone, address)) {
+        struct block_desc *block = block_of(zone, address);
+        uint64_t wanted = (bytes >> SUPERPAGE_SHIFT) + ((bytes & (SUPERPAGE_BYTES - 1)) != 0), owned = block->superpages;
+        if (owned == 0)
+            status = bytes <= block->granules << GRANULE_SHIFT ? ZONE_OK : ZONE_NO_ROOM;
+        else if (wanted <= owned)
+            status = ZONE_OK;
+        else
+            status = zone_block_extend(zone, address, wanted) ? ZONE_OK : ZONE_NO_ROOM;
+        if (status == ZONE_OK) block->reserved = true;
+    }
+    platform_lock_release(&zone->lock);
+    return status;
+}
+
+enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes) {
+    enum zone_status status = ZONE_NO_BLOCK;
+    size_t first_granules = bytes >> GRANULE_SHIFT;
+    platform_lock_acquire(&zone->lock);
+    if (zone_is_block(zone, address)) {
+        struct block_desc *block = block_of(zone, address), rest = *block;
+        uint64_t first_superpages = block->superpages != 0 ? bytes >> SUPERPAGE_SHIFT : 0;
+        size_t unit = block->superpages != 0 ? SUPERPAGE_BYTES : (size_t)zone->page_granules << GRANULE_SHIFT;
+        status = bytes == 0 || bytes % unit != 0 || first_granules >= block->granules ? ZONE_BAD_RANGE : ZONE_OK;
+        if (status == ZONE_OK && block->superpages != 0 &&
+            arena_split(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(first_superpages)) != ARENA_OK)
+            status = ZONE_NO_MEMORY;
+        if (status == ZONE_OK) {
+            char *second = (char *)address + bytes;
+            rest.granules -= first_granules;
+            rest.superpages -= first_superpages;
+            block->reserved = false; /* what was reserved lies behind the second part */
+            block->granules = first_granules;
+            block->superpages = first_superpages;
+            *block_of(zone, second) = rest;
+            zone_tag_run(zone, second, 1, TAG_BLOCK);
+            zone->counters.blocks++;
+        }
+    }
+    platform_lock_release(&zone->lock);
+    return status;
+}
+
+/* Under the lock, both being blocks: whether all that is between the starts is the first block's, and both are of one kind. */
+static bool are_neighbours(struct zone *zone, const char *address, const char *next) {
+    const struct block_desc *block = block_of(zone, address), *behind = block_of(zone, next);
+    if ((block->superpages == 0) != (behind->superpages == 0) || address + (block->granules << GRANULE_SHIFT) != next) return false;
+    return block->superpages != 0 || superpage_of(zone, address) == superpage_of(zone, next);
+}
+
+enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
+    enum zone_status status = ZONE_NO_BLOCK;
+    platform_lock_acquire(&zone->lock);
+    if (zone_is_block(zone, address) && zone_is_block(zone, next)) {
+        struct block_desc *block = block_of(zone, address), behind = *block_of(zone, next);
+        status = are_neighbours(zone, address, next) ? ZONE_OK : ZONE_BAD_RANGE;
+        if (status == ZONE_OK && block->superpages != 0 &&
+            arena_join(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(behind.superpages)) != ARENA_OK)
+            status = ZONE_BAD_RANGE; /* pieces of address space that were reserved one by one */
+        if (status == ZONE_OK) {
+            zone_tag_run(zone, next, 1, TAG_NONE);
+            block->granules += behind.granules;
+            block->superpages += behind.superpages;
+            block->holes |= behind.holes;
+            block->fixed |= behind.fixed;
+            zone->counters.blocks--;
+        }
+    }
+    platform_lock_release(&zone->lock);
+    return status;
+}
