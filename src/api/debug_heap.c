@@ -17,7 +17,7 @@ bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_
         __atomic_store_n(&debug->classes[tag], cache, __ATOMIC_RELEASE);
     }
     if (!debug_cache_set(cache, features)) return false;
-    bool shut = heap.caches.depots[tag].shut;
+    bool shut = __atomic_load_n(&heap.caches.depots[tag].shut, __ATOMIC_RELAXED) != 0;
     if (features != NULL && !shut) cache_shut(&heap.caches, tag);
     if (features == NULL && shut) cache_open(&heap.caches, tag);
     return true;

@@ -51,7 +51,7 @@ struct object_cache_config {
     int (*construct)(void *object, void *argument);
     void (*destruct)(void *object, void *argument);
     void *argument;
-    bool no_magazines;         /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
+    bool no_magazines; /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
     const char *alloc_function, *free_function; /* of the program's, for messages about them */
     /* Objects are no memory but integers, that much greater than what the program knows: no object may be NULL. */
     bool integers;
@@ -133,7 +133,8 @@ const char *object_caches_check(struct object_caches *objects);
 
 /*
  * Debugging (object_debug.c). set: gives a cache features; NULL: none any more. False: no memory, and nothing has changed. Not for caches of
- * integers; runs destructors. each: calls apply for each cache that is one of memory, pinned, with no lock held. Not from constructors or destructors.
+ * integers; runs destructors. each: calls apply for each cache that is one of memory, pinned, with no lock held. Not from constructors or
+ * destructors.
  */
 bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *layer, const struct debug_features *features);
 void object_caches_debug_each(struct object_caches *objects, void (*apply)(struct object_cache *cache, void *argument), void *argument);

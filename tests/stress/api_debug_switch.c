@@ -27,7 +27,7 @@ static unsigned char *boxes[BOXES]; /* exchanged atomically: bytes[0] says how m
 static uint64_t *things[BOXES];
 static struct strata_cache *cache;
 static uint64_t made, unmade;
-static uint32_t stop;
+static uint32_t stop, finished;
 
 static int make(void *object, void *argument) {
     (void)argument;
@@ -68,6 +68,7 @@ static void *work(void *argument) {
         thing = __atomic_exchange_n(&things[box], thing, __ATOMIC_ACQ_REL);
         if (thing != NULL) strata_cache_free(cache, thing);
     }
+    __atomic_fetch_add(&finished, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -110,9 +111,10 @@ int main(int argc, char **argv) {
     EXPECT(strata_cache_create("things", &config, &cache) == STRATA_CACHE_OK);
     for (uintptr_t i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
     EXPECT(pthread_create(&looker, NULL, look, &seen) == 0);
-    for (unsigned i = 0; i < rounds / 200; i++) {
+    for (unsigned i = 0; i < 8 || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) < THREADS; i++) {
         EXPECT(strata_debug_set(i % 3 == 0 ? "things" : i % 3 == 1 ? "malloc-*" : "*", features[i % 8]) == STRATA_DEBUG_OK);
         if (i % 16 == 0 && i / 16 < FORKS) fork_once();
+        usleep(200); /* to let them work with it */
     }
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
