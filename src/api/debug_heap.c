@@ -61,6 +61,8 @@ bool debug_heap_free(const char *function, void *address) {
     return true;
 }
 
+bool debug_heap_owns(const void *address) { return debug_cache_of(&debug_heap()->layer, address) != NULL; }
+
 bool debug_heap_usable(const char *function, const void *address, size_t *bytes) {
     struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
     uint64_t asked = 0;
