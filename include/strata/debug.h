@@ -48,7 +48,7 @@ extern "C" {
 
 enum strata_debug_status {
     STRATA_DEBUG_OK = 0,
-    STRATA_DEBUG_NO_MEMORY,    /* nothing has changed */
+    STRATA_DEBUG_NO_MEMORY,
     STRATA_DEBUG_BAD_ARGUMENT, /* nothing has changed, and a line on standard error says why */
 };
 /* A short English text, never NULL; also for values that are none. */
@@ -59,40 +59,44 @@ STRATA_API const char *strata_debug_status_text(enum strata_debug_status status)
  *
  * pattern: a name, in which * stands for any text and ? for any character; 1..STRATA_DEBUG_PATTERN_MAX bytes. Where several patterns match a
  * cache, the one that was set last counts; a pattern that is set again takes its new features, and the last place.
- * features: joined by +, each at most once:
+ * features: joined by +; of one that is named twice the last counts:
  *   off            none: the arrays of the caches open again. Alone.
  *   default        audit+contents+guards, as in umem_debug(3MALLOC)
  *   audit[=N]      the last N (1..64, 2) transactions of each buffer are kept: allocations and frees, with thread, time and stack
  *   frames=N       so many frames (1..32, 15) of each stack
- *   contents[=N]   the first N bytes (1..4096, 256) of a buffer are kept as they were when it was freed, and when it was allocated again
- *   guards         the bytes in front of a buffer and from its end on, as it was asked for, hold patterns that are checked when it is freed and
- *                  by verify; a freed buffer is filled with one that is checked before it is used again, and an allocated one with another, so
- *                  that a program does not find by chance what it never wrote. Objects of a cache with a constructor are constructed with
- *                  each allocation and destructed with each free.
- *   verify[=N]     all buffers of the cache, freed and in use, are checked with every Nth of its transactions (1..1000000, 1000). Implies guards.
- *   firewall[=MIN] buffers of MIN bytes (0..1048576, 0) and more end where a page without access follows, and have pages of their own, which are
- *                  without access from the free on: the first wrong access is a SIGSEGV, at its instruction. What alignment (16 bytes for malloc)
- *                  leaves between the end that was asked for and the page is for guards to find. Not for caches with a source of their own.
+ *   contents[=N]   the first N bytes (1..4096, 256) of a buffer are kept as they were when it was freed, and when it was allocated
+ *   guards         the bytes in front of a buffer, and from its end on as it was asked for, hold patterns that are checked when it is freed
+ *                  and by verify; a freed buffer is filled with one that is checked before it is used again, and an allocated one with
+ *                  another, so that a program does not find by chance what it never wrote. Objects of a cache with a constructor are
+ *                  constructed for each allocation and destructed at each free, as with every other feature.
+ *   verify[=N]     all buffers of the cache, freed and in use, are checked with every Nth of its transactions (1..1000000, 1000).
+ *                  Implies guards.
+ *   firewall[=MIN] buffers of caches whose objects have MIN bytes (0..1048576, 0) or more end where a page without access follows, and have
+ *                  pages of their own, which are without access from the free on: the first wrong access is a SIGSEGV, at its
+ *                  instruction. What alignment (16 bytes for malloc) leaves between the end that was asked for and the page is for
+ *                  guards to find. Not for caches with a source of their own.
  *   mtbf=N         one allocation in about N (1..1000000000) fails, by a generator of the cache's own
- *   seed=N         with mtbf: its seed (0..2^64-1), so that the same calls fail again; without one, it is chosen, and a line on standard error tells
- * it Returns STRATA_DEBUG_OK, STRATA_DEBUG_BAD_ARGUMENT or STRATA_DEBUG_NO_MEMORY. Threads: while others allocate and free; each of their calls goes
- * by the old features or by the new. With per-thread caches what other threads have cached is used up first, without features. Cost: linear in the
- * caches, and for each that matches in its CPUs; one fence over all CPUs for each. While a cache has features, each of its operations takes a lock,
- * and with audit a walk up the stack. An object cache whose features are off opens its arrays when the last of its debugged objects is freed;
- * malloc's do at once.
+ *   seed=N         with mtbf: its seed (0..2^64-1), so that the same calls fail again; without one, it is chosen, and a line on standard
+ *                  error tells it
+ * Returns STRATA_DEBUG_OK, STRATA_DEBUG_BAD_ARGUMENT, or STRATA_DEBUG_NO_MEMORY: then the caches that match have no features.
+ * Threads: while others allocate and free; each of their calls goes by the old features or by the new. With per-thread caches what other
+ * threads have cached is used up first, without features. Not from constructors and destructors, as those of a cache run here when its arrays
+ * are shut.
+ * Cost: linear in the caches, and for each that matches in its CPUs; one fence over all CPUs for each. While a cache has features, each of its
+ * operations takes a lock, and with audit a walk up the stack. An object cache whose features are off opens its arrays when the last of its
+ * debugged objects is freed; malloc's do at once.
  */
 STRATA_API enum strata_debug_status strata_debug_set(const char *pattern, const char *features);
 
 /*
  * strata_debug_log_set - sizes of the logs that all debugged caches share; the oldest entries give way.
  *
- * logs: joined by +, each at most once; a log that is not named stays as it is:
+ * logs: joined by +; a log that is not named stays as it is:
  *   off                  both are empty, and take no memory. Alone.
- *   transaction[=SIZE]   every allocation and free of a debugged cache (4K..1M bytes, 64K; suffixes K and M)
- *   fail[=SIZE]          every allocation of a debugged cache that failed, by mtbf or because memory ended
- *   transaction=0, fail=0   the one is off
- * What a log has is lost when its size is set. Entries have stacks of the frames of their cache. Returns as strata_debug_set does. The
- * option debug_log says the same at the start. Cost: constant.
+ *   transaction[=SIZE]   every allocation and free of a debugged cache (4K..1M bytes, 64K; suffixes K and M; 0: off)
+ *   fail[=SIZE]          every allocation of a debugged cache that failed, by mtbf, for want of memory, or because a constructor refused
+ * What a log has is lost when its size is set. Entries have up to 16 frames, as far as the features of their cache allow. The option debug_log
+ * says the same at the start. Returns as strata_debug_set does. Cost: constant.
  */
 STRATA_API enum strata_debug_status strata_debug_log_set(const char *logs);
 

@@ -17,7 +17,7 @@ bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_
         __atomic_store_n(&debug->classes[tag], cache, __ATOMIC_RELEASE);
     }
     if (!debug_cache_set(cache, features)) return false;
-    bool shut = heap.caches.depots[tag].shut;
+    bool shut = __atomic_load_n(&heap.caches.depots[tag].shut, __ATOMIC_RELAXED) != 0;
     if (features != NULL && !shut) cache_shut(&heap.caches, tag);
     if (features == NULL && shut) cache_open(&heap.caches, tag);
     return true;
@@ -60,6 +60,8 @@ bool debug_heap_free(const char *function, void *address) {
     if (is_of_malloc(cache, address, function)) debug_free(cache, address, function);
     return true;
 }
+
+bool debug_heap_owns(const void *address) { return debug_cache_of(&debug_heap()->layer, address) != NULL; }
 
 bool debug_heap_usable(const char *function, const void *address, size_t *bytes) {
     struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);

@@ -49,11 +49,12 @@ static void cache_line(struct debug_cache *cache, void *argument) {
     platform_lock_acquire(&cache->lock);
     const struct debug_cache copy = *cache;
     platform_lock_release(&cache->lock);
+    uint64_t bytes = copy.memory_bytes + copy.described_bytes;
     debug_features_show(&copy.features, features, sizeof features);
     if (!copy.active && copy.in_use == 0) return;
     line(argument, "%-31s %10llu %10llu %12llu %12llu %10llu %12llu  %s", copy.name, (unsigned long long)copy.in_use, (unsigned long long)copy.free,
          (unsigned long long)copy.allocs, (unsigned long long)copy.frees, (unsigned long long)copy.injected,
-         (unsigned long long)(copy.memory_bytes + copy.described_bytes), copy.active ? features : "off");
+         (unsigned long long)bytes, copy.active ? features : "off");
 }
 
 int strata_debug_report(int fd) {

@@ -139,6 +139,7 @@ bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object);
 void debug_heap_failed(unsigned tag, size_t bytes);
 bool debug_heap_free(const char *function, void *address);
 bool debug_heap_usable(const char *function, const void *address, size_t *bytes);
+bool debug_heap_owns(const void *address);
 STRATA_INLINE bool heap_is_debugged(void) { return STRATA_UNLIKELY(__atomic_load_n(&heap.debug, __ATOMIC_ACQUIRE) != NULL); }
 /* debug_api.c: what the options say, once the heap is ready; a cache that was just created; around fork, in rank order. */
 void debug_start(void);

@@ -59,7 +59,7 @@ struct depot {
     uint16_t rounds_max;    /* 0: the cache has no arrays, every object comes from the backend and goes there */
     uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
     bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
-    bool shut;              /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
+    uint8_t shut;           /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
     uint32_t contended;     /* since the last tick */
     uint64_t contention;    /* since the start */
@@ -116,8 +116,9 @@ STRATA_INLINE void cache_free(struct cache_layer *caches, unsigned cache, void *
 }
 
 /*
- * For a mode that must see each operation of a cache: all its arrays are closed and stay so, and what was cached goes back to the backend (with per-thread
- * caches: what other threads have, when they next come by or end). open: ends that. One caller at a time for a cache; nobody destroys it meanwhile.
+ * For a mode that must see each operation of a cache: all its arrays are closed and stay so, and what was cached goes back to the backend (with
+ * per-thread caches: what other threads have, when they next come by or end). open: ends that. One caller at a time for a cache; nobody destroys it
+ * meanwhile.
  */
 void cache_shut(struct cache_layer *caches, unsigned cache);
 void cache_open(struct cache_layer *caches, unsigned cache);

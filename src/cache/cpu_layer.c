@@ -39,7 +39,7 @@ static unsigned rounds_at(const struct cache_layer *caches, unsigned area, unsig
 /* A cache that is being destroyed is its destroyer's alone. */
 static bool is_leaving(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].leaving, __ATOMIC_RELAXED); }
 
-static bool is_shut(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].shut, __ATOMIC_SEQ_CST); }
+static bool is_shut(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].shut, __ATOMIC_SEQ_CST) != 0; }
 /* Whoever closes, opens or drains arrays leaves those of this cache alone. */
 static bool is_apart(const struct cache_layer *caches, unsigned cache) { return is_leaving(caches, cache) || is_shut(caches, cache); }
 
@@ -184,8 +184,8 @@ static STRATA_COLD void empty_own(struct cache_layer *caches, unsigned cache) {
  */
 static bool opened_while_shut(struct cache_layer *caches, unsigned area, unsigned cache) {
     if (!caches->thread_mode) return false;
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (STRATA_LIKELY(!is_shut(caches, cache))) return false;
+    /* Both sides change the one word in turn: who comes second has seen what the other had written before. */
+    if (STRATA_LIKELY(__atomic_fetch_or(&caches->depots[cache].shut, 0, __ATOMIC_ACQ_REL) == 0)) return false;
     __atomic_store_n(upper_half(header_at(caches, area, cache)), CPU_CLOSED, __ATOMIC_RELAXED);
     return true;
 }
@@ -337,13 +337,12 @@ static bool close_everywhere(struct cache_layer *caches, unsigned cache) {
 }
 
 /*
- * As a drain: closed, fenced, and closed again where an owner's opening committed in between; then nobody can open it who has not seen that the cache is
- * shut. Where there is no fence, the rounds stay in the closed arrays, but for the caller's own in thread mode.
+ * As a drain: closed, fenced, and closed again where an owner's opening committed in between; then nobody can open it who has not seen that the cache
+ * is shut. Where there is no fence, the rounds stay in the closed arrays, but for the caller's own in thread mode.
  */
 STRATA_COLD void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
-    __atomic_store_n(&caches->depots[cache].shut, true, __ATOMIC_SEQ_CST);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    __atomic_exchange_n(&caches->depots[cache].shut, 1, __ATOMIC_ACQ_REL);
     bool fenced = true;
     while (close_everywhere(caches, cache) && fenced) fenced = !caches->thread_mode && platform_fence_cpus();
     uint32_t own = caches->thread_mode ? platform_thread_id() : 0;
@@ -367,7 +366,7 @@ STRATA_COLD void cpu_layer_unshut(struct cache_layer *caches, unsigned cache) {
             upper = bottom | limit << 16;
         __atomic_store_n(upper_half(header), upper, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&caches->depots[cache].shut, false, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&caches->depots[cache].shut, 0, __ATOMIC_SEQ_CST);
     platform_lock_release(&caches->drain_lock);
 }
 

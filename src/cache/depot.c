@@ -43,7 +43,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->rounds = depot->rounds_start = (uint16_t)start;
     depot->object_bytes = (uint32_t)object_bytes;
     __atomic_store_n(&depot->leaving, false, __ATOMIC_RELAXED);
-    __atomic_store_n(&depot->shut, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&depot->shut, 0, __ATOMIC_RELAXED);
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->full_max = (uint32_t)(DEPOT_BYTES_MIN / (object_bytes * (start / 2 != 0 ? start / 2 : 1))) + 1;

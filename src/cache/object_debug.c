@@ -1,8 +1,9 @@
 /*
- * object_debug.c - object caches with debugging features: their objects are debugged buffers, constructed for each allocation and destructed at each free.
+ * object_debug.c - object caches with debugging features: their objects are debugged buffers, constructed for each allocation and destructed at each
+ * free.
  *
- * With features on, the arrays of a cache are shut (cache_shut), and every operation comes to its backend, which asks here first. When they are off again
- * the arrays stay shut until the last debugged object is freed, as it might be put into one and be handed out as an ordinary one.
+ * With features on, the arrays of a cache are shut (cache_shut), and every operation comes to its backend, which asks here first. When they are off
+ * again the arrays stay shut until the last debugged object is freed, as it might be put into one and be handed out as an ordinary one.
  *
  * debug_changing is taken by whoever shuts or opens the arrays. Constructors and destructors run with no lock held, as ever.
  */
@@ -13,7 +14,7 @@
 /* ------------------------------------------------------------------ on and off */
 
 static bool is_shut(const struct object_cache *cache) {
-    return __atomic_load_n(&cache->owner->layer.depots[cache->index].shut, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&cache->owner->layer.depots[cache->index].shut, __ATOMIC_SEQ_CST) != 0;
 }
 
 /* Whether the arrays are shut, and need not be. */

@@ -249,10 +249,10 @@ void platform_word_wake(const uint32_t *word);
 /* ------------------------------------------------------------------ stacks, for debugging */
 
 /*
- * stack: the return addresses of the callers, the innermost first, at most `max` of them; functions of libstrata.so are left out where they can be told.
- * Returns how many. Not under locks; not async-signal-safe. Where the unwinder of the C library can't be used (musl; early in the process; in a call that
- * the unwinder itself makes), frame pointers are followed, with every read checked.
- * prepare: loads that unwinder, which may allocate through malloc; with no lock held. Else stack does it, when it first can.
+ * stack: the return addresses of the callers, the innermost first, at most `max` of them; functions of libstrata.so are left out where they can be
+ * told. Returns how many. Not under locks; not async-signal-safe. Where the unwinder of the C library can't be used (musl; early in the process; in a
+ * call that the unwinder itself makes), frame pointers are followed, with every read checked. prepare: loads that unwinder, which may allocate
+ * through malloc; with no lock held. Else stack does it, when it first can.
  */
 unsigned platform_stack(uintptr_t *frames, unsigned max);
 void platform_stack_prepare(void);

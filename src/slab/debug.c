@@ -108,6 +108,7 @@ bool debug_cache_set(struct debug_cache *cache, const struct debug_features *fea
     } else {
         cache->features = (struct debug_features){0};
     }
+    __atomic_store_n(&cache->traced, (uint32_t)cache->features.frames | (uint32_t)cache->features.audit << 16, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->active, twin != NULL, __ATOMIC_RELEASE);
     platform_lock_release(&cache->lock);
     debug_cache_reap(cache);

@@ -12,12 +12,11 @@ static bool is_on(const struct debug_layer *layer, enum debug_log_name name) {
 
 void debug_event_take(const struct debug_cache *cache, struct debug_event *event) {
     const struct debug_layer *layer = cache->layer;
-    unsigned frames = __atomic_load_n(&cache->features.frames, __ATOMIC_RELAXED);
+    uint32_t traced = __atomic_load_n(&cache->traced, __ATOMIC_RELAXED), frames = traced & 0xffff;
     event->frames = 0;
     event->time_ns = 0;
     event->thread = 0;
-    if (__atomic_load_n(&cache->features.audit, __ATOMIC_RELAXED) == 0 && !is_on(layer, DEBUG_LOG_TRANSACTION) && !is_on(layer, DEBUG_LOG_FAIL))
-        return;
+    if (traced >> 16 == 0 && !is_on(layer, DEBUG_LOG_TRANSACTION) && !is_on(layer, DEBUG_LOG_FAIL)) return;
     event->time_ns = platform_precise_ns();
     event->thread = platform_thread_number();
     if (frames != 0) event->frames = platform_stack(event->frame, frames);

@@ -55,8 +55,8 @@ static void report_place(const struct debug_place *place, const struct debug_dam
     if (damage == NULL) {
         log_line("  buffer %p of %llu bytes, %s", (const void *)buffer, (unsigned long long)slot->bytes, state);
     } else {
-        log_line("  buffer %p of %llu bytes, %s: at offset %lld, expected 0x%02x, found 0x%02x", (const void *)buffer, (unsigned long long)slot->bytes,
-                 state, (long long)(damage->address - (uintptr_t)buffer), damage->expected, damage->found);
+        log_line("  buffer %p of %llu bytes, %s: at offset %lld, expected 0x%02x, found 0x%02x", (const void *)buffer,
+                 (unsigned long long)slot->bytes, state, (long long)(damage->address - (uintptr_t)buffer), damage->expected, damage->found);
     }
     report_buffer(place);
 }
@@ -69,5 +69,6 @@ void debug_report(const struct debug_cache *cache, const char *function, const v
 }
 
 void debug_report_done(const struct debug_layer *layer) {
-    if (!__atomic_load_n(&layer->goes_on, __ATOMIC_RELAXED)) fatal("the process ends here, because of the error above (debug_error:continue goes on)");
+    if (!__atomic_load_n(&layer->goes_on, __ATOMIC_RELAXED))
+        fatal("the process ends here, because of the error above (debug_error:continue goes on)");
 }

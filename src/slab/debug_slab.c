@@ -1,9 +1,9 @@
 /*
  * debug_slab.c - layouts of debugged buffers, and slabs of each layout: where they come from and what describes them.
  *
- * A slab of the zone has the tag TAG_DEBUG on each of its granules, and its address in each one's descriptor; one in the firewall's address space stands
- * in the table of its chunks; one from a source of the program's is found in the list of its twin. What describes slabs are runs of the zone, as the
- * transactions of many buffers can take much, and all of it shall go back.
+ * A slab of the zone has the tag TAG_DEBUG on each of its granules, and its address in each one's descriptor; one in the firewall's address space
+ * stands in the table of its chunks; one from a source of the program's is found in the list of its twin. What describes slabs are runs of the zone,
+ * as the transactions of many buffers can take much, and all of it shall go back.
  */
 #include "slab/debug_internal.h"
 

@@ -1,8 +1,8 @@
 /*
  * debug_walk.c - debugged buffers looked at: all of a cache checked, slabs copied for walks, the equations of debug.h, fork.
  *
- * A walk copies one slab after the other, by the numbers that caches and slabs got in the order in which they came, so that it can let go of the locks
- * in between, whatever comes and goes meanwhile.
+ * A walk copies one slab after the other, by the numbers that caches and slabs got in the order in which they came, so that it can let go of the
+ * locks in between, whatever comes and goes meanwhile.
  */
 #include "slab/debug_internal.h"
 
@@ -68,8 +68,8 @@ static const struct debug_slab *next_slab(const struct debug_cache *cache, uint6
     return least;
 }
 
-bool debug_copy_next(struct debug_layer *layer, struct debug_cursor *cursor, bool (*match)(const struct debug_cache *cache, void *argument), void *argument,
-                     struct debug_copy *copy) {
+bool debug_copy_next(struct debug_layer *layer, struct debug_cursor *cursor, bool (*match)(const struct debug_cache *cache, void *argument),
+                     void *argument, struct debug_copy *copy) {
     bool found = false;
     platform_lock_acquire(&layer->lock);
     LIST_FOR_EACH(&layer->caches, node) {

@@ -86,6 +86,14 @@ def test_a_wrong_size_is_found_at_once(run):
     assert re.fullmatch(r"strata: strata_kmem_free\(\): 0x[0-9a-f]+: size is 1000, but this is a debugged block of 100 bytes\n", result.errors)
 
 
+def test_a_firewall_stops_the_write_itself(run):
+    """Buffers have pages of their own, outside the heap; frees by size find them there."""
+    assert run("debug", "none", expect=0, UMEM_DEBUG="firewall").text == "went on\n"
+    assert run("debug", "past", UMEM_DEBUG="firewall=64").returncode == -signal.SIGSEGV
+    result = run("debug", "size", UMEM_DEBUG="firewall")
+    assert "strata_kmem_free(): " in result.errors and "size is 1000, but this is a debugged block of 100 bytes" in result.errors, result.describe()
+
+
 def test_failures_on_demand(run):
     text = run("debug", "mtbf", expect=0, UMEM_DEBUG="guards").text
     assert text == "failed none none 0\nfailed all all 0\nfailed some some 0\nfailed none none 0\nwent on\n"

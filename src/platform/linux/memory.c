@@ -124,7 +124,7 @@ bool platform_commit(void *address, size_t bytes) {
     return ok;
 }
 
-bool platform_decommit(void *address, size_t bytes) { return map(address, bytes, PROT_NONE, MAP_FIXED) == address; }
+bool platform_decommit(void *address, size_t bytes) { return linux_map(address, bytes, PROT_NONE, MAP_FIXED) == address; }
 
 static bool advise(void *address, size_t bytes, int advice) {
     int saved = errno;

@@ -169,7 +169,7 @@ static STRATA_NOINLINE unsigned follow_frames(uintptr_t *frames, unsigned max) {
 
 static unsigned all_frames(uintptr_t *frames, unsigned max) {
 #ifdef __GLIBC__
-    if (__atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == UNWINDER_READY) {
+    if (backtrace != NULL && __atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == UNWINDER_READY) {
         int saved = errno, count = backtrace((void **)(void *)frames, (int)max);
         errno = saved;
         if (count > 0) return (unsigned)count;
