@@ -332,6 +332,16 @@ static void each_call_fails(const struct sim_config *sim, const char *conf) {
 #define PLAIN "background:on,decay_ms:10,reserve:8G,thp:never"
 #define BUSY "background:on,decay_ms:10,reserve:8G,thp:always,populate_pages:1"
 
+/* Debugged buffers of two layouts among ordinary ones. */
+#define DEBUGGED PLAIN ",debug:default@malloc-*;firewall+guards+audit=1@malloc-176;off@malloc-?;off@malloc-64"
+
+static void each_call_fails_with_debugging(void **state) {
+    struct sim_config sim = {.thread_mode = true};
+    (void)state;
+    each_call_fails(NULL, DEBUGGED);
+    each_call_fails(&sim, DEBUGGED);
+}
+
 static void each_call_fails_with_huge_pages(void **state) {
     (void)state;
     each_call_fails(NULL, BUSY);
@@ -398,9 +408,9 @@ static void the_work_calls_all_that_can_fail(void **state) {
     (void)state;
     uint64_t calls[SIM_CALLS_FAILABLE] = {0};
     strict = true;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         growing = i == 2;
-        new_process(NULL, i == 0 ? BUSY : PLAIN);
+        new_process(NULL, i == 0 ? BUSY : i == 3 ? DEBUGGED : PLAIN);
         whole_api();
         drop_everything();
         growing = false;
@@ -472,6 +482,7 @@ static void the_report_at_exit_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_work_calls_all_that_can_fail),
+        cmocka_unit_test(each_call_fails_with_debugging),
         cmocka_unit_test(each_call_fails_with_huge_pages),
         cmocka_unit_test(each_call_fails_without_huge_pages),
         cmocka_unit_test(each_call_fails_with_pages_of_16_kib),
