@@ -53,8 +53,8 @@ static void cache_line(struct debug_cache *cache, void *argument) {
     debug_features_show(&copy.features, features, sizeof features);
     if (!copy.active && copy.in_use == 0) return;
     line(argument, "%-31s %10llu %10llu %12llu %12llu %10llu %12llu  %s", copy.name, (unsigned long long)copy.in_use, (unsigned long long)copy.free,
-         (unsigned long long)copy.allocs, (unsigned long long)copy.frees, (unsigned long long)copy.injected,
-         (unsigned long long)bytes, copy.active ? features : "off");
+         (unsigned long long)copy.allocs, (unsigned long long)copy.frees, (unsigned long long)copy.injected, (unsigned long long)bytes,
+         copy.active ? features : "off");
 }
 
 int strata_debug_report(int fd) {

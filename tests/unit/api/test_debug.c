@@ -62,6 +62,11 @@ static void the_option_takes_several_patterns(void **state) {
     assert_int_equal(strata_cache_create("xyz", &(struct strata_cache_config){.size = 24}, &cache), STRATA_CACHE_OK);
     strata_debug_stats_get(&stats);
     assert_int_equal(stats.caches, 2); /* the one that came later, too */
+    struct strata_cache *other;
+    assert_int_equal(strata_cache_create("abc", &(struct strata_cache_config){.size = 24}, &other), STRATA_CACHE_OK);
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, 2); /* no pattern says so */
+    assert_int_equal(strata_cache_destroy(other), STRATA_CACHE_OK);
     assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
     assert_sound();
 }
