@@ -1,0 +1,19 @@
+/*
+ * strata_sim.h - strata's heap on the simulated machine, for experiments with more CPUs than there are, or with a clock of their own.
+ *
+ * The library's own code above platform/; only the program is on the other side of what a CPU is. One heap a process. No locks.
+ */
+#ifndef STRATA_PAPERS_STRATA_SIM_H
+#define STRATA_PAPERS_STRATA_SIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A machine of so many CPUs, and the heap on it; `conf` as the environment variable STRATA_CONF. Ends the program where it can't. */
+void strata_sim_start(unsigned cpus, const char *conf);
+
+/* malloc and free of at most LAYERS_BYTES_MAX bytes on that CPU. */
+void *strata_sim_alloc(unsigned cpu, size_t bytes);
+void strata_sim_free(unsigned cpu, void *object);
+
+#endif
