@@ -252,15 +252,6 @@ static void find_loads(void) {
     low_bytes = curve[at];
 }
 
-static void print_way(const char *name, const struct layers_way *way) {
-    printf("\"%s\": {\"requests\": %" PRIu64 ", \"global\": %" PRIu64 ", \"coalescing\": %" PRIu64 ", \"pages\": %" PRIu64 "}, ", name, way->requests,
-           way->global, way->coalescing, way->pages);
-}
-
-static void print_memory(const char *name, const struct layers_memory *memory) {
-    printf("\"%s\": {\"pages_bytes\": %" PRIu64 ", \"waste_bytes\": %" PRIu64 "}, ", name, memory->pages_bytes, memory->waste_bytes);
-}
-
 int main(int argc, char **argv) {
     /* Table 4, and section 4.4 for the global layer; fewer lists of large blocks, as theirs are shorter. */
     static const struct kmem_parameters parameters = {
@@ -286,12 +277,11 @@ int main(int argc, char **argv) {
            ", \"frees_between_flushes\": %" PRIu64 ", \"sizes\": [",
            processes_count, events, large_requests, heavy_bytes, low_bytes, parameters.frees_between_flushes);
     for (unsigned size = 0; size < LAYERS_SIZES; size++) {
-        printf("%s{\"bytes\": %zu, \"target\": %u, ", size ? ", " : "", (size_t)1 << (LAYERS_SIZE_SHIFT + size), parameters.target[size]);
-        print_way("alloc", &counts[size].alloc);
-        print_way("free", &counts[size].free);
-        print_memory("heavy", &heavy[size]);
-        print_memory("low", &low[size]);
-        printf("\"flushes\": %" PRIu64 "}", counts[size].flushes);
+        printf("%s{", size ? ", " : "");
+        layers_print_size(size, &parameters, &counts[size]);
+        layers_print_memory("heavy", &heavy[size]);
+        layers_print_memory("low", &low[size]);
+        printf("}");
     }
     printf("]}\n");
     return fflush(stdout) ? 2 : 0;

@@ -30,6 +30,19 @@ struct layers_counts {
     uint64_t flushes; /* of a CPU's cache that had blocks, because it was time: they count as frees that came to the global layer */
 };
 
+static inline struct layers_way layers_way_since(const struct layers_way *now, const struct layers_way *before) {
+    return (struct layers_way){.requests = now->requests - before->requests,
+                               .global = now->global - before->global,
+                               .coalescing = now->coalescing - before->coalescing,
+                               .pages = now->pages - before->pages};
+}
+
+static inline struct layers_counts layers_counts_since(const struct layers_counts *now, const struct layers_counts *before) {
+    return (struct layers_counts){.alloc = layers_way_since(&now->alloc, &before->alloc),
+                                  .free = layers_way_since(&now->free, &before->free),
+                                  .flushes = now->flushes - before->flushes};
+}
+
 /* Of all blocks of a size. */
 struct layers_memory {
     uint64_t pages_bytes; /* of the pages (slabs) that are cut up */
@@ -64,6 +77,10 @@ struct kmem_parameters {
 extern const struct layers kmem_layers;
 /* Before kmem_layers.start. */
 void kmem_layers_set(const struct kmem_parameters *parameters);
+
+/* Members of a JSON object, to standard output: of a size, and of its memory (behind another member). */
+void layers_print_size(unsigned size, const struct kmem_parameters *parameters, const struct layers_counts *counts);
+void layers_print_memory(const char *name, const struct layers_memory *memory);
 
 /* strata with its defaults (malloc without a maintenance thread, whose work then falls to slow paths), on platform/sim. */
 extern const struct layers strata_layers;

@@ -44,5 +44,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("magazines", "section-4-5-1", "magazines_vmem.py"),
     Experiment("kmem", "figure-7-8", "kmem_figure7.py"),
     Experiment("kmem", "figure-9", "kmem_figure9.py"),
+    Experiment("kmem", "section-4-4", "kmem_lock_manager.py"),
     Experiment("kmem", "tables-2-6", "kmem_tables.py"),
+    Experiment("kmem", "equations-5-6", "kmem_purity.py"),
 )
