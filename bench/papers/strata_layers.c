@@ -29,6 +29,18 @@ void strata_sim_start(unsigned cpus, const char *conf) {
     if (sim_output()[0]) fail(sim_output());
 }
 
+unsigned strata_sim_lock_rank(const void *lock) { return ((const struct platform_lock *)lock)->rank; }
+
+const char *strata_sim_rank_name(unsigned rank) {
+    switch (rank) {
+    case LOCK_RANK_DEPOT: return "depot";
+    case LOCK_RANK_SLAB: return "slab";
+    case LOCK_RANK_ZONE: return "zone";
+    case LOCK_RANK_API: return "api";
+    default: return "other";
+    }
+}
+
 static void start(unsigned cpus) { strata_sim_start(cpus, "background:off"); }
 
 /* What lies below the CPU's array of one class. */

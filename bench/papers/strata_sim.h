@@ -16,4 +16,8 @@ void strata_sim_start(unsigned cpus, const char *conf);
 void *strata_sim_alloc(unsigned cpu, size_t bytes);
 void strata_sim_free(unsigned cpu, void *object);
 
+/* Of a lock of the library's, as platform.h ranks them; and the layer that has locks of that rank. */
+unsigned strata_sim_lock_rank(const void *lock);
+const char *strata_sim_rank_name(unsigned rank);
+
 #endif

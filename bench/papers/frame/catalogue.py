@@ -41,6 +41,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("vh", "theorem-2-5", "vh_bound.py"),
     Experiment("magazines", "section-3-1-thrash", "magazines_thrash.py"),
     Experiment("magazines", "section-3-8", "magazines_scaling.py"),
+    Experiment("magazines", "section-3-8-many-cpus", "magazines_many_cpus.py"),
     Experiment("magazines", "section-4-5-1", "magazines_vmem.py"),
     Experiment("kmem", "figure-7-8", "kmem_figure7.py"),
     Experiment("kmem", "figure-9", "kmem_figure9.py"),
