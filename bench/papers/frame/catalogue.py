@@ -42,6 +42,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("magazines", "section-3-1-thrash", "magazines_thrash.py"),
     Experiment("magazines", "section-3-8", "magazines_scaling.py"),
     Experiment("magazines", "section-3-8-many-cpus", "magazines_many_cpus.py"),
+    Experiment("magazines", "section-4-4-4", "magazines_quantum.py"),
+    Experiment("magazines", "section-4-4-5", "magazines_fragmentation.py"),
     Experiment("magazines", "section-4-5-1", "magazines_vmem.py"),
     Experiment("kmem", "figure-7-8", "kmem_figure7.py"),
     Experiment("kmem", "figure-9", "kmem_figure9.py"),
