@@ -13,16 +13,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <strata/strata.h>
 
 #include "scaling_load.h"
+#include "stats_figure.h"
 #include "timing.h"
 
-#define CACHE_NAME "\"name\":\"malloc-64\""
-#define STATS_BYTES_MAX (512 * KIB)
 #define FAST_PAIRS 4000000
 #define DEPOT_BURST 512
 #define DEPOT_ROUNDS 4000
@@ -39,27 +34,13 @@ struct below {
     double depot_visits, slab_visits;
 };
 
-static double figure(const char *row, const char *key) {
-    const char *found = strstr(row, key);
-    if (!found) load_fail("the statistics don't have what is looked for");
-    return strtod(found + strlen(key), NULL);
-}
-
 /* Visits of the class under test so far: objects that moved, over how many move at a time. */
 static struct below below_now(void) {
-    static char text[STATS_BYTES_MAX];
-    static int file = -1;
-    if (file < 0) file = memfd_create("stats", 0);
-    if (file < 0 || ftruncate(file, 0) || lseek(file, 0, SEEK_SET) || strata_stats_json(file)) load_fail("no statistics");
-    ssize_t length = pread(file, text, sizeof text - 1, 0);
-    if (length <= 0) load_fail("no statistics");
-    text[length] = 0;
-    const char *row = strstr(text, CACHE_NAME);
-    if (!row) load_fail("the statistics don't have the class");
-    double transfer = figure(row, "\"magazine_rounds\":") / 2;
+    const char *stats = stats_now();
+    double transfer = stats_of_class(stats, SCALING_BYTES, "magazine_rounds") / 2;
     if (transfer < 1) load_fail("the arrays are closed");
-    return (struct below){(figure(row, "\"depot_allocs\":") + figure(row, "\"depot_frees\":")) / transfer,
-                          (figure(row, "\"slab_allocs\":") + figure(row, "\"slab_frees\":")) / transfer};
+    return (struct below){(stats_of_class(stats, SCALING_BYTES, "depot_allocs") + stats_of_class(stats, SCALING_BYTES, "depot_frees")) / transfer,
+                          (stats_of_class(stats, SCALING_BYTES, "slab_allocs") + stats_of_class(stats, SCALING_BYTES, "slab_frees")) / transfer};
 }
 
 /* ------------------------------------------------------------------ constants */

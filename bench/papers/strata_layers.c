@@ -29,6 +29,21 @@ void strata_sim_start(unsigned cpus, const char *conf) {
     if (sim_output()[0]) fail(sim_output());
 }
 
+void strata_sim_tick(void) {
+    object_caches_tick(&heap.objects);
+    cache_tick(&heap.caches);
+    slab_reap(&heap.slabs);
+    zone_tick(&heap.zone);
+}
+
+struct strata_sim_depot strata_sim_depot_of(size_t bytes) {
+    unsigned tag = slab_class_of_size(&heap.slabs, bytes);
+    const struct depot *depot = &heap.caches.depots[tag];
+    const struct slab_cache *slabs = &heap.slabs.caches[tag];
+    return (struct strata_sim_depot){
+        .transfer = depot->rounds / 2u, .full = depot->full_count, .slab_allocs = slabs->allocs, .slab_frees = slabs->allocs - slabs->in_use};
+}
+
 unsigned strata_sim_lock_rank(const void *lock) { return ((const struct platform_lock *)lock)->rank; }
 
 const char *strata_sim_rank_name(unsigned rank) {

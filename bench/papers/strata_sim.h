@@ -16,6 +16,17 @@ void strata_sim_start(unsigned cpus, const char *conf);
 void *strata_sim_alloc(unsigned cpu, size_t bytes);
 void strata_sim_free(unsigned cpu, void *object);
 
+/* One tick, as the maintenance thread makes it; the clock stands still. */
+void strata_sim_tick(void);
+
+/* The depot of the class that serves requests of so many bytes. */
+struct strata_sim_depot {
+    unsigned transfer; /* rounds of a magazine */
+    unsigned full;     /* full magazines that wait */
+    uint64_t slab_allocs, slab_frees; /* objects, so far, that came from slabs and went to them */
+};
+struct strata_sim_depot strata_sim_depot_of(size_t bytes);
+
 /* Of a lock of the library's, as platform.h ranks them; and the layer that has locks of that rank. */
 unsigned strata_sim_lock_rank(const void *lock);
 const char *strata_sim_rank_name(unsigned rank);
