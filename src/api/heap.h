@@ -30,6 +30,8 @@ struct heap {
     struct object_caches objects;
     struct pool_layer pools; /* its list is under the lock below */
 
+    size_t kmem_end; /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
+
     struct options options; /* immutable after initialisation */
     struct platform_lock lock;
     bool layers_stand; /* zone and slabs are built; under the lock */
@@ -57,6 +59,12 @@ extern struct heap heap __attribute__((visibility("hidden")));
 
 /* Acquire, as the heap may have been built by another thread a moment ago: whoever sees a size here sees the layers. */
 STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
+
+/*
+ * The same for kmem.c. 0 once blocks of one size may lie in slabs of different kinds, as with debugging: whoever begins that stores 0 first, and then
+ * each free goes by the address.
+ */
+STRATA_INLINE size_t heap_kmem_end(void) { return __atomic_load_n(&heap.kmem_end, __ATOMIC_ACQUIRE); }
 
 /* Builds the heap where nobody has yet. False: not even its metadata could be had. */
 bool heap_init(void);
