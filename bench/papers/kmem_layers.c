@@ -6,8 +6,8 @@
  *   - the global layer keeps lists of `target` blocks, 2 * global_target of them at most, and regroups the odd ones that flushes leave;
  *   - the coalescing layer takes blocks from the page with the fewest free ones, and gives up a page when all of its blocks are back.
  *
- * A block is PAGE * BLOCKS_MAX + its place in the page + 1. Invariant (check_empty): blocks in pages = in caches + in the global layer + in use + free.
- * No locks.
+ * A block is PAGE * BLOCKS_MAX + its place in the page + 1. Invariant (check_empty): blocks in pages = in caches + in the global layer + in use +
+ * free. No locks.
  */
 #include "layers.h"
 #include "load.h"
@@ -38,7 +38,7 @@ struct cpu_cache {
 struct pool {
     unsigned lists_count;
     struct list lists[LISTS_MAX], bucket;
-    uint32_t pages[BLOCKS_MAX]; /* by the number of free blocks: the first page with so many */
+    uint32_t pages[BLOCKS_MAX];       /* by the number of free blocks: the first page with so many */
     uint64_t pages_count, free_count; /* cut up; blocks free in them */
     struct layers_counts counts;
 };

@@ -4,10 +4,10 @@
  *
  *     kmem_lock_manager strata|kmem CPUS TRANSACTIONS
  *
- * Servers run transactions: each takes some locks, shared or exclusive, on resources in ascending order (so that nobody waits in a circle), and lets all
- * go when it commits. A resource has a block while anybody has, or waits for, a lock on it, and stays in a list of recently used ones for a while; each
- * lock has a block; and one request in REMOTE comes from another node, as a message that one CPU takes from the network and that of the server lets
- * go. Servers change CPUs now and then. Who lets a lock go grants those that wait. Sizes are the paper's where it names them: 512 bytes a
+ * Servers run transactions: each takes some locks, shared or exclusive, on resources in ascending order (so that nobody waits in a circle), and lets
+ * all go when it commits. A resource has a block while anybody has, or waits for, a lock on it, and stays in a list of recently used ones for a
+ * while; each lock has a block; and one request in REMOTE comes from another node, as a message that one CPU takes from the network and that of the
+ * server lets go. Servers change CPUs now and then. Who lets a lock go grants those that wait. Sizes are the paper's where it names them: 512 bytes a
  * resource, 256 a lock; a message has 128.
  * One step of one server at a time, chosen at random from a fixed seed; one thread, no locks of its own.
  */

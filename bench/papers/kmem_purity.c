@@ -4,10 +4,10 @@
  *
  *     kmem_purity separate|shared CPUS MISS_RATE FREED_PURITY STEPS
  *
- * Each CPU has a cache, a bag of blocks of which each knows the CPU that it is close to; and there are global pools: one for each CPU (separate), which
- * is what the paper's equations describe, or one that all of them use (shared), which is what its allocator has. In each step one CPU allocates a
- * block from its cache and frees one, close to it with probability FREED_PURITY; with probability MISS_RATE a block goes from the pool to the cache and
- * another back, and then, again with that probability, one close to this CPU comes from the coalescing layer to the pool and another goes there.
+ * Each CPU has a cache, a bag of blocks of which each knows the CPU that it is close to; and there are global pools: one for each CPU (separate),
+ * which is what the paper's equations describe, or one that all of them use (shared), which is what its allocator has. In each step one CPU allocates
+ * a block from its cache and frees one, close to it with probability FREED_PURITY; with probability MISS_RATE a block goes from the pool to the cache
+ * and another back, and then, again with that probability, one close to this CPU comes from the coalescing layer to the pool and another goes there.
  * One thread, no locks.
  */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * kmem_replay.c - experiment: sections 5.2 and 5.3 of the kmem paper. Replays recorded processes (trace_recorder.c) over an allocator in layers, all of
- * them over one as in a kernel, and counts the visits of each layer.
+ * kmem_replay.c - experiment: sections 5.2 and 5.3 of the kmem paper. Replays recorded processes (trace_recorder.c) over an allocator in layers, all
+ * of them over one as in a kernel, and counts the visits of each layer.
  *
  *     kmem_replay strata|kmem CPUS FOLDER
  *
@@ -89,7 +89,8 @@ static void open_trace(const char *folder, const char *name) {
 
 static int by_start(const void *left, const void *right) {
     const struct process *a = left, *b = right;
-    uint64_t a_us = ((const struct trace_head *)(const void *)a->bytes)->start_us, b_us = ((const struct trace_head *)(const void *)b->bytes)->start_us;
+    uint64_t a_us = ((const struct trace_head *)(const void *)a->bytes)->start_us,
+             b_us = ((const struct trace_head *)(const void *)b->bytes)->start_us;
     return (a_us > b_us) - (a_us < b_us);
 }
 

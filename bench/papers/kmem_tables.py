@@ -63,6 +63,9 @@ def compile_recorded(context: Context, traces: Path, objects: Path, source: Path
 
 def record(context: Context, folder: Path) -> Path:
     """Eight compiles at a time, as people who share a machine would start them. Returns the folder of traces, one for each process."""
+    recorder = context.build / "trace_recorder.so"
+    if not recorder.is_file():  # compilers would run without it, and unrecorded
+        raise ExperimentFailed(f"{recorder}: No such file")
     traces, objects = folder / "traces", folder / "objects"
     traces.mkdir()
     objects.mkdir()

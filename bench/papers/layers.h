@@ -70,9 +70,9 @@ static inline unsigned layers_size_index(size_t bytes) {
 
 /* The paper's allocator, with these parameters. */
 struct kmem_parameters {
-    unsigned target[LAYERS_SIZES];           /* blocks that move between a CPU and the global layer at a time */
-    unsigned global_target[LAYERS_SIZES];    /* lists of `target` blocks that move between the global layer and the coalescing layer */
-    uint64_t frees_between_flushes;          /* on one CPU; 0: no flushes */
+    unsigned target[LAYERS_SIZES];        /* blocks that move between a CPU and the global layer at a time */
+    unsigned global_target[LAYERS_SIZES]; /* lists of `target` blocks that move between the global layer and the coalescing layer */
+    uint64_t frees_between_flushes;       /* on one CPU; 0: no flushes */
 };
 extern const struct layers kmem_layers;
 /* Before kmem_layers.start. */

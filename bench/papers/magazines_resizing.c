@@ -1,11 +1,12 @@
 /*
- * magazines_resizing.c - experiment: section 3.4 of the magazines paper. The size of magazines over time, and how often the depot's lock was found held.
+ * magazines_resizing.c - experiment: section 3.4 of the magazines paper. The size of magazines over time, and how often the depot's lock was found
+ * held.
  *
  *     magazines_resizing THREADS SAMPLE_MS LOAD_MS IDLE_MS
  *
  * Threads of one CPU each go up and down by more blocks than their CPU's array holds, so that they meet at the depot, for LOAD_MS; then they wait for
- * IDLE_MS, and do it again. Meanwhile the first thread reads strata's statistics, every SAMPLE_MS, and keeps the slow paths of the rest of the heap busy, as
- * the maintenance thread sleeps in a program that does nothing at all. The workers' only shared state is a number that says what to do.
+ * IDLE_MS, and do it again. Meanwhile the first thread reads strata's statistics, every SAMPLE_MS, and keeps the slow paths of the rest of the heap
+ * busy, as the maintenance thread sleeps in a program that does nothing at all. The workers' only shared state is a number that says what to do.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -92,7 +93,8 @@ int main(int argc, char **argv) {
     unsigned threads = argc == 5 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
     uint64_t sample_ms = argc == 5 ? strtoull(argv[2], NULL, 10) : 0, load_ms = argc == 5 ? strtoull(argv[3], NULL, 10) : 0;
     uint64_t idle_ms = argc == 5 ? strtoull(argv[4], NULL, 10) : 0;
-    if (!threads || threads > THREADS_MAX || !sample_ms || !load_ms || !idle_ms) load_fail("usage: magazines_resizing THREADS SAMPLE_MS LOAD_MS IDLE_MS");
+    if (!threads || threads > THREADS_MAX || !sample_ms || !load_ms || !idle_ms)
+        load_fail("usage: magazines_resizing THREADS SAMPLE_MS LOAD_MS IDLE_MS");
     pthread_t ids[THREADS_MAX];
     uint64_t start_ns = load_clock_ns();
     take_sample(start_ns);

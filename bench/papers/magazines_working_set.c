@@ -1,12 +1,13 @@
 /*
- * magazines_working_set.c - experiment: section 3.7 of the magazines paper. The full magazines of a depot under a load that goes up and down by steps.
+ * magazines_working_set.c - experiment: section 3.7 of the magazines paper. The full magazines of a depot under a load that goes up and down by
+ * steps.
  *
  *     magazines_working_set CPUS INTERVALS AMPLITUDE...
  *
- * Beside HELD blocks that stay, the CPUs together go up to AMPLITUDE blocks (less up to a tenth) and down to none, CYCLES times between two ticks, which
- * come at any moment of it; for each amplitude INTERVALS times. Reports for each interval the most and the fewest full magazines in the depot, those left after the tick at its
- * end, and how many objects came from the slabs. On the simulated machine, whose clock stands still, so that ticks are where they are made.
- * One thread, no locks.
+ * Beside HELD blocks that stay, the CPUs together go up to AMPLITUDE blocks (less up to a tenth) and down to none, CYCLES times between two ticks,
+ * which come at any moment of it; for each amplitude INTERVALS times. Reports for each interval the most and the fewest full magazines in the depot,
+ * those left after the tick at its end, and how many objects came from the slabs. On the simulated machine, whose clock stands still, so that ticks
+ * are where they are made. One thread, no locks.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,11 +1,12 @@
 /*
- * scaling_constants.c - experiment: what the model of scaling is fed with, measured on the machine that it runs on, and what the model is held against.
+ * scaling_constants.c - experiment: what the model of scaling is fed with, measured on the machine that it runs on, and what the model is held
+ * against.
  *
  *     scaling_constants constants
  *     scaling_constants pairs|bursts|mixed THREADS MILLISECONDS
  *
- * constants: the time of an operation that the CPU's array serves, of a visit of a depot, of slabs, of the zone, all by one thread, and of the way of a
- * cache line from one CPU to another, by two. A visit is what a load takes longer than its operations would in the array, over the visits that
+ * constants: the time of an operation that the CPU's array serves, of a visit of a depot, of slabs, of the zone, all by one thread, and of the way of
+ * a cache line from one CPU to another, by two. A visit is what a load takes longer than its operations would in the array, over the visits that
  * strata's own statistics count. Otherwise: the load of scaling_load.h on so many threads, each bound to a CPU, and its operations a second.
  * No locks of its own.
  */

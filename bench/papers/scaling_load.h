@@ -1,6 +1,6 @@
 /*
- * scaling_load.h - the loads of the experiment on scaling, one operation of one CPU at a time, so that the same code runs on virtual CPUs in turn and on
- * threads at once. Only strata's malloc and free, on whatever platform, are behind `alloc` and `free`.
+ * scaling_load.h - the loads of the experiment on scaling, one operation of one CPU at a time, so that the same code runs on virtual CPUs in turn and
+ * on threads at once. Only strata's malloc and free, on whatever platform, are behind `alloc` and `free`.
  *
  *   pairs   a block is allocated and freed, the best case of the magazine layer (magazines paper, section 3.8)
  *   bursts  a CPU goes up and down between 0 and SCALING_HELD blocks, to a number that is drawn each time: two to four times what its array holds
@@ -57,7 +57,8 @@ static inline void scaling_burst(struct scaling_cpu *state, unsigned cpu, const 
 }
 
 /* Returns how many operations (allocations and frees) it made. */
-static inline unsigned scaling_step(enum scaling_kind kind, struct scaling_cpu *states, unsigned cpus, unsigned cpu, const struct scaling_memory *memory) {
+static inline unsigned scaling_step(enum scaling_kind kind, struct scaling_cpu *states, unsigned cpus, unsigned cpu,
+                                    const struct scaling_memory *memory) {
     struct scaling_cpu *state = &states[cpu];
     switch (kind) {
     case SCALING_BURSTS: scaling_burst(state, cpu, memory, 0); return 1;

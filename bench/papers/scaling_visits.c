@@ -1,6 +1,6 @@
 /*
- * scaling_visits.c - experiment: how often do many CPUs meet in strata? Runs a load on up to 4,096 virtual CPUs of the simulated machine, and counts the
- * visits of depots and slabs, and for each lock how often it is taken, and how often by another CPU than the last time.
+ * scaling_visits.c - experiment: how often do many CPUs meet in strata? Runs a load on up to 4,096 virtual CPUs of the simulated machine, and counts
+ * the visits of depots and slabs, and for each lock how often it is taken, and how often by another CPU than the last time.
  *
  *     scaling_visits pairs|bursts|mixed|passed CPUS OPERATIONS magazines|none
  *

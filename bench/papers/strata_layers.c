@@ -65,7 +65,8 @@ struct below {
 
 static struct below below_of(unsigned tag) {
     const struct slab_cache *slabs = &heap.slabs.caches[tag];
-    return (struct below){.visits = heap.caches.depots[tag].visits, .allocs = slabs->allocs, .frees = slabs->allocs - slabs->in_use, .slabs = slabs->slabs};
+    return (struct below){
+        .visits = heap.caches.depots[tag].visits, .allocs = slabs->allocs, .frees = slabs->allocs - slabs->in_use, .slabs = slabs->slabs};
 }
 
 static unsigned size_of_tag(unsigned tag) { return layers_size_index(heap.slabs.caches[tag].object_bytes); }

@@ -21,8 +21,8 @@ void strata_sim_tick(void);
 
 /* The depot of the class that serves requests of so many bytes. */
 struct strata_sim_depot {
-    unsigned transfer; /* rounds of a magazine */
-    unsigned full;     /* full magazines that wait */
+    unsigned transfer;                /* rounds of a magazine */
+    unsigned full;                    /* full magazines that wait */
     uint64_t slab_allocs, slab_frees; /* objects, so far, that came from slabs and went to them */
 };
 struct strata_sim_depot strata_sim_depot_of(size_t bytes);

@@ -4,10 +4,9 @@
  *     vmem_latency arena|cached|map SEGMENTS OPERATIONS
  *
  * Of SEGMENTS segments of one integer, every other is free, and a large free rest lies behind them. Then two integers are allocated and freed again,
- * OPERATIONS times, from an empty resource beyond which only the rest has room. `arena` is strata's, `cached` the same with a quantum cache for what is
- * timed (the pieces go round it); `map` is a resource map as Unix kernels had them: an array of free pieces in the order of their addresses, searched
- * from its start.
- * One thread, no locks.
+ * OPERATIONS times, from an empty resource beyond which only the rest has room. `arena` is strata's, `cached` the same with a quantum cache for what
+ * is timed (the pieces go round it); `map` is a resource map as Unix kernels had them: an array of free pieces in the order of their addresses,
+ * searched from its start. One thread, no locks.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -132,7 +131,8 @@ static uint64_t time_map(uint64_t segments, uint64_t operations) {
 
 int main(int argc, char **argv) {
     uint64_t segments = argc == 4 ? strtoull(argv[2], NULL, 10) : 0, operations = argc == 4 ? strtoull(argv[3], NULL, 10) : 0;
-    if (segments < 2 || segments % 2 || !operations) load_fail("usage: vmem_latency arena|cached|map SEGMENTS OPERATIONS; an even number of segments");
+    if (segments < 2 || segments % 2 || !operations)
+        load_fail("usage: vmem_latency arena|cached|map SEGMENTS OPERATIONS; an even number of segments");
     timing_pin(0);
     int is_map = !strcmp(argv[1], "map"), is_cached = !strcmp(argv[1], "cached");
     if (!is_map && !is_cached && strcmp(argv[1], "arena")) load_fail("arena, cached or map");

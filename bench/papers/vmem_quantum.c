@@ -5,10 +5,9 @@
  *     vmem_quantum segments|cached pieces OPERATIONS
  *
  * pairs: each thread allocates 1 to SIZE_MAX_QUANTA integers and frees them, again and again, all in one arena; counts the pairs.
- * pieces: an arena of ARENA_END integers is filled to about FILL_PERCENT with segments of 1 to SIZE_MAX_QUANTA, one in eight of which lives a hundred times
- * as long as the others, and then they come and go OPERATIONS times. Reports in how many pieces what is free in the segment list lies, how much of it is in
- * pieces too small for a slab, and how much the slabs of quantum caches have free.
- * No locks of its own.
+ * pieces: an arena of ARENA_END integers is filled to about FILL_PERCENT with segments of 1 to SIZE_MAX_QUANTA, one in eight of which lives a hundred
+ * times as long as the others, and then they come and go OPERATIONS times. Reports in how many pieces what is free in the segment list lies, how much
+ * of it is in pieces too small for a slab, and how much the slabs of quantum caches have free. No locks of its own.
  */
 #include <inttypes.h>
 #include <pthread.h>
