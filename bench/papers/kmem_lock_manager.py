@@ -13,7 +13,10 @@ CPU_WORST, GLOBAL_WORST = 100 / 10, 100 / 15
 COMBINED_PUBLISHED = {"least": 0.02, "most": 0.14}
 PANELS: dict[str, tuple[Callable[[dict], float], dict[str, tuple[int, float]]]] = {
     "from the CPUs' caches to the global layer": (lambda way: percent(way["global"], way["requests"]), {"free": (256, 2.1), "alloc": (512, 7.8)}),
-    "from the global layer to the coalescing layer": (lambda way: percent(way["coalescing"], way["global"]), {"free": (256, 1.2), "alloc": (512, 3.0)}),
+    "from the global layer to the coalescing layer": (
+        lambda way: percent(way["coalescing"], way["global"]),
+        {"free": (256, 1.2), "alloc": (512, 3.0)},
+    ),
     "from the program to the coalescing layer": (
         lambda way: percent(way["coalescing"], way["requests"]),
         {"free": (256, COMBINED_PUBLISHED["least"]), "alloc": (512, COMBINED_PUBLISHED["most"])},
@@ -44,14 +47,24 @@ def measure(context: Context) -> Result:
     for name, title in NAMES.items():
         most = max(combined(way) for way in ways(name))
         holds += [
-            Claim(f"{title}: at most one request in 10 comes to the global layer, and some do (256 and 512 bytes)", "section 4.4",
-                  all(0 < to_global(way) <= CPU_WORST for way in ways(name))),
-            Claim(f"{title}: the visits of the coalescing layer are diluted by 700 at least: {COMBINED_PUBLISHED['most']}% of requests "
-                  f"(found: at most {most:.4f}%)", "section 4.4", most <= COMBINED_PUBLISHED["most"]),
+            Claim(
+                f"{title}: at most one request in 10 comes to the global layer, and some do (256 and 512 bytes)",
+                "section 4.4",
+                all(0 < to_global(way) <= CPU_WORST for way in ways(name)),
+            ),
+            Claim(
+                f"{title}: the visits of the coalescing layer are diluted by 700 at least: {COMBINED_PUBLISHED['most']}% of requests "
+                f"(found: at most {most:.4f}%)",
+                "section 4.4",
+                most <= COMBINED_PUBLISHED["most"],
+            ),
         ]
     holds.append(
-        Claim("the paper's layers: at most one visit of the global layer in 15 goes on to the coalescing layer (256 and 512 bytes)", "section 4.4",
-              all(of_global(way) <= GLOBAL_WORST for way in ways("kmem")))
+        Claim(
+            "the paper's layers: at most one visit of the global layer in 15 goes on to the coalescing layer (256 and 512 bytes)",
+            "section 4.4",
+            all(of_global(way) <= GLOBAL_WORST for way in ways("kmem")),
+        )
     )
     run = runs["kmem"]
     return Result(

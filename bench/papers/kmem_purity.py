@@ -57,13 +57,22 @@ def measure(context: Context) -> Result:
         x_log=True,
         measured=measured,
         holds=[
-            Claim(f"the equations describe caches and pools where each CPU has a pool of its own (to within {slack:g}; found: {separate:.4f})", WHERE,
-                  separate <= slack),
-            Claim("they describe the caches too where all CPUs share a pool, as in the paper's allocator", WHERE,
-                  differs("shared", "cache_purity", equation_5) <= slack),
+            Claim(
+                f"the equations describe caches and pools where each CPU has a pool of its own (to within {slack:g}; found: {separate:.4f})",
+                WHERE,
+                separate <= slack,
+            ),
+            Claim(
+                "they describe the caches too where all CPUs share a pool, as in the paper's allocator",
+                WHERE,
+                differs("shared", "cache_purity", equation_5) <= slack,
+            ),
             Claim("and that pool", WHERE, differs("shared", "pool_purity", equation_6) <= slack),
-            Claim(f"with few misses (at most {LOW_MISS_RATE:g}) caches are as pure as what is freed, to within the miss rate, with either kind of pool",
-                  "section 5.5", all(low_rates_follow(kind, "cache_purity") for kind in KINDS)),
+            Claim(
+                f"with few misses (at most {LOW_MISS_RATE:g}) caches are as pure as what is freed, to within the miss rate, with either kind of pool",
+                "section 5.5",
+                all(low_rates_follow(kind, "cache_purity") for kind in KINDS),
+            ),
             Claim("and so is the pool that all CPUs share", "section 5.5", low_rates_follow("shared", "pool_purity")),
         ],
         note=(

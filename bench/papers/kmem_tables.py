@@ -119,29 +119,47 @@ def claims(runs: dict[str, dict]) -> list[Claim]:
     for name, run in runs.items():
         served = [100 - percent(total(run, way, "global"), total(run, way, "requests")) for way in ("alloc", "free")]
         found.append(
-            Claim(f"{NAMES[name]}: the CPUs' own caches serve at least 98.8% of allocations and of frees ({served[0]:.2f}%, {served[1]:.2f}%)",
-                  "section 5.2, tables 2 and 3", min(served) >= 98.8)
+            Claim(
+                f"{NAMES[name]}: the CPUs' own caches serve at least 98.8% of allocations and of frees ({served[0]:.2f}%, {served[1]:.2f}%)",
+                "section 5.2, tables 2 and 3",
+                min(served) >= 98.8,
+            )
         )
     for name, run in runs.items():
         splits = next(one["alloc"]["pages"] for one in run["sizes"] if one["bytes"] == most["bytes"])
         found.append(
-            Claim(f"{NAMES[name]}: the size that is asked for most ({most['bytes']} bytes) cuts up a page less than once in a million allocations",
-                  "section 5.2, table 2", splits * 1e6 < most["alloc"]["requests"])
+            Claim(
+                f"{NAMES[name]}: the size that is asked for most ({most['bytes']} bytes) cuts up a page less than once in a million allocations",
+                "section 5.2, table 2",
+                splits * 1e6 < most["alloc"]["requests"],
+            )
         )
     found += [
-        Claim("the paper's layers: only sizes with few allocations (at most 1% of all) miss more often than once in `target`, by flushes",
-              "section 5.2", all(one["alloc"]["requests"] <= LOW_RATE_SHARE * requests for one in exceeding(paper))),
-        Claim("the paper's layers: sizes that take longer to fill a list than the time between two flushes have very high flush rates (over 90%)",
-              "section 5.2, table 4", all(flush_share(one) > 90 for one in paper["sizes"] if long_to_fill(paper, one))),
+        Claim(
+            "the paper's layers: only sizes with few allocations (at most 1% of all) miss more often than once in `target`, by flushes",
+            "section 5.2",
+            all(one["alloc"]["requests"] <= LOW_RATE_SHARE * requests for one in exceeding(paper)),
+        ),
+        Claim(
+            "the paper's layers: sizes that take longer to fill a list than the time between two flushes have very high flush rates (over 90%)",
+            "section 5.2, table 4",
+            all(flush_share(one) > 90 for one in paper["sizes"] if long_to_fill(paper, one)),
+        ),
     ]
     for name, run in runs.items():
         low, heavy = (percent(total(run, load, "waste_bytes"), total(run, load, "pages_bytes")) for load in ("low", "heavy"))
         found += [
-            Claim(f"{NAMES[name]}: waste is lower at heavy load than at low load ({heavy:.1f}% and {low:.1f}%; published 9.7% and 34.8%)",
-                  "section 5.3, tables 5 and 6", heavy < low),
-            Claim(f"{NAMES[name]}: when the load goes down memory goes back, though more is wasted", "section 5.3, tables 5 and 6",
-                  total(run, "low", "pages_bytes") < total(run, "heavy", "pages_bytes")
-                  and total(run, "low", "waste_bytes") > total(run, "heavy", "waste_bytes")),
+            Claim(
+                f"{NAMES[name]}: waste is lower at heavy load than at low load ({heavy:.1f}% and {low:.1f}%; published 9.7% and 34.8%)",
+                "section 5.3, tables 5 and 6",
+                heavy < low,
+            ),
+            Claim(
+                f"{NAMES[name]}: when the load goes down memory goes back, though more is wasted",
+                "section 5.3, tables 5 and 6",
+                total(run, "low", "pages_bytes") < total(run, "heavy", "pages_bytes")
+                and total(run, "low", "waste_bytes") > total(run, "heavy", "waste_bytes"),
+            ),
         ]
     return found
 

@@ -30,10 +30,16 @@ def measure(context: Context) -> Result:
             *(Series(title, [(operations, useless(name, operations)) for operations in counts], USELESS) for name, title in NAMES.items()),
         ],
         holds=[
-            Claim("quantum caches reduce the fragmentation of the segment list: fewer pieces", "section 4.4.5",
-                  all(runs["cached", operations]["free_pieces"] < runs["segments", operations]["free_pieces"] for operations in counts)),
-            Claim("and less of what is free lies in pieces too small for a slab", "section 4.4.5",
-                  all(useless("cached", operations) < useless("segments", operations) for operations in counts)),
+            Claim(
+                "quantum caches reduce the fragmentation of the segment list: fewer pieces",
+                "section 4.4.5",
+                all(runs["cached", operations]["free_pieces"] < runs["segments", operations]["free_pieces"] for operations in counts),
+            ),
+            Claim(
+                "and less of what is free lies in pieces too small for a slab",
+                "section 4.4.5",
+                all(useless("cached", operations) < useless("segments", operations) for operations in counts),
+            ),
         ],
         note=(
             "An arena of 1,048,576 integers, at most 70% of them in use, by segments of 1 to 8; one in eight lives a hundred times as long as the others, "

@@ -54,7 +54,9 @@ def measure(context: Context) -> Result:
         return model.throughput(own_ns(load), model.demands(counts[load, cpus], constants), cpus)
 
     speed_up = {(load, cpus): rate(load, cpus) / rate(load, 1) for load in LOADS for cpus in cpu_counts}
-    measured_speed_up = {load: median(threads[load, most], "operations_per_second") / median(threads[load, 1], "operations_per_second") for load in ON_THREADS}
+    measured_speed_up = {
+        load: median(threads[load, most], "operations_per_second") / median(threads[load, 1], "operations_per_second") for load in ON_THREADS
+    }
     last = cpu_counts[-1]
 
     def with_work(cpus: int) -> float:
@@ -99,8 +101,11 @@ def measure(context: Context) -> Result:
                 all(counts[load, cpus].depot_visits <= 1 / TRANSFER * 1.01 for load in ("bursts", "passed") for cpus in cpu_counts),
             ),
             *(
-                Claim(f"{title}: linear scaling to any number of CPUs ({last:,}: {speed_up[load, last]:,.0f} times)", "section 3.10",
-                      speed_up[load, last] >= LINEAR_SHARE * last)
+                Claim(
+                    f"{title}: linear scaling to any number of CPUs ({last:,}: {speed_up[load, last]:,.0f} times)",
+                    "section 3.10",
+                    speed_up[load, last] >= LINEAR_SHARE * last,
+                )
                 for load, title in LOADS.items()
                 if load in ("bursts", "mixed", "passed")
             ),

@@ -38,15 +38,21 @@ def measure(context: Context) -> Result:
         ],
         measured=[Series(title, [(threads, latency[name, threads]) for threads in counts]) for name, title in NAMES.items()],
         holds=[
-            Claim("quantum caches make a single CPU faster, by a factor of two at least", "section 4.5.1",
-                  2 * latency["cached", 1] <= latency["segments", 1]),
+            Claim(
+                "quantum caches make a single CPU faster, by a factor of two at least",
+                "section 4.5.1",
+                2 * latency["cached", 1] <= latency["segments", 1],
+            ),
             Claim(
                 f"with quantum caches throughput is linear: {most} threads do at least {LINEAR_SHARE * most:g} times the pairs of one",
                 "section 4.4.4",
                 rate["cached", most] >= LINEAR_SHARE * most * rate["cached", 1],
             ),
-            Claim("without them, under the one lock of the arena, more threads do less than one", "section 4.4.3",
-                  all(rate["segments", threads] < rate["segments", 1] for threads in counts[1:])),
+            Claim(
+                "without them, under the one lock of the arena, more threads do less than one",
+                "section 4.4.3",
+                all(rate["segments", threads] < rate["segments", 1] for threads in counts[1:]),
+            ),
         ],
         note=(
             "One arena for all threads; sizes of 1 to 8 quanta in turn, for each of which there is a quantum cache. A latency that stays as it is with more "

@@ -51,10 +51,14 @@ def measure(context: Context) -> Result:
                 "section 3.4",
                 most > start and max(fast_ticks) > CONTENDED_MAX,
             ),
-            Claim("and no further than to their limit: the last size stays while the load does", "section 3.4",
-                  all(one["rounds"] == most for one in late)),
-            Claim("a cache that nobody contends for any more has small magazines again (strata's own rule)", "section 3.4",
-                  idle_end["rounds"] == start),
+            Claim(
+                "and no further than to their limit: the last size stays while the load does",
+                "section 3.4",
+                all(one["rounds"] == most for one in late),
+            ),
+            Claim(
+                "a cache that nobody contends for any more has small magazines again (strata's own rule)", "section 3.4", idle_end["rounds"] == start
+            ),
             Claim(f"the lock is found held less than once a second in the end (found: {last_rate:,.0f} times)", "section 3.4", last_rate < 1),
         ],
         note=(

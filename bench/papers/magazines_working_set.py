@@ -41,8 +41,11 @@ def measure(context: Context) -> Result:
             curve("in the interval", lambda one: one["from_slabs"], SLABS),
         ],
         holds=[
-            Claim("a tick leaves no more than the working set of the interval before it", "section 3.7",
-                  all(one["kept"] <= working_set(one) for one in intervals)),
+            Claim(
+                "a tick leaves no more than the working set of the interval before it",
+                "section 3.7",
+                all(one["kept"] <= working_set(one) for one in intervals),
+            ),
             Claim(
                 f"the working set is all that a steady load needs: nothing comes from the slabs after the first interval of a step, for {AMPLITUDES[0]:,} and "
                 f"{AMPLITUDES[1]:,} blocks",
