@@ -24,7 +24,7 @@ SPEED_UP, VISITS, HANDED_OVER = "predicted speed-up", "depot visits", "locks tak
 
 def measure(context: Context) -> Result:
     most = context.several_cpus()
-    counts_of_cpus = context.choose([1 << power for power in range(13)], [1, 2, 64, 4096])
+    counts_of_cpus = context.choose([1 << power for power in range(13)], [1, 2, 64, 512])
     cpu_counts = sorted({*counts_of_cpus, most})
     milliseconds = context.choose(1000, 100)
     repetitions = context.choose(5, 3)

@@ -138,6 +138,7 @@ def test_the_load_is_read_at_its_peak_and_below(found, tmp_path):
         (struct.pack("<QQ24s", 1, 0, b"x"), "no trace"),
         (bytes(Trace().data) + b"\x80", "broken"),
     ],
+    ids=["empty", "no-magic", "cut"],
 )
 def test_what_is_no_trace_is_refused(run, tmp_path, data, message):
     folder = tmp_path / "traces"
