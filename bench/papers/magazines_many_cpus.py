@@ -65,6 +65,7 @@ def measure(context: Context) -> Result:
     def curves(panel: str, of) -> list[Series]:
         return [Series(title, [(cpus, of(load, cpus)) for cpus in cpu_counts], panel) for load, title in LOADS.items()]
 
+    busiest = ", ".join(f"{load}: {model.busiest_layer(counts[load, last], constants)}" for load in LOADS if counts[load, last].locks)
     found = ", ".join(f"{load} {measured_speed_up[load]:.2f} for {speed_up[load, most]:.2f}" for load in ON_THREADS)
     return Result(
         id="magazines/section-3-8-many-cpus",
@@ -123,7 +124,7 @@ def measure(context: Context) -> Result:
             "program's own work is what one thread was measured to need for an operation beside its visits; for blocks that are passed on and for the "
             "case without magazines it is none, which is the hardest case. Bursts here are the worst that a program can do to a depot: all CPUs go up "
             "and down by more than their arrays hold, in one size, and do nothing else. Then one depot serves as many CPUs as an operation is longer "
-            "than its share of a visit under the lock."
+            f"than its share of a visit under the lock. The layer whose lock is busiest on {last:,} CPUs: {busiest}."
         ),
     )
 

@@ -77,8 +77,9 @@ int main(int argc, char **argv) {
             run_interval(&rng, amplitude, &range);
             struct strata_sim_depot after = strata_sim_depot_of(BLOCK_BYTES);
             strata_sim_tick();
-            printf("%s{\"amplitude\": %u, \"least\": %u, \"most\": %u, \"kept\": %u, \"from_slabs\": %" PRIu64 "}", comma, amplitude, range.least,
-                   range.most, strata_sim_depot_of(BLOCK_BYTES).full, after.slab_allocs - before.slab_allocs);
+            printf("%s{\"amplitude\": %u, \"allocations\": %u, \"least\": %u, \"most\": %u, \"kept\": %u, \"from_slabs\": %" PRIu64 "}", comma,
+                   amplitude, CYCLES * amplitude, range.least, range.most, strata_sim_depot_of(BLOCK_BYTES).full,
+                   after.slab_allocs - before.slab_allocs);
             comma = ", ";
         }
     }

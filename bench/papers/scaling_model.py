@@ -71,6 +71,11 @@ def demands(counts: Counts, constants: Constants) -> list[float]:
     return [lock.taken * hold_ns(counts, constants, lock.layer) + lock.handed_over * LINES * constants.line_ns for lock in counts.locks]
 
 
+def busiest_layer(counts: Counts, constants: Constants) -> str:
+    """Whose lock it is that ends the throughput; "" where no lock is taken."""
+    return max(zip(demands(counts, constants), [lock.layer for lock in counts.locks], strict=True), default=(0, ""))[1]
+
+
 def own_ns(measured_ns: float, counts: Counts, constants: Constants) -> float:
     """Z: what one thread was measured to need for an operation, without its visits of locks; at least what the array alone takes."""
     return max(constants.fast_ns, measured_ns - sum(demands(counts, constants)))

@@ -54,6 +54,9 @@ def test_a_document_of_the_helpers_satisfies_the_schema():
         {"measured": [{"name": "n", "panel": "", "points": [[1, "2"]]}]},
         {"published": [{"what": "w", "value": "fast", "unit": "", "where": "w"}]},
         {"published": [{"what": "w", "value": 1, "unit": "", "where": ""}]},
+        {"published_curves": [{"name": "n", "panel": "left", "points": []}]},
+        {"published_curves": [{"name": "n", "points": [[1, 2]]}]},
+        {"panel_units": {"left": ""}},
         {"quick": "no"},
         {"surplus": 1},
     ],
@@ -139,6 +142,43 @@ def test_plots_are_whole_and_the_same_each_time(document, tmp_path):
     text = "".join(ElementTree.parse(first).getroot().itertext())
     for word in ("left", "right", "first", "second", "threads", "ns"):
         assert word in text
+
+
+@pytest.fixture
+def curves(document):
+    """A document with a curve of the paper in one panel, and another unit in the other."""
+    paper = [{"name": "first", "panel": "left", "points": [[1, 99], [3, 101.5]]}]
+    return document(published_curves=paper, panel_units={"right": "rounds"})
+
+
+def test_published_curves_are_drawn_and_stand_in_the_table_of_their_panel(curves, tmp_path):
+    running.validate(curves, catalogue.Experiment("made-up", "good", "good"))
+    plots.draw(curves, tmp_path / "plot.svg")
+    text = "".join(ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert text.count("first (published)") == 1
+    lines = markdown.measured_tables(curves)
+    assert "| threads | first (published) | first | second |" in lines
+    assert "| 1 | 99 | 12.35 |  |" in lines
+    assert "| 3 | 101.5 |  |  |" in lines
+    assert "| threads | first |" in lines
+
+
+def test_a_panel_may_have_a_unit_of_its_own(curves, tmp_path):
+    plots.draw(curves, tmp_path / "plot.svg")
+    text = "".join(ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert "rounds" in text
+    assert "ns" in text
+    lines = markdown.measured_tables(curves)
+    assert "Measured, left, in ns:" in lines
+    assert "Measured, right, in rounds:" in lines
+
+
+def test_a_course_over_time_is_drawn_but_no_table(document, tmp_path):
+    points = [[x, x] for x in range(markdown.TABLE_ROWS_MAX + 1)]
+    long = document(measured=[{"name": "n", "panel": "", "points": points}])
+    plots.draw(long, tmp_path / "plot.svg")
+    assert markdown.measured_tables(long) == []
+    assert markdown.measured_tables(document(measured=[{"name": "n", "panel": "", "points": points[1:]}])) != []
 
 
 def test_numbers():
