@@ -242,6 +242,10 @@ def test_the_working_set_is_what_the_load_needs(found):
         assert one["least"] <= one["most"] <= 32
         assert one["kept"] <= one["most"] - one["least"]
     assert result["intervals"][0]["from_slabs"] > 0
+    # A load of four times as much, and that again: what it left in the depot is gone two ticks later.
+    result = found("magazines_working_set", 4, 4, 8192, 2048)
+    assert max(one["most"] for one in result["intervals"][:4]) > 100
+    assert max(one["most"] for one in result["intervals"][-2:]) <= 32
 
 
 def test_purity_follows_the_equations(found):
