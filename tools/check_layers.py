@@ -26,6 +26,8 @@ FACADES = {layer: {f"{layer}/{layer}.h"} for layer in LAYERS}
 FACADES["platform"].add("platform/cpu_ops.h")
 # That of slab/, too: the slabs of malloc, which know the heap, and those of object caches, which know only where theirs come from.
 FACADES["slab"].add("slab/objects.h")
+# And debugged buffers of both.
+FACADES["slab"].add("slab/debug.h")
 # And that of cache/: object caches stand on the same mechanism as malloc's, and malloc knows nothing of them.
 FACADES["cache"].add("cache/object_cache.h")
 

@@ -36,8 +36,20 @@ static STRATA_COLD _Noreturn void wrong_size(const char *function, const void *p
     fatal("%s(): %p: size is %zu, but this is a block of %zu bytes", function, p, size, zone_block_bytes(&heap.zone, p));
 }
 
+/* The same for a debugged buffer, which knows what was asked for; what else may be wrong with it is the debugger's to say. */
+static void verify_debugged(const char *function, void *p, size_t size) {
+    size_t asked;
+    if (!heap_debug_usable(HEAP_FREE, p, &asked) || asked > SIZE_CLASS_MAX_BYTES) return;
+    if (size > SIZE_CLASS_MAX_BYTES || slab_class_of_size(&heap.slabs, asked) != slab_class_of_size(&heap.slabs, size))
+        fatal("%s(): %p: size is %zu, but this is a debugged block of %zu bytes", function, p, size, asked);
+}
+
 /* Ends the process where p is not a block that strata_kmem_alloc(size) may have given. Not seen: that it is free already. */
-static void verify(const char *function, const void *p, size_t size) {
+static void verify(const char *function, void *p, size_t size) {
+    if (zone_contains(&heap.zone, p) && (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)] == TAG_DEBUG) {
+        verify_debugged(function, p, size);
+        return;
+    }
     if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & 15) != 0) fatal("%s(): %p: not a pointer of this heap", function, p);
     unsigned tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
     unsigned wanted = size <= SIZE_CLASS_MAX_BYTES ? slab_class_of_size(&heap.slabs, size) : TAG_BLOCK;

@@ -130,6 +130,8 @@ bool platform_commit(void *address, size_t bytes) {
     return ok;
 }
 
+bool platform_decommit(void *address, size_t bytes) { return map(address, bytes, PROT_NONE, MAP_FIXED) == address; }
+
 static bool advise(void *address, size_t bytes, int advice) {
     int saved = errno;
     bool ok = madvise(address, bytes, advice) == 0;

@@ -315,7 +315,8 @@ static void a_wrong_size_is_found_by_the_slab(void **state) {
         misused_cookie = STRATA_KMEM_COOKIE(200);
         sim_output_clear();
         assert_true(sim_dies(i == 0 ? free_by_size : free_by_cookie, NULL));
-        assert_non_null(strstr(sim_output(), "malloc-2"));
+        /* By the slab of the wrong class; where every free is looked at, by the right one's name. */
+        assert_true(strstr(sim_output(), "(cache malloc-208)") != NULL || strstr(sim_output(), "is a block of cache malloc-112") != NULL);
     }
 }
 
