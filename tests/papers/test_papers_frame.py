@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 from xml.etree import ElementTree
@@ -125,6 +127,29 @@ def test_an_experiment_that_hangs_is_ended_with_its_children(program, tmp_path):
             return
         time.sleep(0.02)
     pytest.fail("a child is still there")
+
+
+@pytest.mark.parametrize("how", ["exit 0", "kill -KILL $$", "sleep 300"])
+def test_temporary_files_go_with_the_experiment(program, tmp_path, how):
+    place = tmp_path / "place"
+    run_all([program("leaves", f'echo "$TMPDIR" >{place}\necho left >"$TMPDIR/file"\n{how}\n', timeout_s=2)], tmp_path)
+    scratch = Path(place.read_text().strip())
+    assert scratch.name.startswith("strata-papers-")
+    assert not scratch.exists()
+
+
+def test_an_interrupt_while_an_experiment_starts_leaves_no_process(program, tmp_path, monkeypatch):
+    started, start = [], subprocess.Popen
+
+    def interrupted(*args, **options):
+        started.append(start(*args, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_all([program("hangs", "sleep 300\n")], tmp_path)
+    assert started[0].returncode == -signal.SIGKILL
 
 
 def test_quick_is_passed_on(program, document, tmp_path):
