@@ -19,7 +19,7 @@ LINEAR_SHARE = 0.99
 PREDICTION_SLACK = 0.3
 # A program that does something with its blocks: so much of its own work for each operation, beside the worst load's visits.
 WORK_NS = 1000
-SPEED_UP, VISITS, HANDED_OVER = "predicted speed-up", "depot visits", "locks taken after another CPU"
+SPEED_UP, VISITS, SLAB_VISITS, HANDED_OVER = "predicted speed-up", "visits of depots", "visits of slabs", "locks taken after another CPU"
 
 
 def measure(context: Context) -> Result:
@@ -78,11 +78,12 @@ def measure(context: Context) -> Result:
             Published("throughput of 16 CPUs, with magazines, against one", 16, "times", "section 3.8"),
             Published("throughput of 16 CPUs, with against without", 340, "times", "section 3.8"),
         ],
-        panel_units={VISITS: "of an operation", HANDED_OVER: "of an operation"},
+        panel_units={VISITS: "of an operation", SLAB_VISITS: "of an operation", HANDED_OVER: "of an operation"},
         measured=[
             *curves(SPEED_UP, lambda load, cpus: speed_up[load, cpus]),
             Series(f"bursts, one size, {WORK_NS:,} ns of work each", [(cpus, with_work(cpus) / with_work(1)) for cpus in cpu_counts], SPEED_UP),
             *curves(VISITS, lambda load, cpus: counts[load, cpus].depot_visits),
+            *curves(SLAB_VISITS, lambda load, cpus: counts[load, cpus].slab_visits),
             *curves(HANDED_OVER, lambda load, cpus: counts[load, cpus].handed_over()),
         ],
         holds=[

@@ -6,8 +6,8 @@
  *
  * Beside HELD blocks that stay, the CPUs together go up to AMPLITUDE blocks (less up to a tenth) and down to none, CYCLES times between two ticks,
  * which come at any moment of it; for each amplitude INTERVALS times. Reports for each interval the most and the fewest full magazines in the depot,
- * those left after the tick at its end, and how many objects came from the slabs. On the simulated machine, whose clock stands still, so that ticks
- * are where they are made. One thread, no locks.
+ * those left after the tick at its end, and how many objects came from the slabs; and what a reap leaves after all that. On the simulated machine,
+ * whose clock stands still, so that ticks are where they are made. One thread, no locks.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -83,7 +83,8 @@ int main(int argc, char **argv) {
             comma = ", ";
         }
     }
-    printf("]}\n");
+    strata_sim_reap();
+    printf("], \"left_by_reap\": %u}\n", strata_sim_depot_of(BLOCK_BYTES).full);
     while (load.count--) strata_sim_free(0, swing[load.count]);
     for (unsigned i = 0; i < HELD; i++) strata_sim_free(i % cpus, held[i]);
     strata_layers.check_empty();

@@ -60,6 +60,7 @@ def measure(context: Context) -> Result:
                 "section 3.7",
                 max(one["most"] for one in down) <= max(one["most"] for one in steady(0, LEARNING_INTERVALS)),
             ),
+            Claim("and when memory runs low everything does: a reap leaves no full magazine", "section 3.7", run["left_by_reap"] == 0),
         ],
         note=(
             f"The library's own code on its simulated machine with {CPUS} CPUs. Beside 400,000 blocks of 64 bytes that stay (a depot may hold a sixteenth of its "

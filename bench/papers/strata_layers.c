@@ -36,6 +36,8 @@ void strata_sim_tick(void) {
     zone_tick(&heap.zone);
 }
 
+void strata_sim_reap(void) { cache_reap(&heap.caches); }
+
 struct strata_sim_depot strata_sim_depot_of(size_t bytes) {
     unsigned tag = slab_class_of_size(&heap.slabs, bytes);
     const struct depot *depot = &heap.caches.depots[tag];

@@ -18,6 +18,8 @@ void strata_sim_free(unsigned cpu, void *object);
 
 /* One tick, as the maintenance thread makes it; the clock stands still. */
 void strata_sim_tick(void);
+/* Memory is short: depots, and the arrays of the CPU that called last, are emptied. */
+void strata_sim_reap(void);
 
 /* The depot of the class that serves requests of so many bytes. */
 struct strata_sim_depot {

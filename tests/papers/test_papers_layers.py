@@ -246,6 +246,8 @@ def test_the_working_set_is_what_the_load_needs(found):
     result = found("magazines_working_set", 4, 4, 8192, 2048)
     assert max(one["most"] for one in result["intervals"][:4]) > 100
     assert max(one["most"] for one in result["intervals"][-2:]) <= 32
+    assert result["intervals"][-1]["kept"] > 0
+    assert result["left_by_reap"] == 0
 
 
 def test_purity_follows_the_equations(found):

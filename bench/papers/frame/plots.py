@@ -49,6 +49,8 @@ def draw(document: dict, file: Path) -> None:
             index = names.index(name)
             x, y = zip(*series["points"], strict=True)
             xs.update(x)
+            if document["y_log"]:  # nothing has no place there; lines end beside it
+                y = [value if value > 0 else math.nan for value in y]
             # Many points are a line; the marks of a hundred would hide it.
             marker = MARKERS[index % len(MARKERS)] if len(x) <= MARKED_POINTS_MAX else ""
             style = "--" if name != series["name"] else "-"
