@@ -164,7 +164,7 @@ static unsigned pour(struct depot *depot, void *const *rounds, unsigned count, s
     return moved;
 }
 
-void depot_give_odd(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count) {
+STRATA_COLD void depot_give_odd(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count) {
     struct depot *depot = &caches->depots[cache];
     struct magazine *fresh = NULL; /* an empty one, for when there is no bucket */
     bool wanted = true;
@@ -193,7 +193,7 @@ void depot_give_odd(struct cache_layer *caches, unsigned cache, void *const *rou
     if (fresh != NULL) free_magazine(caches, fresh);
 }
 
-struct magazine *depot_take_odd(struct depot *depot) {
+STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
     depot_lock(depot);
     struct magazine *bucket = depot->bucket;
     depot->bucket = NULL;
