@@ -83,7 +83,7 @@ struct object_cache_config {
     /* Asks the program to free objects; NULL: it isn't asked. */
     object_function *reclaim;
     object_reclaim_call *call_reclaim;
-    bool no_magazines;         /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
+    bool no_magazines; /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
     const char *alloc_function, *free_function; /* of the program's, for messages about them */
     /* Objects are no memory but integers, that much greater than what the program knows: no object may be NULL. */
     bool integers;
