@@ -10,7 +10,7 @@
 /* One that is mostly right. */
 static struct strata_page_op make_op(uint64_t *state) {
     struct strata_page_op op = {.operation = (enum strata_page_operation)(dice(state) % (STRATA_PAGE_OP_JOIN + 1)), .status = (enum strata_page_status)77};
-    size_t pages, ignored;
+    size_t pages;
     if (block_count == 0) op.operation = STRATA_PAGE_OP_ALLOC;
     if (op.operation == STRATA_PAGE_OP_ALLOC) {
         op.bytes = dice(state) % 16 == 0 ? 0 : 1 + dice(state) % (dice(state) % 4 == 0 ? 3 * MIB : 16 * page_bytes);
@@ -34,7 +34,6 @@ static struct strata_page_op make_op(uint64_t *state) {
         op.address = range_of(block, state, other->pages, &pages);
         op.other = other->start + (other->pages - pages) * page_bytes;
         op.bytes = pages * page_bytes;
-        (void)ignored;
         break;
     case STRATA_PAGE_OP_COMMIT:
     case STRATA_PAGE_OP_RELEASE:
@@ -98,15 +97,32 @@ static bool in_conflict(const struct strata_page_op *a, const struct strata_page
     return false;
 }
 
-static bool is_right_batch(const struct strata_page_op *ops, size_t count, bool *right) {
+enum look { RIGHT, WRONG, CONFLICT };
+
+static bool is_right_batch(const struct strata_page_op *ops, size_t count, enum look *look) {
     bool all = true;
-    for (size_t i = 0; i < count; i++) right[i] = is_right(&ops[i]);
+    for (size_t i = 0; i < count; i++) look[i] = is_right(&ops[i]) ? RIGHT : WRONG;
     for (size_t i = 0; i < count; i++) {
-        all &= right[i];
         for (size_t j = 0; j < i; j++)
-            if (is_right(&ops[i]) && is_right(&ops[j]) && in_conflict(&ops[i], &ops[j])) all = right[i] = right[j] = false;
+            if (look[i] != WRONG && look[j] != WRONG && in_conflict(&ops[i], &ops[j])) look[i] = look[j] = CONFLICT;
     }
+    for (size_t i = 0; i < count; i++) all &= look[i] == RIGHT;
     return all;
+}
+
+/* Of two that are in conflict at least one is named, so of all at least one; what is wrong in itself has a status of its own. */
+static void check_refusal(const struct strata_page_op *ops, size_t count, const enum look *look) {
+    size_t conflicts = 0, named = 0;
+    for (size_t i = 0; i < count; i++) {
+        enum strata_page_status status = ops[i].status;
+        bool fits = look[i] == RIGHT      ? status == STRATA_PAGE_NOT_DONE
+                    : look[i] == CONFLICT ? status == STRATA_PAGE_NOT_DONE || status == STRATA_PAGE_OVERLAP
+                                          : status != STRATA_PAGE_NOT_DONE && status != STRATA_PAGE_OK;
+        MODEL_EXPECT(model, fits, "operation %zu of the batch: %s", i, strata_page_status_text(status));
+        conflicts += look[i] == CONFLICT;
+        named += look[i] == CONFLICT && status == STRATA_PAGE_OVERLAP;
+    }
+    MODEL_EXPECT(model, (conflicts != 0) == (named != 0), "%zu operations are in conflict, %zu are named", conflicts, named);
 }
 
 /* ------------------------------------------------------------------ the doing */
@@ -137,11 +153,11 @@ static void follow_op(const struct strata_page_op *before, const struct strata_p
 /* Contents are looked at when all is done, not in between: the reference follows operation by operation, and the pages are already further. */
 static void step_batch(const struct model_record *record, uint64_t state) {
     struct strata_page_op ops[BATCH_MAX], before[BATCH_MAX];
-    bool right[BATCH_MAX];
+    enum look look[BATCH_MAX];
     size_t count = 1 + record->byte[6] % BATCH_MAX, done = 77;
     if (block_count + 2 * count > BLOCKS_MAX || live_bytes() + 64 * MIB > LIVE_BYTES_MAX) return;
     for (size_t i = 0; i < count; i++) ops[i] = before[i] = make_op(&state);
-    bool all_right = is_right_batch(ops, count, right);
+    bool all_right = is_right_batch(ops, count, look);
     for (size_t i = 0; i < count; i++)
         if (block_with(ops[i].address) != NULL && block_with(ops[i].address)->pages * page_bytes > 12 * MIB) return;
     enum strata_page_status status = strata_page_batch(ops, count, &done);
@@ -153,9 +169,7 @@ static void step_batch(const struct model_record *record, uint64_t state) {
     if (!all_right) {
         MODEL_EXPECT(model, done == 0 && status != STRATA_PAGE_OK && status != STRATA_PAGE_NOT_DONE, "a wrong batch: %zu done, %s", done,
                      strata_page_status_text(status));
-        for (size_t i = 0; i < count; i++)
-            MODEL_EXPECT(model, (ops[i].status == STRATA_PAGE_NOT_DONE) == right[i] && ops[i].status != STRATA_PAGE_OK, "operation %zu of the batch: %s", i,
-                         strata_page_status_text(ops[i].status));
+        check_refusal(ops, count, look);
         return;
     }
     MODEL_EXPECT(model, (status == STRATA_PAGE_OK) == (done == count), "%zu of %zu done: %s", done, count, strata_page_status_text(status));
