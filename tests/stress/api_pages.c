@@ -68,7 +68,12 @@ static void pass_on(struct pages **mine, uint64_t *random) {
 
 static void change(struct pages **own, uint64_t *random) {
     struct pages **mine = &own[next_random(random) % OWN], *other = own[next_random(random) % OWN];
-    switch (next_random(random) % 8) {
+    unsigned way = next_random(random) % 8;
+    if (way == 6) { /* what is passed on is no longer ours to look at */
+        pass_on(mine, random);
+        return;
+    }
+    switch (way) {
     case 0: EXPECT(resize_pages(*mine, random_count(random), random)); break;
     case 1:
     case 2:
@@ -79,7 +84,6 @@ static void change(struct pages **own, uint64_t *random) {
     case 5:
         if (*mine != other) run_batch(*mine, other, random);
         break;
-    case 6: pass_on(mine, random); break;
     default:
         free_pages(*mine);
         EXPECT(make_pages(*mine, random_count(random), random));
