@@ -57,9 +57,7 @@ static enum platform_faults_status status_of(int error) {
     }
 }
 
-static int open_file(bool in_kernel) {
-    return (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | (in_kernel ? 0 : UFFD_USER_MODE_ONLY));
-}
+static int open_file(bool in_kernel) { return (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | (in_kernel ? 0 : UFFD_USER_MODE_ONLY)); }
 
 /* -1: errno says why. */
 static int open_any(bool *in_kernel) {

@@ -34,7 +34,9 @@ void sim_fault_reset(void) {
     script.open = false;
 }
 
-static uint64_t page_number(const void *address) { return (uint64_t)((const char *)address - (const char *)sim_arena_base()) / sim_config.page_bytes; }
+static uint64_t page_number(const void *address) {
+    return (uint64_t)((const char *)address - (const char *)sim_arena_base()) / sim_config.page_bytes;
+}
 
 /* ------------------------------------------------------------------ the test's side */
 
@@ -48,7 +50,9 @@ void sim_fault_raise(void *address, bool write, uint32_t thread) {
 }
 
 bool sim_fault_protected(const void *address) { return script.open && (script.pages[page_number(address)] & PAGE_PROTECTED) != 0; }
-bool sim_fault_registered(const void *address) { return script.open && (script.pages[page_number(address)] & (PAGE_MISSING | PAGE_PROTECTABLE)) != 0; }
+bool sim_fault_registered(const void *address) {
+    return script.open && (script.pages[page_number(address)] & (PAGE_MISSING | PAGE_PROTECTABLE)) != 0;
+}
 unsigned sim_fault_wakes(void) { return script.wakes; }
 
 /* ------------------------------------------------------------------ platform.h */
