@@ -265,6 +265,8 @@ uint32_t platform_thread_id(void);
 bool platform_thread_ended(void);
 /* The callback that runs when a thread with an id ends, on that thread, with its id already back at 0. To be set before any thread has one. */
 void platform_on_thread_exit(void (*callback)(uint32_t id));
+/* A number of the calling thread that no other living thread of the process has, in any mode; not 0, below 2^30. A system call. */
+uint32_t platform_thread_self(void);
 /*
  * Returns after every restartable sequence that was under way on any CPU when the call was made has ended or been aborted.
  * False where the kernel can't (then no remote drain). Not under locks of rank >= LOCK_RANK_DEPOT.
