@@ -94,12 +94,16 @@ static void *out_of_memory(void) {
     errno = ENOMEM;
     return NULL;
 }
+static STRATA_COLD void *nothing_left(void) {
+    reclaim_later();
+    return out_of_memory();
+}
 
 void *heap_alloc_small_slow(unsigned cache) {
     void *object = cache_alloc_slow(&heap.caches, cache);
     if (STRATA_UNLIKELY(object == NULL) && heap_release(0) != 0) object = cache_alloc_slow(&heap.caches, cache);
     maintenance_slow_call(true);
-    return STRATA_LIKELY(object != NULL) ? object : out_of_memory();
+    return STRATA_LIKELY(object != NULL) ? object : nothing_left();
 }
 
 void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
@@ -119,7 +123,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     void *block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     maintenance_slow_call(true);
-    return STRATA_LIKELY(block != NULL) ? block : out_of_memory();
+    return STRATA_LIKELY(block != NULL) ? block : nothing_left();
 }
 
 static const char *const function_names[] = {[HEAP_FREE] = "free",

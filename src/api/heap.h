@@ -40,6 +40,7 @@ struct heap {
     uint32_t slow_calls;       /* atomic, approximate */
     uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
     bool cgroup_known;         /* the control group's limit has been read; by the thread that reaps */
+    bool malloc_failed;        /* atomic: the maintenance thread shall have object caches reclaimed */
     uint64_t pressure_events;  /* atomic */
 
     struct platform_event maintenance_event;
@@ -87,6 +88,16 @@ uint64_t heap_doze(uint64_t interval_ns);
 void maintenance_slow_call(bool may_start_thread);
 void maintenance_fork_child(void);
 void maintenance_watch_first_thread(void);
+
+/*
+ * cache_api_callbacks.c: programs are asked to free objects of their caches, on the caller's thread, which is the maintenance thread; each returns
+ * whether any was. reclaim_later: by malloc, which must not call the program, before it fails: the maintenance thread does it soon, if there is one.
+ */
+bool reclaim_on_pressure(bool critical);
+bool reclaim_above_limit(void);
+bool reclaim_when_idle(void);
+bool reclaim_for_malloc(void);
+void reclaim_later(void);
 
 /* introspect.c */
 void introspect_fork_child(void);

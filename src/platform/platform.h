@@ -84,6 +84,66 @@ uint64_t platform_huge_bytes(void);
 /* Resident bytes of the process now (slow, as above). */
 uint64_t platform_resident_bytes(void);
 
+/* ------------------------------------------------------------------ faults that the process serves itself */
+
+/*
+ * Ranges of committed memory whose page faults stop the thread that has them until somebody of this process has served them (Linux: userfaultfd).
+ * A fault of a page that is absent is served by giving it a page, one of a page that is protected against writes by lifting that. Ranges that get
+ * another address, or are unreserved, must be taken off before. A forked child has the memory, and nothing of all this: there platform_faults_close.
+ */
+enum platform_faults_feature {
+    PLATFORM_FAULTS_PROTECT = 1,        /* pages can be protected against writes */
+    PLATFORM_FAULTS_PROTECT_ABSENT = 2, /* absent ones too; else only what is present when protected is */
+    PLATFORM_FAULTS_IN_KERNEL = 4,      /* system calls that meet such a page wait as well; else they fail with EFAULT */
+    PLATFORM_FAULTS_THREAD = 8,         /* faults say which thread has them */
+};
+enum platform_faults_status {
+    PLATFORM_FAULTS_OK,
+    PLATFORM_FAULTS_FORBIDDEN,   /* by the system's settings, a container, a seccomp filter */
+    PLATFORM_FAULTS_UNSUPPORTED, /* by this system; or it lacks a feature that is needed */
+    PLATFORM_FAULTS_NO_MEMORY,   /* nor file numbers */
+    PLATFORM_FAULTS_GONE,        /* the program has closed our file */
+    PLATFORM_FAULTS_TAKEN,       /* another one serves this range already; of copy and zero: a page is there */
+    PLATFORM_FAULTS_BAD_RANGE,   /* not all of it is registered, or can be */
+};
+struct platform_faults {
+    int file;
+    unsigned features; /* enum platform_faults_feature, joined by | */
+    uint64_t device, inode;
+};
+#define PLATFORM_FAULTS_CLOSED {.file = -1}
+/* With all features that can be had; `needed`: those without which it is of no use. */
+enum platform_faults_status platform_faults_open(struct platform_faults *faults, unsigned needed);
+/* All ranges are taken off, all that wait go on. Of one that is closed: nothing. */
+void platform_faults_close(struct platform_faults *faults);
+/* From now on faults of absent pages (missing), and of writes to protected ones (protect), are told. */
+enum platform_faults_status platform_faults_register(struct platform_faults *faults, void *address, size_t bytes, bool missing, bool protect);
+/* Lifts all protection of the range first, and wakes whoever waits there. */
+enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes);
+/* Against writes (on), or lifts that and wakes whoever waits there (off). */
+enum platform_faults_status platform_faults_protect(struct platform_faults *faults, void *address, size_t bytes, bool on);
+/*
+ * Gives absent pages a copy of others, or zeros, all at once for those who look, and wakes whoever waits there. protect: they are protected against
+ * writes from the start. PLATFORM_FAULTS_TAKEN: stopped at a page that is there. done (unless NULL): bytes that were given.
+ */
+enum platform_faults_status platform_faults_copy(struct platform_faults *faults, void *to, const void *from, size_t bytes, bool protect,
+                                                 size_t *done);
+enum platform_faults_status platform_faults_zero(struct platform_faults *faults, void *to, size_t bytes, size_t *done);
+/* Whoever waits in the range tries again. */
+void platform_faults_wake(struct platform_faults *faults, void *address, size_t bytes);
+struct platform_fault {
+    char *page;
+    uint32_t thread; /* as platform_thread_self; 0: not known */
+    bool write;
+    bool protect; /* the page was there, and protected; else it was absent */
+};
+/*
+ * Sleeps until there are faults, or timeout_ns passed; takes up to `count` of them, *got of which there are then. A fault is told once, until its
+ * thread is woken and meets it again. GONE: no fault will be told any more. Several threads may read. Not under locks.
+ */
+enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
+                                                 unsigned *got);
+
 /* ------------------------------------------------------------------ time */
 
 /* Monotonic nanoseconds; resolution may be as coarse as 10 ms, cost a few ns. */
@@ -205,6 +265,8 @@ uint32_t platform_thread_id(void);
 bool platform_thread_ended(void);
 /* The callback that runs when a thread with an id ends, on that thread, with its id already back at 0. To be set before any thread has one. */
 void platform_on_thread_exit(void (*callback)(uint32_t id));
+/* A number of the calling thread that no other living thread of the process has, in any mode; not 0, below 2^30. A system call. */
+uint32_t platform_thread_self(void);
 /*
  * Returns after every restartable sequence that was under way on any CPU when the call was made has ended or been aborted.
  * False where the kernel can't (then no remote drain). Not under locks of rank >= LOCK_RANK_DEPOT.
@@ -222,7 +284,7 @@ bool platform_thread_start(void (*body)(void *), void *argument);
  * or it can't be known.
  */
 bool platform_on_first_thread_exit(void (*callback)(void));
-/* Whether the first thread has ended and no thread but the caller is left (a read of /proc: slow). */
+/* Whether the first thread has ended and no thread but our own is left (a read of /proc: slow). Asked by threads of platform_thread_start. */
 bool platform_thread_is_last(void);
 
 /* One waiter, many wakers; a wake with no waiter is remembered once. Zero-initialised is ready. */

@@ -37,7 +37,7 @@ def example(strata, tmp_path):
 
 
 def test_every_example_has_a_test():
-    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "give_back", *ARENA_EXAMPLES])
+    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "frames", "give_back", "index_nodes", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -56,6 +56,13 @@ def test_give_back(strata, example):
 
 @pytest.mark.strata_only
 @pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
+def test_frames(strata, example):
+    result = strata.run([example("frames")], preload=False)
+    assert re.fullmatch(r"frames=60 log_bytes=67108864 moved=(yes|no) wrong=0\n", result.text), result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
 def test_connections(strata, example):
     """Constructions are as many as objects ever were at once and in the caches, not as many as were served."""
     result = strata.run([example("connections")], preload=False)
@@ -65,6 +72,24 @@ def test_connections(strata, example):
     assert in_use == 0 and cached <= constructions
     rows = [row for row in result.stats["caches"] if row["name"] == "connections"]
     assert rows == [], "it was destroyed before the end"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
+def test_index_nodes(strata, example):
+    """Moving gives back the slabs that thinning could not, and under the limit old entries make room for a million."""
+    result = strata.run([example("index_nodes")], preload=False)
+    lines = re.findall(r"^(\w+) +entries=(\d+) memory_bytes=(\d+) moved=(\d+) reclaimed_bytes=(\d+)$", result.text, re.M)
+    moments = {moment: tuple(map(int, figures)) for moment, *figures in lines}
+    assert list(moments) == ["built", "thinned", "moved", "added"], result.describe()
+    node_bytes = 112
+    assert moments["built"][0] == 80_000 and 7000 < moments["thinned"][0] < 9000
+    assert moments["thinned"][1] > 0.9 * moments["built"][1], "nearly each slab has a node left"
+    assert moments["moved"][0] == moments["thinned"][0] and moments["moved"][1] < 1.1 * moments["moved"][0] * node_bytes
+    assert int(re.search(r"^consolidation freed (\d+) bytes$", result.text, re.M)[1]) == moments["thinned"][1] - moments["moved"][1]
+    assert moments["added"][0] > 100_000 and moments["added"][1] < 24 * MIB
+    dropped = int(re.search(r"^(\d+) of the oldest made room$", result.text, re.M)[1])
+    assert moments["added"][3] == dropped * node_bytes > 10 * MIB
 
 
 @pytest.mark.strata_only
