@@ -144,6 +144,65 @@ struct platform_fault {
 enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
                                                  unsigned *got);
 
+/* ------------------------------------------------------------------ memory whose pages the process brings itself */
+
+/*
+ * A block of pages that live in memory of ours, which shows all of them at a second address. A page that is out of reach in the block, or protected
+ * there, stops the thread that touches it until it is mapped. Offsets and sizes are of whole pages. A forked child has neither of the two addresses.
+ */
+struct platform_paged {
+    char *block; /* the program's */
+    char *own;   /* the same pages, always in reach */
+    size_t bytes;
+    char *nothing; /* one page that can't be touched without SIGBUS, to be put in the place of others */
+    struct platform_faults faults;
+};
+/* Needs PLATFORM_FAULTS_PROTECT. */
+enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes);
+/* Nobody may wait for faults. In the child of a fork, where only the file is left, forked. */
+void platform_paged_close(struct platform_paged *paged, bool forked);
+/* Sleeps until there are faults. *got: how many; 0 once after platform_paged_ring, or for no reason. GONE: the program has closed our file. */
+enum platform_faults_status platform_paged_wait(struct platform_paged *paged, struct platform_fault *faults, unsigned count, unsigned *got);
+/* Ends the wait of another thread, and returns when it has ended. Once. */
+void platform_paged_ring(struct platform_paged *paged);
+/*
+ * Into reach, and wakes whoever waits; what is there already only has its protection lifted. *writable: without protection; the answer is true where
+ * the system can't map with it (before Linux 6.4).
+ */
+enum platform_faults_status platform_paged_map(struct platform_paged *paged, size_t offset, size_t bytes, bool *writable);
+/* Writes wait from now on. */
+enum platform_faults_status platform_paged_protect(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Out of reach: the pages stay in memory. */
+void platform_paged_hide(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Out of memory, and reach; they read as zeros at `own`. */
+void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Touching the pages raises SIGBUS from now on (on), or waits for them to be mapped again (off). Wakes whoever waits. May cost two mappings. */
+bool platform_paged_break(struct platform_paged *paged, size_t offset, size_t bytes, bool on);
+void platform_paged_wake(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Nobody reaches any page of the block again: for when faults can't be served any more. */
+void platform_paged_seal(struct platform_paged *paged);
+
+/*
+ * The file behind such a block. All return 0, or the number of the error as errno has it. It may be closed or replaced by a program that closes what
+ * it does not know (EBADF then). Writes raise no signal on threads of ours.
+ */
+struct platform_store {
+    int file;
+    uint64_t device, inode;
+};
+#define PLATFORM_STORE_NO_DATA (-1)   /* the file ends before what was to be read */
+#define PLATFORM_STORE_NO_MEMORY (-2) /* for the tables of the system */
+/*
+ * path: created where there is none; NULL: `file`, of which a duplicate is kept. Must be a regular file, open for reading and writing, not for appending
+ * only (EINVAL). Grown to `bytes` where it is smaller.
+ */
+int platform_store_open(struct platform_store *store, const char *path, int file, uint64_t bytes);
+int platform_store_read(struct platform_store *store, void *to, size_t bytes, uint64_t offset);
+int platform_store_write(struct platform_store *store, const void *from, size_t bytes, uint64_t offset);
+/* What was written is on the disk, and the size of the file too. */
+int platform_store_sync(struct platform_store *store);
+void platform_store_close(struct platform_store *store);
+
 /* ------------------------------------------------------------------ time */
 
 /* Monotonic nanoseconds; resolution may be as coarse as 10 ms, cost a few ns. */
@@ -165,6 +224,7 @@ enum lock_rank {
     LOCK_RANK_DEPOT,    /* cache/ depot, one a cache */
     LOCK_RANK_SLAB,     /* slab/ lists, one a cache */
     LOCK_RANK_ZONE,     /* page/ zone */
+    LOCK_RANK_PAGER = LOCK_RANK_ZONE, /* page/, one a pager: it knows no zone */
     LOCK_RANK_ARENA,    /* arena/, one an arena; an arena never holds it while it calls its source */
     LOCK_RANK_METADATA, /* page/ bootstrap allocator */
     LOCK_RANK_PLATFORM, /* inside platform/ */
