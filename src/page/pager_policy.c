@@ -5,7 +5,7 @@
 
 enum pager_action pager_clock_next(struct pager_clock *clock, const struct frames *frames, uint32_t *page) {
     uint64_t round = frames->high;
-    for (uint64_t step = 0; step < 3 * round; step++) {
+    for (; clock->steps < 3 * round; clock->steps++) {
         if (clock->hand >= frames->high) clock->hand = 0;
         if (!clock->sampled) {
             clock->sampled = true;
@@ -17,12 +17,14 @@ enum pager_action pager_clock_next(struct pager_clock *clock, const struct frame
         }
         const struct frame *frame = &frames->frames[clock->hand++];
         clock->sampled = false;
-        bool unused = frame->state == FRAME_HELD || (frame->state == FRAME_MAPPED && step >= 2 * round);
+        bool unused = frame->state == FRAME_HELD || (frame->state == FRAME_MAPPED && clock->steps >= 2 * round);
         if (unused && !frame_is_busy(frame)) {
             *page = frame->page;
+            clock->steps = 0;
             return PAGER_EVICT;
         }
     }
+    clock->steps = 0;
     return PAGER_NOTHING;
 }
 

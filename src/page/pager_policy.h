@@ -29,13 +29,17 @@ struct pager_clock {
     uint32_t hand;     /* the one that evicts: a frame */
     uint32_t distance; /* of the one that samples, ahead of it */
     bool sampled;      /* the other hand has done its step */
+    uint64_t steps;    /* since a page was evicted */
 };
 #define PAGER_CLOCK_DISTANCE_MAX 4096
 
 STRATA_INLINE void pager_clock_init(struct pager_clock *clock, uint32_t limit_pages) {
     *clock = (struct pager_clock){.distance = (uint32_t)min_u64(max_u64(limit_pages / 4, 1), PAGER_CLOCK_DISTANCE_MAX)};
 }
-/* What is to be done next; evicting before sampling again goes on where it was. After two rounds in vain, any page that isn't busy. */
+/*
+ * What is to be done next, from where the hands are. After two rounds in vain, any page
+ * that isn't busy; PAGER_NOTHING after three.
+ */
 enum pager_action pager_clock_next(struct pager_clock *clock, const struct frames *frames, uint32_t *page);
 
 /* Faults that follow each other: a few at a time, as a merge reads from many places. */

@@ -1,10 +1,10 @@
 /*
- * paged.c - memory whose pages the process brings itself: a memfd that is mapped twice, and userfaultfd on the first of the two mappings.
+ * paged.c - memory whose pages the process brings itself: shared memory that is mapped twice, and userfaultfd on the first of the two mappings.
  *
  * A page is brought by writing it at the second mapping. Until UFFDIO_CONTINUE puts it into the first one's page tables, whoever touches it there
- * waits; MADV_DONTNEED takes it out of these again, and MADV_REMOVE out of the memfd, through both. No file number of the memfd is kept, which the
- * program might close: a mapping is repeated by mremap with an old size of 0. One page more than asked for lies behind the block: touching that one
- * is how a waiting thread is told to stop.
+ * waits; MADV_DONTNEED takes it out of these again, and MADV_REMOVE out of memory, through both. The memory has no file number that the program might
+ * close, and no size that RLIMIT_FSIZE counts: a mapping is repeated by mremap with an old size of 0. One page more than asked for lies behind the
+ * block: touching that one is how a waiting thread is told to stop.
  *
  * Neither mapping is inherited by a fork (MADV_DONTFORK), so that no child changes what its parent writes to the file. No locks, no state but the
  * caller's; errno is kept.
@@ -20,7 +20,7 @@
 #include "platform/linux/linux.h"
 
 /* What the headers of older systems lack. */
-#define REGISTER_MINOR (UINT64_C(1) << 2)     /* Linux 5.13, for memfd 5.14 */
+#define REGISTER_MINOR (UINT64_C(1) << 2)     /* Linux 5.13, for shared memory 5.14 */
 #define CONTINUE_PROTECTED (UINT64_C(1) << 1) /* Linux 6.4 */
 #ifndef UFFDIO_CONTINUE
 struct uffdio_continue {
@@ -40,22 +40,23 @@ static enum platform_faults_status serve(struct platform_paged *paged, size_t of
     return errno == ENOMEM ? PLATFORM_FAULTS_NO_MEMORY : PLATFORM_FAULTS_UNSUPPORTED;
 }
 
-/* A mapping of a memfd that nobody else knows; NULL: none. Twice, unless `again` is NULL. */
-static char *map_file(size_t file_bytes, size_t bytes, char **again) {
+/* NULL: none. */
+static char *map_shared(size_t bytes, int flags, int file) {
+    char *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | flags, file, 0);
+    return address == MAP_FAILED ? NULL : address;
+}
+static char *map_again(char *address, size_t bytes) {
+    char *again = mremap(address, 0, bytes, MREMAP_MAYMOVE);
+    return again == MAP_FAILED ? NULL : again;
+}
+
+/* A page behind the end of its file. */
+static char *map_nothing(void) {
     int file = memfd_create("strata paging", MFD_CLOEXEC);
     if (file < 0) return NULL;
-    char *first = MAP_FAILED, *second = NULL;
-    if (ftruncate(file, (off_t)file_bytes) == 0) first = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    if (first != MAP_FAILED && again != NULL) {
-        second = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-        if (second == MAP_FAILED) {
-            munmap(first, bytes);
-            first = MAP_FAILED;
-        }
-        *again = second;
-    }
+    char *address = map_shared(page_bytes(), 0, file);
     close(file);
-    return first == MAP_FAILED ? NULL : first;
+    return address;
 }
 
 /* Not inherited; and never huge pages, as memory is counted and given back page by page. */
@@ -70,9 +71,10 @@ enum platform_faults_status platform_paged_open(struct platform_paged *paged, si
     enum platform_faults_status status = platform_faults_open(&paged->faults, PLATFORM_FAULTS_PROTECT);
     if (status != PLATFORM_FAULTS_OK) return status;
     size_t whole = bytes + page_bytes();
-    paged->nothing = map_file(0, page_bytes(), NULL);
-    paged->block = map_file(whole, whole, &paged->own);
-    bool ok = paged->nothing != NULL && paged->block != NULL && set_up(paged->nothing, page_bytes()) && set_up(paged->block, whole) &&
+    paged->nothing = map_nothing();
+    paged->block = map_shared(whole, MAP_ANONYMOUS, -1);
+    paged->own = paged->block != NULL ? map_again(paged->block, whole) : NULL;
+    bool ok = paged->nothing != NULL && paged->own != NULL && set_up(paged->nothing, page_bytes()) && set_up(paged->block, whole) &&
               set_up(paged->own, whole);
     status = ok ? serve(paged, 0, whole) : PLATFORM_FAULTS_NO_MEMORY;
     if (status != PLATFORM_FAULTS_OK) platform_paged_close(paged, false);
@@ -84,10 +86,8 @@ void platform_paged_close(struct platform_paged *paged, bool forked) {
     int saved = errno;
     size_t whole = paged->bytes + page_bytes();
     platform_faults_close(&paged->faults);
-    if (!forked && paged->block != NULL) {
-        munmap(paged->block, whole);
-        munmap(paged->own, whole);
-    }
+    if (!forked && paged->block != NULL) munmap(paged->block, whole);
+    if (!forked && paged->own != NULL) munmap(paged->own, whole);
     if (!forked && paged->nothing != NULL) munmap(paged->nothing, page_bytes());
     *paged = (struct platform_paged){.faults = PLATFORM_FAULTS_CLOSED};
     errno = saved;
