@@ -5,8 +5,8 @@
  *     ./paging_sort FILE [MIB]             # in MIB of memory; by default a quarter of the file
  *     ./paging_sort --make FILE MIB        # a file of so many MiB of random numbers
  *
- * Nothing in the sort knows of the file: it swaps numbers in an array. Quicksort suits paging, as each of its passes goes through the array from both ends and
- * what it cuts off soon fits into memory. At the end the program reads the file once more, by read(2), and verifies order and sum.
+ * Nothing in the sort knows of the file: it swaps numbers in an array. Quicksort suits paging, as each of its passes goes through the array from both
+ * ends and what it cuts off soon fits into memory. At the end the program reads the file once more, by read(2), and verifies order and sum.
  */
 #include <errno.h>
 #include <stdbool.h>

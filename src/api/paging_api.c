@@ -1,8 +1,8 @@
 /*
  * paging_api.c - the public functions of user-mode paging (strata/paging.h) over page/pager.h.
  *
- * The public struct is the internal one under another name, never defined; decisions and actions are the same numbers, so that functions of the program
- * are called through adapters that change nothing but names. A paging needs no heap: none is built here. No lock of its own.
+ * The public struct is the internal one under another name, never defined; decisions and actions are the same numbers, so that functions of the
+ * program are called through adapters that change nothing but names. A paging needs no heap: none is built here. No lock of its own.
  */
 #include "strata/paging.h"
 
@@ -91,8 +91,8 @@ static struct pager_config config_of(const struct strata_paging_config *config, 
                                  .trouble = config->handler != NULL ? ask_handler : NULL,
                                  .trouble_argument = paging};
     if (config->policy != NULL)
-        inner.policy = (struct pager_policy){
-            .enter = tell_enter, .touch = tell_touch, .leave = tell_leave, .next = ask_next, .argument = &paging->policy};
+        inner.policy =
+            (struct pager_policy){.enter = tell_enter, .touch = tell_touch, .leave = tell_leave, .next = ask_next, .argument = &paging->policy};
     return inner;
 }
 

@@ -111,8 +111,9 @@ void pager_map(struct pager *pager, struct frame *frame) {
 /* ------------------------------------------------------------------ calls of the program */
 
 int pager_ask(struct pager *pager, enum pager_wish wish, uint64_t offset, uint64_t bytes) {
-    struct pager_request request = {
-        .wish = wish, .first = (uint32_t)(offset / pager->page_bytes), .end = (uint32_t)((offset + bytes + pager->page_bytes - 1) / pager->page_bytes)};
+    struct pager_request request = {.wish = wish,
+                                    .first = (uint32_t)(offset / pager->page_bytes),
+                                    .end = (uint32_t)((offset + bytes + pager->page_bytes - 1) / pager->page_bytes)};
     platform_lock_acquire(&pager->lock);
     list_push_back(&pager->requests, &request.link);
     platform_lock_release(&pager->lock);

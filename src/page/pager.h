@@ -4,8 +4,8 @@
  * A pager stands apart from the zone: its block, its tables and itself are mappings of their own, so that a program without one has nothing of it.
  * Two threads belong to it. The server answers the faults of the program's threads, one after the other: it reads what is absent, and marks what is
  * written to. The worker reads ahead, writes behind, and does what the calls below ask for, so that no thread of the program ever writes to the
- * file itself. Either makes room by the policy, and neither waits for the other but through pages that are on their way from or to the file; such waits end,
- * as who moves a page waits for nothing meanwhile. (UMPA, section 2, item 7.)
+ * file itself. Either makes room by the policy, and neither waits for the other but through pages that are on their way from or to the file; such
+ * waits end, as who moves a page waits for nothing meanwhile. (UMPA, section 2, item 7.)
  *
  * Lock: one a pager, LOCK_RANK_PAGER, for tables and policy. No file operation and no handler of the program runs under it; page tables change under
  * it only, so that what the tables say is true whenever it is free.
@@ -41,8 +41,8 @@ struct pager_config {
     uint64_t bytes;
     uint32_t limit_pages; /* PAGER_LIMIT_MIN at least */
     uint32_t dirty_limit_pages;
-    uint32_t window_pages;      /* read ahead; 0: nothing */
-    struct pager_policy policy; /* next NULL: the clock */
+    uint32_t window_pages;                                                               /* read ahead; 0: nothing */
+    struct pager_policy policy;                                                          /* next NULL: the clock */
     enum pager_decision (*trouble)(const struct pager_trouble *trouble, void *argument); /* NULL: gives up */
     void *trouble_argument;
 };
@@ -94,7 +94,8 @@ struct pager {
 enum pager_status pager_open(const struct pager_config *config, struct pager **pager, int *error);
 /* Ends the threads and forgets what is dirty. Also in the child of a fork. */
 void pager_close(struct pager *pager);
-/* All pages of a range that are dirty now, and then the file, are written; or what is in memory of it is written and leaves. Returns 0 or an error. */
+/* All pages of a range that are dirty now, and then the file, are written; or what is in memory of it is written and leaves. Returns 0 or an error.
+ */
 int pager_ask(struct pager *pager, enum pager_wish wish, uint64_t offset, uint64_t bytes);
 /* Asks for pages to be read, as far as they fit into half of the limit. */
 void pager_will_need(struct pager *pager, uint64_t offset, uint64_t bytes);

@@ -6,8 +6,8 @@
 #include "base/check.h"
 
 void frames_init(struct frames *frames, uint32_t *of_page, struct frame *array, uint32_t pages) {
-    *frames = (struct frames){
-        .of_page = of_page, .frames = array, .pages = pages, .free = FRAME_NIL, .dirty_first = FRAME_NIL, .dirty_last = FRAME_NIL};
+    *frames =
+        (struct frames){.of_page = of_page, .frames = array, .pages = pages, .free = FRAME_NIL, .dirty_first = FRAME_NIL, .dirty_last = FRAME_NIL};
 }
 
 static uint32_t number_of(const struct frames *frames, const struct frame *frame) { return (uint32_t)(frame - frames->frames); }

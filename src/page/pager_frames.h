@@ -1,9 +1,9 @@
 /*
  * pager_frames.h - which pages of a paged block are in memory, and in what state: the book-keeping of the pager, without kernel or file.
  *
- * A page is absent, failed, or has a frame. A frame is LOADING while its page is read, HELD when the page is in memory and nobody can reach it, MAPPED
- * when the program can. Its page is dirty when the file has older contents; `writing`, when these are on their way; both, when it changed meanwhile.
- * Only dirty mapped pages can be written to without a fault.
+ * A page is absent, failed, or has a frame. A frame is LOADING while its page is read, HELD when the page is in memory and nobody can reach it,
+ * MAPPED when the program can. Its page is dirty when the file has older contents; `writing`, when these are on their way; both, when it changed
+ * meanwhile. Only dirty mapped pages can be written to without a fault.
  *
  * The tables are as large as the block has pages, in address space that takes memory where it is used; all functions but enter and oldest's
  * search take constant time. Invariants: frames_check. Guarded by the pager's lock.

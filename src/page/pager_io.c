@@ -42,7 +42,8 @@ static int write_stretch(struct pager *pager, uint32_t first, uint32_t count) {
     size_t offset = pager_offset(pager, first);
     bool ok = platform_paged_protect(&pager->memory, offset, pager_offset(pager, count)) == PLATFORM_FAULTS_OK;
     platform_lock_release(&pager->lock);
-    int error = ok ? platform_store_write(&pager->store, pager->memory.own + offset, bytes_in_file(pager, first, count), offset) : PLATFORM_STORE_NO_MEMORY;
+    int error =
+        ok ? platform_store_write(&pager->store, pager->memory.own + offset, bytes_in_file(pager, first, count), offset) : PLATFORM_STORE_NO_MEMORY;
     platform_lock_acquire(&pager->lock);
     for (uint32_t page = first; page < first + count; page++) frames_end_writing(&pager->frames, frames_find(&pager->frames, page), error != 0);
     if (error == 0)

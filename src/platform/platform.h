@@ -193,8 +193,8 @@ struct platform_store {
 #define PLATFORM_STORE_NO_DATA (-1)   /* the file ends before what was to be read */
 #define PLATFORM_STORE_NO_MEMORY (-2) /* for the tables of the system */
 /*
- * path: created where there is none; NULL: `file`, of which a duplicate is kept. Must be a regular file, open for reading and writing, not for appending
- * only (EINVAL). Grown to `bytes` where it is smaller.
+ * path: created where there is none; NULL: `file`, of which a duplicate is kept. Must be a regular file, open for reading and writing, not for
+ * appending only (EINVAL). Grown to `bytes` where it is smaller.
  */
 int platform_store_open(struct platform_store *store, const char *path, int file, uint64_t bytes);
 int platform_store_read(struct platform_store *store, void *to, size_t bytes, uint64_t offset);
@@ -217,17 +217,17 @@ uint64_t platform_precise_ns(void);
  * locks in falling layer order: the holder of a lock of rank r takes only locks of a higher number.
  */
 enum lock_rank {
-    LOCK_RANK_API = 1,  /* options, fork, maintenance */
-    LOCK_RANK_ARENAS,   /* the list of the program's arenas */
-    LOCK_RANK_OBJECTS,  /* cache/ the list of object caches */
-    LOCK_RANK_DRAIN,    /* one drain of CPU caches at a time */
-    LOCK_RANK_DEPOT,    /* cache/ depot, one a cache */
-    LOCK_RANK_SLAB,     /* slab/ lists, one a cache */
-    LOCK_RANK_ZONE,     /* page/ zone */
+    LOCK_RANK_API = 1,                /* options, fork, maintenance */
+    LOCK_RANK_ARENAS,                 /* the list of the program's arenas */
+    LOCK_RANK_OBJECTS,                /* cache/ the list of object caches */
+    LOCK_RANK_DRAIN,                  /* one drain of CPU caches at a time */
+    LOCK_RANK_DEPOT,                  /* cache/ depot, one a cache */
+    LOCK_RANK_SLAB,                   /* slab/ lists, one a cache */
+    LOCK_RANK_ZONE,                   /* page/ zone */
     LOCK_RANK_PAGER = LOCK_RANK_ZONE, /* page/, one a pager: it knows no zone */
-    LOCK_RANK_ARENA,    /* arena/, one an arena; an arena never holds it while it calls its source */
-    LOCK_RANK_METADATA, /* page/ bootstrap allocator */
-    LOCK_RANK_PLATFORM, /* inside platform/ */
+    LOCK_RANK_ARENA,                  /* arena/, one an arena; an arena never holds it while it calls its source */
+    LOCK_RANK_METADATA,               /* page/ bootstrap allocator */
+    LOCK_RANK_PLATFORM,               /* inside platform/ */
 };
 
 /*

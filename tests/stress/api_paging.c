@@ -1,9 +1,9 @@
 /*
- * api_paging.c - paged blocks under load: random writes, reads, syncs and advice from several threads at once, in memory a sixteenth of the block, against
- * a model in ordinary memory; with the clock, with a policy of the program's, and with the least limits there are.
+ * api_paging.c - paged blocks under load: random writes, reads, syncs and advice from several threads at once, in memory a sixteenth of the block,
+ * against a model in ordinary memory; with the clock, with a policy of the program's, and with the least limits there are.
  *
- * Protects: no write is ever lost or seen elsewhere, on the block or in the file; limits hold at every moment; threads that meet the same page all go on;
- * invariants hold afterwards. api_paging [ROUNDS] makes so many rounds a thread. The seed is printed where something is wrong.
+ * Protects: no write is ever lost or seen elsewhere, on the block or in the file; limits hold at every moment; threads that meet the same page all go
+ * on; invariants hold afterwards. api_paging [ROUNDS] makes so many rounds a thread. The seed is printed where something is wrong.
  */
 #include <fcntl.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * api_paging_errors.c - paged blocks where something is wrong: bad arguments one by one, files that are full, cut off, removed or opened in the wrong way, a process
- * that forks, and one that is killed in the middle.
+ * api_paging_errors.c - paged blocks where something is wrong: bad arguments one by one, files that are full, cut off, removed or opened in the wrong
+ * way, a process that forks, and one that is killed in the middle.
  *
  * Protects: each error has its documented status or signal, and loses nothing that was written to the block.
  */
@@ -130,7 +130,8 @@ static void test_bad_arguments(void) {
     }
     EXPECT(strata_paging_sync(NULL, NULL, 0) == STRATA_PAGING_BAD_ARGUMENT);
     EXPECT(strata_paging_advise(paging, NULL, 0, (enum strata_paging_advice)7) == STRATA_PAGING_BAD_ARGUMENT);
-    EXPECT(strata_paging_stats_get(paging, NULL) == STRATA_PAGING_BAD_ARGUMENT && strata_paging_stats_get(NULL, &stats) == STRATA_PAGING_BAD_ARGUMENT);
+    EXPECT(strata_paging_stats_get(paging, NULL) == STRATA_PAGING_BAD_ARGUMENT &&
+           strata_paging_stats_get(NULL, &stats) == STRATA_PAGING_BAD_ARGUMENT);
     EXPECT(strata_paging_close(paging, (enum strata_paging_end)7) == STRATA_PAGING_BAD_ARGUMENT);
     EXPECT(strata_paging_close(NULL, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && strata_paging_address(NULL) == NULL);
     EXPECT(strcmp(strata_paging_status_text(STRATA_PAGING_FORKED), "the paging is the parent's") == 0);
@@ -174,7 +175,8 @@ static enum strata_paging_decision tell(const struct strata_paging_error *error,
     return count <= told->retries ? STRATA_PAGING_RETRY : told->decision;
 }
 
-/* The file can't grow: RLIMIT_FSIZE ends writes behind the 16th page, as a full disk does. Nothing is lost, and all is written when there is room again. */
+/* The file can't grow: RLIMIT_FSIZE ends writes behind the 16th page, as a full disk does. Nothing is lost, and all is written when there is room
+ * again. */
 static void test_full_file(struct told *told) {
     struct strata_paging_config config = usual();
     unlink(path);
@@ -302,8 +304,8 @@ static void test_fork(void) {
 }
 
 /*
- * A process writes generation after generation, each with a sync behind it, and is killed in the middle: no page is older than the last sync that it has
- * told of, none newer than the generation it had begun, and none mixed of two.
+ * A process writes generation after generation, each with a sync behind it, and is killed in the middle: no page is older than the last sync that it
+ * has told of, none newer than the generation it had begun, and none mixed of two.
  */
 static void test_kill(void) {
     int told[2];

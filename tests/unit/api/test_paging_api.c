@@ -1,6 +1,6 @@
 /*
- * test_paging_api.c - paged blocks where the system lets nobody serve faults, as the simulated one does: a status, no memory kept, and errno as it was. What is
- * wrong with the arguments is said before that. The rest needs a kernel: tests/stress/api_paging.c.
+ * test_paging_api.c - paged blocks where the system lets nobody serve faults, as the simulated one does: a status, no memory kept, and errno as it
+ * was. What is wrong with the arguments is said before that. The rest needs a kernel: tests/stress/api_paging.c.
  */
 #include <errno.h>
 #include <setjmp.h>
