@@ -38,7 +38,8 @@ def example(strata, tmp_path):
 
 
 def test_every_example_has_a_test():
-    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "frames", "give_back", "index_nodes", "paging_sort", *ARENA_EXAMPLES])
+    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(
+        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "paging_sort", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -119,6 +120,17 @@ def test_event_pool(strata, example, transfers, bound):
 def test_event_pool_refuses_what_is_no_pool(strata, example):
     result = strata.run([example("event_pool"), "8", "9"], preload=False, expect=1, prove=False)
     assert b"bad argument" in result.err, result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+def test_leak_report(strata, example):
+    result = strata.run([example("leak_report")], preload=False)
+    lines = result.text.splitlines()
+    assert lines[:3] == ["plain   0 refused", "audited 0 refused", "leaks   100, each with the stack that allocated it"], result.describe()
+    assert re.fullmatch(r"20000 bytes in 100 buffers of sessions, such as 0x[0-9a-f]+, allocated at", lines[3]), result.describe()
+    assert re.search(r"^    .*/leak_report\+0x[0-9a-f]+$", result.text, re.M), result.describe()
+    assert lines[-4:] == ["20000 bytes in 100 buffers are in use", "mtbf    about a quarter refused", "off     0 refused", "damaged 0"], result.describe()
 
 
 @pytest.mark.strata_only
