@@ -14,9 +14,9 @@
  *     strata_paging_close(paging, STRATA_PAGING_SAVE);
  *
  * What is on the disk. After strata_paging_sync: what the program had written there before the call, or newer contents that it has written since.
- * Between two calls each page is written when the dirty limit, room or the program wants it, in no order: after the process is killed, the file has
- * for each page what it was at some time since the last sync, not all of the same time, and the last sync is lost of those alone that were written to
- * since. When the system itself ends, the same holds of what the file system kept. Programs that need more keep a log beside it.
+ * Between two calls each page is written when the dirty limit, room or the program wants it, in no order: after the process is killed, each page of
+ * the file is what it was at some time since the last sync, not all of them at the same time. Pages that were not written to since are as the sync
+ * left them. When the system itself ends, the file system adds what it has lost itself. Programs that need more keep a log beside it.
  *
  * Needs Linux 5.19 with userfaultfd; before 6.4 pages that were read count as dirty. STRATA_PAGING_NO_FAULTS elsewhere, and where a container
  * forbids it: there is no substitute, as one by signals would take a mapping a page, and the program's SIGSEGV. Without privilege (CAP_SYS_PTRACE, or
@@ -25,14 +25,15 @@
  *
  * Valid in C11 and C++. For all functions, where nothing else is said:
  *   - any thread may use the block, and call these functions, at any time, but for strata_paging_close, after which there is no block;
- *   - fork: a child does not have the block: touching it is SIGSEGV there, and the functions answer STRATA_PAGING_FORKED, but strata_paging_close,
- * which gives back what the child has of it. The parent is not concerned;
- *   - signals: not async-signal-safe. A thread that waits for a page is not interrupted by handlers;
+ *   - fork: a child does not have the block: touching it is SIGSEGV there, and the functions answer STRATA_PAGING_FORKED, but
+ *     strata_paging_close, which gives back what the child has of it. The parent is not concerned;
+ *   - signals: not async-signal-safe. A thread that waits for a page may run its handlers meanwhile;
  *   - two threads of strata serve each paging, with all signals blocked: they end with strata_paging_close, and keep a process alive whose own
- * threads have all ended by pthread_exit. They use two file descriptors, which the program must not close (as closefrom does): the block is out of
- * reach then;
- *   - handlers and policies run on these threads: they must not touch the block, nor call functions of this header, nor wait for a thread that may
- * touch it.
+ *     threads have all ended by pthread_exit;
+ *   - two file descriptors serve each paging. A program that closes what it does not know, as by closefrom, must not do so meanwhile: when that
+ *     is noticed, at the next fault or within two seconds, the block goes out of reach (SIGSEGV); who waits at that moment may see zeros;
+ *   - handlers and policies run on threads of strata: they must not touch the block, nor call functions of this header, nor wait for a thread
+ *     that may touch it.
  *
  * The idea is item 7 of section 2 in Douglas, "User Mode Memory Page Allocation" (2011).
  */

@@ -102,6 +102,7 @@ uint32_t frames_dirty_stretch(const struct frames *frames, const struct frame *f
 
 const char *frames_check(const struct frames *frames) {
     uint32_t resident = 0, mapped = 0, loading = 0, dirty = 0, writing = 0, failed = 0, listed = 0, free_frames = 0;
+    if (frames->frames == NULL) return "frames: there are none";
     for (uint32_t page = 0; page < frames->pages; page++) {
         const struct frame *frame = frames_find(frames, page);
         failed += frames_failed(frames, page);

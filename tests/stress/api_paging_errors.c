@@ -1,17 +1,21 @@
 /*
- * api_paging_errors.c - paged blocks where something is wrong: bad arguments one by one, files that are full, cut off, removed or opened in the wrong
- * way, a process that forks, and one that is killed in the middle.
+ * api_paging_errors.c - paged blocks where something is wrong: rights that are missing, bad arguments one by one, files that are full, cut off,
+ * removed or opened in the wrong way, a process that forks, and one that is killed in the middle.
  *
  * Protects: each error has its documented status or signal, and loses nothing that was written to the block.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -338,6 +342,71 @@ static void test_kill(void) {
     close(file);
 }
 
+/* ------------------------------------------------------------------ rights and descriptors */
+
+/* Runs the body in a child, which must end well. */
+static void in_child(void (*body)(void)) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        body();
+        _exit(7);
+    }
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    unlink(path);
+}
+
+/* Without privilege faults of the program's own code are served; what system calls meet is as the figures say. */
+static void unprivileged(void) {
+    unlink(path);
+    if (geteuid() == 0) EXPECT(setgid(65534) == 0 && setuid(65534) == 0);
+    struct strata_paging_config config = usual();
+    struct strata_paging *paging = open_as(&config);
+    int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    fill(paging, 9);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 9));
+    EXPECT(strata_paging_advise(paging, NULL, 0, STRATA_PAGING_DONT_NEED) == STRATA_PAGING_OK);
+    errno = 0;
+    ssize_t got = read(zeros, page_of(paging, 3), 10);
+    EXPECT(stats_of(paging).system_calls ? got == 10 : got < 0 && errno == EFAULT);
+    page_of(paging, 3)[0] = 1;
+    EXPECT(read(zeros, page_of(paging, 3), 10) == 10 && page_of(paging, 3)[0] == 0);
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK);
+}
+
+static void forbidden(void) {
+    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog filter = {.len = 4, .filter = code};
+    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+    unlink(path);
+    refuse(usual(), STRATA_PAGING_NO_FAULTS, 0);
+    EXPECT(access(path, F_OK) != 0);
+}
+
+/* A program that closes what it does not know: the block goes out of reach, the calls have an error, and a file of its own under our number is left
+ * alone. */
+static void descriptors_closed(void) {
+    struct strata_paging *paging = open_new();
+    fill(paging, 1);
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(null, STDERR_FILENO); /* it is told there */
+    for (int file = 3; file < 1024; file++) close(file);
+    int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+    char template[] = "/tmp/api_paging_other.XXXXXX";
+    int mine = mkstemp(template);
+    unlink(template);
+    for (int file = 200; file < 300; file++) EXPECT(dup2(mine, file) == file);
+    for (unsigned tries = 0; touch(page_of(paging, tries % PAGES)) != SIGSEGV; tries++) {
+        EXPECT(tries < 4000);
+        usleep(1000);
+    }
+    EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_FILE_ERROR);
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
+    EXPECT(other >= 0 && lseek(mine, 0, SEEK_END) == 0 && fcntl(200, F_GETFD) >= 0);
+}
+
 int main(void) {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     snprintf(path, sizeof path, "/tmp/api_paging_errors.%d", (int)getpid());
@@ -355,6 +424,9 @@ int main(void) {
     test_discard_keeps_what_was_synced();
     test_fork();
     test_kill();
+    in_child(unprivileged);
+    in_child(forbidden);
+    in_child(descriptors_closed);
     unlink(path);
     return 0;
 }

@@ -135,6 +135,10 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_true(platform_commit(address, 8 * PAGE));
     memset(address, 1, 8 * PAGE);
     int file = platform_file_create("there");
+    struct platform_faults faults, others;
+    sim_faults_offer(PLATFORM_FAULTS_PROTECT);
+    assert_int_equal(platform_faults_open(&faults, PLATFORM_FAULTS_PROTECT), PLATFORM_FAULTS_OK);
+    assert_int_equal(platform_faults_register(&faults, address, 4 * PAGE, true, true), PLATFORM_FAULTS_OK);
     sim_fail_call(1, SIM_FOREVER);
     assert_null(platform_reserve(NULL, PAGE, PAGE));
     assert_false(platform_reserve_at(address + 32 * PAGE, PAGE));
@@ -152,6 +156,11 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_false(platform_pressure_open());
     assert_int_equal(platform_file_create("new"), -1);
     assert_false(platform_file_write(file, "x", 1));
+    assert_int_equal(platform_faults_open(&others, 0), PLATFORM_FAULTS_FORBIDDEN);
+    assert_int_equal(platform_faults_register(&faults, address + 4 * PAGE, PAGE, true, true), PLATFORM_FAULTS_NO_MEMORY);
+    assert_int_equal(platform_faults_protect(&faults, address, PAGE, true), PLATFORM_FAULTS_NO_MEMORY);
+    assert_int_equal(platform_faults_copy(&faults, address, address + PAGE, PAGE, false, NULL), PLATFORM_FAULTS_NO_MEMORY);
+    assert_false(sim_fault_registered(address + 4 * PAGE) || sim_fault_protected(address));
     assert_int_equal(sim_failures(), SIM_CALLS_FAILABLE);
     sim_fail_call(0, 0);
     assert_int_equal(sim_reserved_bytes(), 16 * PAGE);
