@@ -111,6 +111,13 @@ STRATA_INLINE void cache_free(struct cache_layer *caches, unsigned cache, void *
     if (STRATA_UNLIKELY(!cpu_push(cache, object))) cache_free_slow(caches, cache, object);
 }
 
+/*
+ * Many objects of a cache at once, in groups of half an array and more. alloc returns how many there are: fewer only where memory ends. Constant time
+ * an object, and a lock for each group.
+ */
+unsigned cache_alloc_batch(struct cache_layer *caches, unsigned cache, void **objects, unsigned count);
+void cache_free_batch(struct cache_layer *caches, unsigned cache, void *const *objects, unsigned count);
+
 /* Periodic: adapts m, gives what depots did not need back to slabs, and drains CPUs that did nothing since the last tick. */
 void cache_tick(struct cache_layer *caches);
 /* Before the heap grows: all depots and the caller's own CPU arrays back to the slabs. Takes no fence. */

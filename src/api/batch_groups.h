@@ -1,0 +1,26 @@
+/*
+ * batch_groups.h - a window of elements of a batch, served together. Private to api/.
+ */
+#ifndef STRATA_API_BATCH_GROUPS_H
+#define STRATA_API_BATCH_GROUPS_H
+
+#include "api/batch_api.h"
+
+#define BATCH_WINDOW 64
+
+/* All by the number of an element in the window. */
+struct batch_window {
+    unsigned count;
+    unsigned flags; /* STRATA_BATCH_CONSTANT_TIME where all have it: sorted groups go by it */
+    size_t succeeded;
+    struct batch_request requests[BATCH_WINDOW]; /* of frees and of nothing: bytes 0 */
+    void **addresses[BATCH_WINDOW];
+    size_t *sizes[BATCH_WINDOW];
+    size_t *reserves[BATCH_WINDOW]; /* NULL: nobody wants to know */
+    int *errors[BATCH_WINDOW];      /* likewise */
+};
+
+/* Serves what is in the window, adds to `succeeded`, and empties it. The heap stands. */
+void batch_window_serve(struct batch_window *window);
+
+#endif
