@@ -10,13 +10,14 @@
  *   - sizes and alignments are in bytes;
  *   - threads: any thread may call, on any cache, and may free what another allocated; but nobody may use a cache while it is destroyed, or later;
  *   - constructors, destructors and sources run on the thread that calls strata, with no lock of strata held; they may call malloc and other
- *     caches, but not this one;
+ *     caches, but not this one. Reclaim and move functions say for themselves what they may do;
  *   - fork: caches and their objects are in the child as in the parent, whatever the parent's other threads were doing;
  *   - signals: not for signal handlers;
  *   - errno stays as it was.
  *
  * The design follows Bonwick, Adams, "Magazines and Vmem" (2001), sections 2 and 3, and Bonwick, "The Slab Allocator" (1994); the way back from
- * other CPUs: McKenney, Slingwine, Krueger, "Experience With an Efficient Parallel Kernel Memory Allocator", section 5.2.
+ * other CPUs: McKenney, Slingwine, Krueger, "Experience With an Efficient Parallel Kernel Memory Allocator", section 5.2; moving objects: the
+ * interface of illumos, kmem_cache_set_move.
  */
 #ifndef STRATA_CACHE_PUBLIC_H
 #define STRATA_CACHE_PUBLIC_H
@@ -38,6 +39,7 @@ enum strata_cache_status {
     STRATA_CACHE_NO_MEMORY,    /* for the cache's own structures, or for slabs */
     STRATA_CACHE_BAD_ARGUMENT, /* the function says which are */
     STRATA_CACHE_IN_USE,       /* destroyed, though the program had not freed all objects */
+    STRATA_CACHE_TOO_LATE,     /* set_move: objects were allocated already, or it was called before */
 };
 /* A short English text, never NULL; also for values that are none. */
 STRATA_API const char *strata_cache_status_text(enum strata_cache_status status) STRATA_NOEXCEPT;
@@ -52,6 +54,24 @@ enum strata_cache_flags {
     STRATA_CACHE_NO_SLEEP = 0, /* it fails */
     STRATA_CACHE_SLEEP = 1,    /* it tries again, at intervals of 1 to 64 ms, until there is an object */
     STRATA_CACHE_ZERO = 2,     /* the object is all zeros; only for caches without a constructor */
+    /* No reclaim function is called before it fails or sleeps: for who holds a lock that a reclaim function of any cache may want. */
+    STRATA_CACHE_NO_RECLAIM = 4,
+};
+
+/* How badly memory is needed, where a reclaim function is called. */
+enum strata_cache_need {
+    STRATA_CACHE_IDLE = 1,     /* nobody lacks any; the program has been idle for a while: once each time that it is */
+    STRATA_CACHE_PRESSURE,     /* the system says that it is short (PSI, a control group's event), or a soft limit is passed */
+    STRATA_CACHE_OUT_OF_MEMORY /* an allocation is about to fail or to sleep, or a malloc has failed */
+};
+
+/* What a move function answers. */
+enum strata_cache_move {
+    STRATA_CACHE_MOVE_YES = 0,   /* the program uses the new object from now on, and never the old one again: that is destructed and freed */
+    STRATA_CACHE_MOVE_NO,        /* this one can't be moved: its slab is left alone until an object of it is freed */
+    STRATA_CACHE_MOVE_LATER,     /* not now, as it is being used */
+    STRATA_CACHE_MOVE_DONT_NEED, /* the program does without it: as though it had freed the old object, which strata does */
+    STRATA_CACHE_MOVE_DONT_KNOW, /* the program knows of no such object: it has freed it, or has just got it */
 };
 
 /* Where the memory of slabs comes from, other than from the heap. Both are called with no lock of strata held. */
@@ -74,9 +94,24 @@ struct strata_cache_config {
     int (*constructor)(void *object, void *argument);
     /* Undoes what the constructor did, before the memory is given back. */
     void (*destructor)(void *object, void *argument);
-    void *argument;                           /* passed to both */
+    void *argument;                           /* passed to these, to reclaim, and to the move function */
     const struct strata_cache_source *source; /* copied; NULL: the heap */
     bool no_magazines;                        /* nothing is kept constructed: each allocation constructs, each free destructs, under a lock */
+    /*
+     * Asks the program to free objects of this cache that it can do without: wanted_bytes of them would serve, and need says how badly (enum
+     * strata_cache_need). How many it frees is its own affair. Not called while the cache has no memory.
+     *
+     * IDLE and PRESSURE: on the maintenance thread, so only in a process that has one (docs/options.md, background); wanted_bytes is a sixteenth of
+     * the cache's memory when idle, an eighth or a half under pressure, and what is above a soft limit or seven eighths of the control group's,
+     * each time at least a slab. OUT_OF_MEMORY: on the thread that is in strata_cache_alloc, of this cache or another, which wants a slab; after a
+     * malloc has failed, on the maintenance thread. Never within malloc, nor within any other function of strata.
+     *
+     * Called with no lock of strata held, and never while it is running already, on whatever thread: who needs memory then goes on without. It
+     * may use malloc and all caches, this one too, but not destroy this one, which ends the process with one line. It must not wait for a lock whose
+     * holder may be allocating from a cache without STRATA_CACHE_NO_RECLAIM: it could be this very thread, so it should rather try the lock.
+     * ("Magazines and Vmem", section 5.2.)
+     */
+    void (*reclaim)(void *argument, size_t wanted_bytes, enum strata_cache_need need);
 };
 
 /*
@@ -97,7 +132,8 @@ STRATA_API enum strata_cache_status strata_cache_create(const char *name, const 
  *
  * Returns STRATA_CACHE_OK, or STRATA_CACHE_IN_USE where the program had not freed all objects: then one line on standard error says of which
  * cache and how many, their memory is gone, and they were not destructed. No other thread may use the cache any more, in any way.
- * Cost: linear in what is cached, in the slabs and in the CPUs. Waits for what the maintenance thread is doing with the cache.
+ * Cost: linear in what is cached, in the slabs and in the CPUs. Waits for what the maintenance thread is doing with the cache, and for its reclaim
+ * and move functions where they are running on another thread; called by one of these, it ends the process (SIGABRT) with one line.
  */
 STRATA_API enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) STRATA_NOEXCEPT;
 
@@ -107,7 +143,8 @@ STRATA_API enum strata_cache_status strata_cache_destroy(struct strata_cache *ca
  * cache: not NULL. flags: enum strata_cache_flags, joined by |.
  * Returns the object; NULL where there is no memory, where the constructor refused (both not with STRATA_CACHE_SLEEP), or where
  * STRATA_CACHE_ZERO was asked of a cache with a constructor. Before it fails, what other CPUs have cached is called in, so that any CPU gets the last
- * object (with per-thread caches: not what other threads have cached).
+ * object (with per-thread caches: not what other threads have cached); then, but for STRATA_CACHE_NO_RECLAIM, the reclaim functions of this cache
+ * and then of the others are called on this thread, all caches are reaped, and it tries once more. A sleeper does so each time that it tries.
  * Cost: constant; the fast path takes an object from the array of the CPU, without a lock. One call in half an array's rounds moves that many
  * from the depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
  */
@@ -123,7 +160,7 @@ STRATA_API void *strata_cache_alloc(struct strata_cache *cache, unsigned flags);
 STRATA_API void strata_cache_free(struct strata_cache *cache, void *object);
 
 /*
- * strata_cache_alloc_batch - up to `count` objects into `objects`, as by strata_cache_alloc without STRATA_CACHE_SLEEP or STRATA_CACHE_ZERO.
+ * strata_cache_alloc_batch - up to `count` objects into `objects`, as by strata_cache_alloc with STRATA_CACHE_NO_RECLAIM alone.
  *
  * Returns how many there were: less than `count` where there is no memory, or the constructor refused. Cost: constant for each, and less than
  * one by one: they move in groups of up to half an array.
@@ -149,6 +186,46 @@ STRATA_API void strata_cache_reap(struct strata_cache *cache);
  */
 STRATA_API bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void *object, void *argument), void *argument);
 
+/*
+ * strata_cache_set_move - lets strata move objects of the cache, so that slabs of which few objects are in use can be given back.
+ *
+ * cache: not NULL, new: nothing was allocated from it. move: not NULL; called for each object that shall leave its slab:
+ *   old_object: in use, as far as strata knows. new_object: of the same cache, constructed, in the fullest slab with room. size: config.size.
+ * argument: the config's. It makes new_object take the place of old_object, contents and all pointers to it, and answers by enum strata_cache_move;
+ * another answer ends the process. old_object's memory may be read as long as it runs, whatever becomes of the object meanwhile. Runs on the
+ * maintenance thread or in strata_cache_consolidate, with no lock of strata held, one call at a time in the whole process. It may use malloc and all
+ * caches, this one too, but not destroy this one; strata_cache_consolidate does nothing there. It must not wait for a lock whose holder may be in
+ * strata_cache_consolidate: rather answer LATER.
+ *
+ * What the program owes: old_object may be one that it has freed a moment ago and that is cached, constructed or destructed right now, or one that
+ * it has got and not yet linked to anything. So move first finds out, by means that no other thread changes meanwhile (a lock of the program's),
+ * whether it is an object that the program uses, and answers DONT_KNOW otherwise. A field that the program sets while it uses the object and clears
+ * before it frees it serves, where it is read as an atomic. From YES or DONT_NEED on the old object is strata's: the program makes sure that no
+ * thread has freed it, or will. Where one had, and the object has reached its slab, that ends the process with one line; in an array of a CPU it is
+ * seen later, like a double free, or not at all. An object that is answered NO, LATER or DONT_KNOW is the program's as before, and the new one is
+ * destructed; the program must not have kept it.
+ *
+ * Returns STRATA_CACHE_OK; STRATA_CACHE_BAD_ARGUMENT where move is NULL; STRATA_CACHE_TOO_LATE where objects were allocated already, or where it was
+ * called before; STRATA_CACHE_NO_MEMORY. No other thread may use the cache meanwhile.
+ * fork: in the child an object whose move was under way on another thread is there twice, and one of the two is the program's.
+ * Cost: constant. Later, every 500 ms (decay_ms), on the maintenance thread, where at least an eighth of the slabs could be emptied: reaps the
+ * cache, and calls move for at most 256 objects; after a round in which nothing was won it pauses, for 1, 2, 4 and at most 64 times as long. In a
+ * process without that thread (docs/options.md, background), strata_cache_consolidate alone moves objects.
+ */
+STRATA_API enum strata_cache_status strata_cache_set_move(struct strata_cache *cache,
+                                                          enum strata_cache_move (*move)(void *old_object, void *new_object, size_t size,
+                                                                                         void *argument)) STRATA_NOEXCEPT;
+
+/*
+ * strata_cache_consolidate - empties sparse slabs into fuller ones now, as far as the program's move function goes along.
+ *
+ * cache: not NULL. Reaps it first; then takes slab after slab, the sparsest first, and offers the objects of each to the move function on this
+ * thread. Waits while another thread moves objects, of whatever cache, and so calls the program's move functions. Returns the bytes of slabs that
+ * have gone back to their source meanwhile; 0 also where the cache has no move function, and within one. Cost: that of strata_cache_reap, and for
+ * each object in a slab that is tried a construction, a call of move and a destruction.
+ */
+STRATA_API size_t strata_cache_consolidate(struct strata_cache *cache);
+
 struct strata_cache_stats {
     const char *name; /* of the cache, as long as that exists */
     size_t object_size, slab_size;
@@ -161,6 +238,11 @@ struct strata_cache_stats {
     uint64_t slabs_created, slabs_released;
     uint64_t magazine_rounds; /* m: how many objects an array holds at most, now */
     uint64_t contention;      /* how often the depot's lock was held by another thread */
+    uint64_t reclaims;        /* how often the reclaim function was called */
+    uint64_t reclaimed_bytes; /* of objects that the program had fewer after these calls than before them */
+    /* Calls of the move function: all, and by their answers. */
+    uint64_t moves, moves_yes, moves_no, moves_later, moves_dont_need, moves_dont_know;
+    uint64_t slabs_emptied; /* by moves */
 };
 /* strata_cache_stats_get - the figures of a cache, each right at some moment of the call. Cost: linear in the CPUs and the depot's magazines. */
 STRATA_API void strata_cache_stats_get(struct strata_cache *cache, struct strata_cache_stats *stats) STRATA_NOEXCEPT;

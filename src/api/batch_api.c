@@ -12,7 +12,7 @@
 #include "strata/malloc.h"
 
 #define PROMISES (STRATA_BATCH_ALL_ALLOC | STRATA_BATCH_ALL_REALLOC | STRATA_BATCH_ALL_FREE)
-/* A stretch of frees that is shorter than this goes through a window, with what is around it. */
+/* A stretch of frees that is shorter than this goes through a window, with what comes behind it. */
 #define STRETCH_MIN 16
 
 /* ------------------------------------------------------------------ promises */
@@ -87,7 +87,8 @@ static size_t free_all(int *errnos, void **addresses, size_t count, unsigned fla
     for (size_t at = 0, length; at < count; at += length) {
         unsigned tag;
         length = stretch_of_class(addresses + at, count - at, &tag);
-        if (length >= STRETCH_MIN && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) {
+        bool last = length != 0 && at + length == count;
+        if ((length >= STRETCH_MIN || last) && !batch_singly()) {
             batch_free_small(tag, addresses + at, length, flags);
             memset(addresses + at, 0, length * sizeof *addresses);
             report_all(errnos != NULL ? errnos + at : NULL, length, 0);
@@ -113,8 +114,8 @@ static size_t alloc_stretch(int *errnos, void **addresses, size_t count, unsigne
 
 /* All allocated or resized; *least: the smallest usable size, SIZE_MAX where nothing succeeded. */
 static size_t serve_all(int *errnos, void **addresses, size_t count, const struct batch_request *request, size_t *least) {
-    bool all = (request->flags & STRATA_BATCH_ALL_ALLOC) != 0, dying = __atomic_load_n(&heap.dying, __ATOMIC_RELAXED);
-    unsigned cache = dying ? 0 : batch_class(request);
+    bool all = (request->flags & STRATA_BATCH_ALL_ALLOC) != 0, singly = batch_singly();
+    unsigned cache = singly ? 0 : batch_class(request);
     size_t sizes[BATCH_WINDOW], done = 0;
     struct batch_window window;
     *least = SIZE_MAX;

@@ -10,14 +10,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "strata/malloc.h"
 
 /* Objects between two looks at the clock and at how much the heap has grown. */
 #define GROUP_MAX 512
 
 /* ------------------------------------------------------------------ one class */
-
-static bool dying(void) { return __atomic_load_n(&heap.dying, __ATOMIC_RELAXED); }
 
 size_t batch_alloc_small(unsigned cache, void **objects, size_t count, unsigned flags) {
     size_t bytes = heap.slabs.caches[cache].object_bytes;
@@ -133,6 +131,45 @@ static void serve_dying(struct batch_window *window) {
     window->count = 0;
 }
 
+/* Debugged buffers are made and known by malloc's slow paths. What is not one of them is resized as it always is. */
+static STRATA_COLD int serve_debugged(const struct batch_request *request, void **address, size_t *usable, size_t *capacity) {
+    void *old = *address, *fresh;
+    bool owned = old != NULL && debug_heap_owns(old);
+    if (old != NULL && !owned && request->bytes != 0) return batch_resize(request, address, usable, capacity);
+    if (request->bytes == 0) {
+        unsigned tag = owned ? TAG_NONE : batch_tag(old);
+        if (!owned && !batch_tag_is_small(tag)) return batch_free_block(tag, old, request->flags);
+        strata_free(old);
+        return 0;
+    }
+    size_t kept = old != NULL ? strata_malloc_usable_size(old) : 0;
+    if (old != NULL && (kept == 0 || kept == SIZE_MAX)) return EINVAL; /* it has been reported */
+    if ((request->flags & STRATA_BATCH_NO_MOVE) != 0 && old != NULL) {
+        *usable = kept;
+        return request->bytes <= kept && ((uintptr_t)old & (request->align - 1)) == 0 ? 0 : ENOSPC;
+    }
+    if (request->bytes > HEAP_BYTES_MAX || (fresh = strata_aligned_alloc(request->align, request->bytes)) == NULL) return ENOMEM;
+    *usable = strata_malloc_usable_size(fresh);
+    if (kept > *usable) kept = *usable;
+    if (old != NULL) memcpy(fresh, old, kept);
+    if ((request->flags & STRATA_BATCH_ZERO) != 0) memset((char *)fresh + kept, 0, *usable - kept);
+    strata_free(old);
+    *address = fresh;
+    return 0;
+}
+
+static STRATA_COLD void serve_all_debugged(struct batch_window *window) {
+    for (unsigned i = 0; i < window->count; i++) {
+        size_t usable = 0, capacity = 0, bytes = window->requests[i].bytes;
+        void **address = window->addresses[i];
+        int error = *address == NULL && bytes == 0 ? 0 : serve_debugged(&window->requests[i], address, &usable, &capacity);
+        if (error == 0 && bytes == 0) *address = NULL;
+        if (error == 0 && bytes != 0) received(window, i, usable, capacity > usable ? capacity : usable);
+        report(window, i, error);
+    }
+    window->count = 0;
+}
+
 static void serve_one(struct batch_window *window, unsigned i, bool resize) {
     size_t usable = 0, capacity = 0, *capacity_to = window->reserves[i] != NULL ? &capacity : NULL;
     int error = resize ? batch_resize(&window->requests[i], window->addresses[i], &usable, capacity_to)
@@ -145,8 +182,11 @@ void batch_window_serve(struct batch_window *window) {
     struct sorting frees, allocs;
     uint8_t resizes[BATCH_WINDOW], blocks[BATCH_WINDOW];
     unsigned resize_count = 0, block_count = 0;
-    if (dying()) {
-        serve_dying(window);
+    if (STRATA_UNLIKELY(batch_singly())) {
+        if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED))
+            serve_dying(window);
+        else
+            serve_all_debugged(window);
         return;
     }
     frees.count = allocs.count = 0;

@@ -20,6 +20,9 @@ struct batch_window {
     int *errors[BATCH_WINDOW];      /* likewise */
 };
 
+/* True: each element has to be served by the functions of malloc, as buffers are debugged, or the process is being ended. */
+STRATA_INLINE bool batch_singly(void) { return heap_is_debugged() || __atomic_load_n(&heap.dying, __ATOMIC_RELAXED); }
+
 /* Serves what is in the window, adds to `succeeded`, and empties it. The heap stands. */
 void batch_window_serve(struct batch_window *window);
 

@@ -1,8 +1,10 @@
 /*
  * cache_api.c - object caches as programs see them: arguments are checked here, the rest is object_cache.h's. A strata_cache is an object_cache.
+ * What is called back is in cache_api_callbacks.c.
  */
 #include <string.h>
 
+#include "api/cache_api.h"
 #include "api/heap.h"
 #include "base/check.h"
 #include "strata/cache.h"
@@ -11,20 +13,13 @@
 
 _Static_assert(STRATA_CACHE_OBJECT_MAX == OBJECT_BYTES_MAX, "what the header promises is what slabs can hold");
 
-static struct object_cache *inner(struct strata_cache *cache) { return (struct object_cache *)(void *)cache; }
-
-/* The cache, or one line and the end of the process. */
-static struct object_cache *required(struct strata_cache *cache, const char *function) {
-    if (STRATA_UNLIKELY(cache == NULL)) fatal("%s(): cache is NULL", function);
-    return inner(cache);
-}
-
 const char *strata_cache_status_text(enum strata_cache_status status) {
     switch (status) {
     case STRATA_CACHE_OK: return "success";
     case STRATA_CACHE_NO_MEMORY: return "no memory";
     case STRATA_CACHE_BAD_ARGUMENT: return "bad argument";
     case STRATA_CACHE_IN_USE: return "objects are still in use";
+    case STRATA_CACHE_TOO_LATE: return "the cache has been used already";
     }
     return "unknown status";
 }
@@ -71,6 +66,8 @@ enum strata_cache_status strata_cache_create(const char *name, const struct stra
                                                .construct = config->constructor,
                                                .destruct = config->destructor,
                                                .argument = config->argument,
+                                               .reclaim = (object_function *)config->reclaim,
+                                               .call_reclaim = cache_call_reclaim,
                                                .no_magazines = config->no_magazines,
                                                .free_function = "strata_cache_free"};
     struct strata_cache_source *source = NULL;
@@ -87,13 +84,16 @@ enum strata_cache_status strata_cache_create(const char *name, const struct stra
         if (source != NULL) zone_metadata_free(&heap.zone, source, sizeof *source);
         return status == OBJECT_CACHE_BAD_SIZE ? STRATA_CACHE_BAD_ARGUMENT : STRATA_CACHE_NO_MEMORY;
     }
+    if (heap_is_debugged()) debug_cache_created(created);
     *cache = (struct strata_cache *)(void *)created;
     return STRATA_CACHE_OK;
 }
 
 enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) {
     if (cache == NULL) return STRATA_CACHE_OK;
-    struct object_cache *object_cache = inner(cache);
+    struct object_cache *object_cache = cache_inner(cache);
+    const char *callback = object_cache_callback(&heap.objects, object_cache);
+    if (callback != NULL) fatal("strata_cache_destroy(): called by the %s function of the cache (cache %s)", callback, object_cache->name);
     void *source = object_cache->slabs.source == &source_of_program ? object_cache->slabs.source_context : NULL;
     char name[OBJECT_NAME_BYTES];
     memcpy(name, object_cache->name, sizeof name);
@@ -106,30 +106,33 @@ enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) {
 
 /* ------------------------------------------------------------------ objects */
 
-static STRATA_COLD void *alloc_asleep(struct object_cache *cache) {
+static STRATA_COLD void *alloc_asleep(struct object_cache *cache, bool reclaims) {
     for (uint64_t interval = HEAP_DOZE_MIN_NS;; interval = heap_doze(interval)) {
         heap_release(0);
         void *object = object_cache_alloc(&heap.objects, cache);
+        if (object == NULL && reclaims) object = cache_alloc_reclaimed(cache);
         if (object != NULL) return object;
     }
 }
 
 /* All that is not an object out of the array, and whatever is wrong with the arguments. */
 static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned flags) {
-    struct object_cache *object_cache = required(cache, "strata_cache_alloc");
+    struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc");
     if (STRATA_UNLIKELY((flags & STRATA_CACHE_ZERO) != 0 && object_cache->construct != NULL)) return NULL;
     void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
     if (object == NULL) {
         object = object_cache_alloc_slow(&heap.objects, object_cache);
         maintenance_slow_call(true);
     }
-    if (STRATA_UNLIKELY(object == NULL) && (flags & STRATA_CACHE_SLEEP) != 0) object = alloc_asleep(object_cache);
+    bool reclaims = (flags & STRATA_CACHE_NO_RECLAIM) == 0;
+    if (STRATA_UNLIKELY(object == NULL) && reclaims) object = cache_alloc_reclaimed(object_cache);
+    if (STRATA_UNLIKELY(object == NULL) && (flags & STRATA_CACHE_SLEEP) != 0) object = alloc_asleep(object_cache, reclaims);
     if ((flags & STRATA_CACHE_ZERO) != 0 && object != NULL) memset(object, 0, object_cache->bytes);
     return object;
 }
 
 static STRATA_NOINLINE void free_slow(struct strata_cache *cache, void *object) {
-    struct object_cache *object_cache = required(cache, "strata_cache_free");
+    struct object_cache *object_cache = cache_required(cache, "strata_cache_free");
     if (object == NULL) return;
     object_cache_free_slow(object_cache, object);
     maintenance_slow_call(false);
@@ -151,7 +154,7 @@ void strata_cache_free(struct strata_cache *cache, void *object) {
 }
 
 size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size_t count) {
-    struct object_cache *object_cache = required(cache, "strata_cache_alloc_batch");
+    struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc_batch");
     size_t done = 0;
     while (done < count) {
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
@@ -163,7 +166,7 @@ size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size
 }
 
 void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, size_t count) {
-    struct object_cache *object_cache = required(cache, "strata_cache_free_batch");
+    struct object_cache *object_cache = cache_required(cache, "strata_cache_free_batch");
     for (size_t done = 0; done < count;) {
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
         object_cache_free_batch(object_cache, objects + done, some);
@@ -175,23 +178,38 @@ void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, s
 
 void strata_cache_reap(struct strata_cache *cache) {
     if (cache != NULL)
-        object_cache_reap(&heap.objects, inner(cache));
+        object_cache_reap(&heap.objects, cache_inner(cache));
     else if (heap_init())
         object_caches_reap(&heap.objects);
 }
 
+struct walk {
+    bool (*visit)(void *object, void *argument);
+    void *argument;
+    bool going;
+};
+
+static bool visit_until(void *object, void *argument) {
+    struct walk *walk = argument;
+    walk->going = walk->visit(object, walk->argument);
+    return walk->going;
+}
+
 bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void *object, void *argument), void *argument) {
-    struct object_cache *object_cache = required(cache, "strata_cache_walk");
+    struct object_cache *object_cache = cache_required(cache, "strata_cache_walk");
     if (visit == NULL) fatal("strata_cache_walk(): visit is NULL (cache %s)", object_cache->name);
-    return object_slabs_walk(&object_cache->slabs, visit, argument);
+    struct walk walk = {visit, argument, true};
+    struct debug_cache *debug = __atomic_load_n(&object_cache->debug, __ATOMIC_ACQUIRE);
+    return object_slabs_walk(&object_cache->slabs, visit_until, &walk) && (debug == NULL || debug_cache_walk(debug, visit, argument, &walk.going));
 }
 
 void strata_cache_stats_get(struct strata_cache *cache, struct strata_cache_stats *stats) {
-    struct object_cache *object_cache = required(cache, "strata_cache_stats_get");
+    struct object_cache *object_cache = cache_required(cache, "strata_cache_stats_get");
     struct object_cache_stats all;
     if (stats == NULL) fatal("strata_cache_stats_get(): stats is NULL (cache %s)", object_cache->name);
     object_cache_stats_get(object_cache, &all);
-    uint64_t cached = min_u64(all.cache.cached, all.slabs.in_use);
+    uint64_t cached = min_u64(all.cache.cached, all.slabs.in_use), moves = 0;
+    for (unsigned i = 0; i < OBJECT_MOVE_ANSWERS; i++) moves += all.moves[i];
     *stats = (struct strata_cache_stats){.name = object_cache->name,
                                          .object_size = object_cache->bytes,
                                          .slab_size = object_cache->slabs.slab_bytes,
@@ -206,5 +224,14 @@ void strata_cache_stats_get(struct strata_cache *cache, struct strata_cache_stat
                                          .slabs_created = all.slabs.slabs_created,
                                          .slabs_released = all.slabs.slabs_released,
                                          .magazine_rounds = all.cache.rounds,
-                                         .contention = all.cache.contention};
+                                         .contention = all.cache.contention,
+                                         .reclaims = all.reclaims,
+                                         .reclaimed_bytes = all.reclaimed_bytes,
+                                         .moves = moves,
+                                         .moves_yes = all.moves[OBJECT_MOVE_YES],
+                                         .moves_no = all.moves[OBJECT_MOVE_NO],
+                                         .moves_later = all.moves[OBJECT_MOVE_LATER],
+                                         .moves_dont_need = all.moves[OBJECT_MOVE_DONT_NEED],
+                                         .moves_dont_know = all.moves[OBJECT_MOVE_DONT_KNOW],
+                                         .slabs_emptied = all.slabs_emptied};
 }

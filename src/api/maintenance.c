@@ -61,7 +61,8 @@ static STRATA_COLD void maintenance_thread(void *argument) {
     (void)argument;
     bool pressure = platform_pressure_open();
     unsigned quiet = 0;
-    uint32_t calls_seen = 0; /* slow_calls before the last tick */
+    uint32_t calls_seen = 0;    /* slow_calls before the last tick */
+    uint32_t calls_trimmed = 0; /* after the last idle reclaim */
     for (;;) {
         uint64_t timeout = max_u64(tick_period_ns(), 1000000);
         if (quiet >= QUIET_TICKS) {
@@ -85,24 +86,34 @@ static STRATA_COLD void maintenance_thread(void *argument) {
         }
         if (level == PLATFORM_PRESSURE_CRITICAL) {
             __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
+            reclaim_on_pressure(true);
             object_caches_reap(&heap.objects);
             heap_release(0);
         } else if (level == PLATFORM_PRESSURE_SOME) {
             __atomic_fetch_add(&heap.pressure_events, 1, __ATOMIC_RELAXED);
+            reclaim_on_pressure(false);
             object_caches_tick(&heap.objects);
             cache_tick(&heap.caches);
             slab_reap(&heap.slabs);
             zone_release(&heap.zone, 0);
         }
+        reclaim_for_malloc();
         if (woken) { /* by a slow path: activity again; the tick is due a period from now */
             quiet = 0;
             continue;
         }
         uint32_t calls = __atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST);
-        object_caches_tick(&heap.objects); /* here only, never from malloc: it runs destructors of the program */
-        bool active = tick() || calls != calls_seen;
+        object_caches_tick(&heap.objects); /* here only, never from malloc: it runs destructors of the program, and the next its moves */
+        bool again = object_caches_consolidate_tick(&heap.objects);
+        bool active = tick() || again || calls != calls_seen;
+        reclaim_above_limit();
         quiet = active ? 0 : quiet + 1;
         calls_seen = calls;
+        /* Once for each time that the program is idle: what it does itself when it is asked does not count. */
+        if (quiet == QUIET_TICKS && calls != calls_trimmed) {
+            if (reclaim_when_idle()) quiet = 0; /* what has come back goes back to the system by the next ticks */
+            calls_trimmed = __atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST);
+        }
     }
 }
 

@@ -37,6 +37,7 @@ unsigned cache_alloc_batch(struct cache_layer *caches, unsigned cache, void **ob
         } else if (some == 0) {
             some = take_magazine(caches, cache, objects + got, left);
             if (some == 0) some = backend_alloc(caches, cache, objects + got, (unsigned)min_u64(left, GROUP_MAX));
+            if (some == 0) some = (objects[got] = cache_alloc_slow(caches, cache)) != NULL; /* which knows where else to look */
         }
         if (some == 0) break;
         got += some;

@@ -4,10 +4,11 @@
  * The backend of a layer is here: slabs with a constructor in front of them. Objects in transit are in an array of the thread that moves them, so
  * that constructors and destructors run with no lock held.
  */
-#include "cache/object_cache.h"
+#include "cache/object_internal.h"
 
 #include "base/check.h"
 #include "cache/cache_internal.h"
+#include "cache/object_debug.h"
 
 _Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
 _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
@@ -26,8 +27,7 @@ static _Noreturn STRATA_COLD void bad_free(const struct object_cache *cache, con
     fatal("%s(): 0x%llx: %s (cache %s)", cache->free_function, shown, texts[error], cache->name);
 }
 
-/* Those of `objects` that construct refuses go back to the slabs. */
-static unsigned construct_all(struct object_cache *cache, void **objects, unsigned count) {
+unsigned object_construct(struct object_cache *cache, void **objects, unsigned count) {
     unsigned kept = 0, done;
     if (cache->construct == NULL) return count;
     for (unsigned i = 0; i < count; i++) {
@@ -43,11 +43,11 @@ static unsigned construct_all(struct object_cache *cache, void **objects, unsign
 }
 
 static unsigned slabs_alloc(struct object_cache *cache, void **objects, unsigned count) {
-    return construct_all(cache, objects, object_slabs_alloc(&cache->slabs, objects, count));
+    return object_construct(cache, objects, object_slabs_alloc(&cache->slabs, objects, count));
 }
 
 /* An object is known to be one before the program's function is let loose on it. */
-static void slabs_free(struct object_cache *cache, void *const *objects, unsigned count) {
+void object_give(struct object_cache *cache, void *const *objects, unsigned count) {
     unsigned done;
     if (cache->destruct != NULL) {
         for (unsigned i = 0; i < count; i++) {
@@ -63,11 +63,14 @@ static void slabs_free(struct object_cache *cache, void *const *objects, unsigne
 
 static unsigned backend_take(void *context, unsigned index, void **objects, unsigned count) {
     const struct object_layer *layer = context;
+    unsigned taken;
+    if (STRATA_UNLIKELY(object_debug_take(layer->caches[index], objects, &taken))) return taken;
     return slabs_alloc(layer->caches[index], objects, count);
 }
 static void backend_give(void *context, unsigned index, void *const *objects, unsigned count) {
     const struct object_layer *layer = context;
-    slabs_free(layer->caches[index], objects, count);
+    if (STRATA_UNLIKELY(object_debug_give(layer->caches[index], objects, count, object_give))) return;
+    object_give(layer->caches[index], objects, count);
 }
 static uint64_t backend_total(void *context, unsigned index) {
     const struct object_layer *layer = context;
@@ -117,15 +120,23 @@ static struct object_layer *find_place(struct object_caches *objects, unsigned *
     return add_layer(objects);
 }
 
+static void free_cache(struct zone *zone, struct object_cache *cache) {
+    if (cache->reclaimer != NULL) zone_metadata_free(zone, cache->reclaimer, sizeof *cache->reclaimer);
+    if (cache->mover != NULL) zone_metadata_free(zone, cache->mover, sizeof *cache->mover);
+    zone_metadata_free(zone, cache, sizeof *cache);
+}
+
 enum object_cache_status object_cache_create(struct object_caches *objects, const struct object_cache_config *config, struct object_cache **created) {
     struct zone *zone = objects->slabs->zone;
     struct object_cache *cache = zone_metadata_alloc(zone, sizeof *cache);
     if (cache == NULL) return OBJECT_CACHE_NO_MEMORY;
     *cache = (struct object_cache){.bytes = config->bytes,
+                                   .align = config->align,
                                    .construct = config->construct,
                                    .destruct = config->destruct,
                                    .argument = config->argument,
                                    .integers = config->integers,
+                                   .alloc_function = config->alloc_function != NULL ? config->alloc_function : "strata_cache_alloc",
                                    .free_function = config->free_function,
                                    .bias = config->bias};
     if (!object_slabs_init(&cache->slabs, zone, config->bytes, config->align, config->slab_bytes, config->source, config->source_context)) {
@@ -133,6 +144,10 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
         return OBJECT_CACHE_BAD_SIZE;
     }
     format_text(cache->name, sizeof cache->name, "%s", config->name);
+    if (config->reclaim != NULL && !object_reclaimer_add(cache, config)) {
+        zone_metadata_free(zone, cache, sizeof *cache);
+        return OBJECT_CACHE_NO_MEMORY;
+    }
     platform_lock_acquire(&objects->lock);
     struct object_layer *owner = find_place(objects, &cache->index);
     if (owner != NULL) {
@@ -147,7 +162,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
     }
     platform_lock_release(&objects->lock);
     if (owner == NULL) {
-        zone_metadata_free(zone, cache, sizeof *cache);
+        free_cache(zone, cache);
         return OBJECT_CACHE_NO_MEMORY;
     }
     *created = cache;
@@ -165,12 +180,48 @@ static void pin_layer(struct object_caches *objects, struct object_layer *owner,
     platform_lock_release(&objects->lock);
 }
 
+/* Under objects->lock. A child of fork may have taken the pin of a caller that went on in it. */
+static void unpin(struct object_cache *cache) {
+    if (cache->pins == 0) return;
+    if (--cache->pins == 0 && object_is_leaving(cache)) platform_event_wake(&cache->unpinned);
+}
+
 static void unpin_layer(struct object_caches *objects, struct object_layer *owner, const bool pinned[OBJECT_LAYER_CACHES]) {
     platform_lock_acquire(&objects->lock);
     for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
-        struct object_cache *cache = owner->caches[i];
-        if (pinned[i] && --cache->pins == 0 && owner->layer.depots[i].leaving) platform_event_wake(&cache->unpinned);
+        if (pinned[i]) unpin(owner->caches[i]);
     }
+    platform_lock_release(&objects->lock);
+}
+
+bool object_pin(struct object_caches *objects, struct object_cache *cache) {
+    platform_lock_acquire(&objects->lock);
+    bool pinned = !object_is_leaving(cache);
+    if (pinned) cache->pins++;
+    platform_lock_release(&objects->lock);
+    return pinned;
+}
+
+struct object_cache *object_pin_next(struct object_caches *objects, struct object_place *place, bool (*is_wanted)(const struct object_cache *cache)) {
+    struct object_cache *found = NULL;
+    platform_lock_acquire(&objects->lock);
+    if (place->owner == NULL) *place = (struct object_place){.owner = objects->layers};
+    for (; place->owner != NULL && found == NULL; place->index++) {
+        if (place->index == OBJECT_LAYER_CACHES) {
+            if (place->owner->next == NULL) break;
+            *place = (struct object_place){.owner = place->owner->next};
+        }
+        struct object_cache *cache = place->owner->caches[place->index];
+        if (cache != NULL && !object_is_leaving(cache) && is_wanted(cache)) found = cache;
+    }
+    if (found != NULL) found->pins++;
+    platform_lock_release(&objects->lock);
+    return found;
+}
+
+void object_unpin(struct object_caches *objects, struct object_cache *cache) {
+    platform_lock_acquire(&objects->lock);
+    unpin(cache);
     platform_lock_release(&objects->lock);
 }
 
@@ -206,13 +257,13 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
     list_remove(&cache->link);
     platform_lock_release(&objects->lock);
     leave(objects, cache);
-    uint64_t left = object_slabs_destroy(&cache->slabs);
+    uint64_t left = object_slabs_destroy(&cache->slabs) + object_debug_destroy(cache);
 
     platform_lock_acquire(&objects->lock);
     owner->caches[cache->index] = NULL;
     depot_init(&owner->layer.depots[cache->index], 1, 0);
     platform_lock_release(&objects->lock);
-    zone_metadata_free(objects->slabs->zone, cache, sizeof *cache);
+    free_cache(objects->slabs->zone, cache);
     return left;
 }
 
@@ -229,7 +280,7 @@ static void call_in(struct object_caches *objects, struct object_layer *owner) {
 void *object_cache_alloc_slow(struct object_caches *objects, struct object_cache *cache) {
     struct cache_layer *layer = &cache->owner->layer;
     void *object = cache_alloc_slow(layer, cache->index);
-    if (STRATA_LIKELY(object != NULL) || layer->depots[cache->index].rounds_max == 0) return object;
+    if (STRATA_LIKELY(object != NULL) || layer->depots[cache->index].rounds_max == 0 || object_debug_is_on(cache)) return object;
     call_in(objects, cache->owner);
     return cache_alloc_slow(layer, cache->index);
 }
@@ -273,6 +324,7 @@ static void reap_layer(struct object_caches *objects, struct object_layer *owner
         if (!pinned[i] || (only != NULL && owner->caches[i] != only)) continue;
         depot_tick(&owner->layer, i, true);
         object_slabs_reap(&owner->caches[i]->slabs);
+        object_debug_reap(owner->caches[i]);
     }
     unpin_layer(objects, owner, pinned);
 }
@@ -307,10 +359,13 @@ void object_caches_thread_exit(struct object_caches *objects, uint32_t id) {
 
 void object_cache_stats_get(struct object_cache *cache, struct object_cache_stats *stats) {
     object_slabs_stats_get(&cache->slabs, &stats->slabs);
+    object_debug_add_stats(cache, &stats->slabs);
     cache_stats_get(&cache->owner->layer, cache->index, &stats->cache);
     stats->constructed = __atomic_load_n(&cache->constructed, __ATOMIC_RELAXED);
     stats->destructed = __atomic_load_n(&cache->destructed, __ATOMIC_RELAXED);
     stats->refused = __atomic_load_n(&cache->refused, __ATOMIC_RELAXED);
+    object_reclaimer_stats(cache, stats);
+    object_mover_stats(cache, stats);
 }
 
 uint64_t object_caches_area_bytes(struct object_caches *objects) {
@@ -341,6 +396,7 @@ const char *object_caches_check(struct object_caches *objects) {
 
 void object_caches_fork_prepare(struct object_caches *objects) {
     platform_lock_hold(&objects->lock);
+    object_callbacks_fork_prepare(objects);
     for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next) cache_fork_prepare(&owner->layer);
     LIST_FOR_EACH(&objects->all, node) platform_lock_hold(&CONTAINER_OF(node, struct object_cache, link)->slabs.lock);
 }
@@ -348,6 +404,7 @@ void object_caches_fork_prepare(struct object_caches *objects) {
 void object_caches_fork_parent(struct object_caches *objects) {
     LIST_FOR_EACH(&objects->all, node) platform_lock_unhold(&CONTAINER_OF(node, struct object_cache, link)->slabs.lock);
     for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next) cache_fork_parent(&owner->layer);
+    object_callbacks_fork_parent(objects);
     platform_lock_unhold(&objects->lock);
 }
 
@@ -356,8 +413,10 @@ void object_caches_fork_child(struct object_caches *objects) {
     LIST_FOR_EACH(&objects->all, node) {
         struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);
         cache->pins = 0;
+        cache->debug_changing = 0;
         platform_lock_unhold(&cache->slabs.lock);
     }
     for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next) cache_fork_child(&owner->layer);
+    object_callbacks_fork_child(objects);
     platform_lock_unhold(&objects->lock);
 }

@@ -5,8 +5,11 @@
  * program frees it gets again as it left it. The caches live in layers of OBJECT_LAYER_CACHES, each a cache_layer with areas of its own; layers are
  * made as caches are created, and stay. A cache that is destroyed leaves its place to the next.
  *
+ * Programs may also be called back to free objects where memory is short (object_cache_reclaim.c), and to let objects be moved out of sparse slabs
+ * (object_cache_move.c).
+ *
  * Locks: objects->lock (LOCK_RANK_OBJECTS) guards the list, the places and the pins; then those of the layers and slabs. No lock is held
- * while a function of the program runs (construct, destruct, a source). What works on a whole layer pins its caches meanwhile, and
+ * while a function of the program runs (construct, destruct, reclaim, move, a source). What works on a whole layer pins its caches meanwhile, and
  * destroying one waits until its pins are gone.
  */
 #ifndef STRATA_CACHE_OBJECT_CACHE_H
@@ -14,6 +17,7 @@
 
 #include "base/list.h"
 #include "cache/cache.h"
+#include "slab/debug.h"
 #include "slab/objects.h"
 
 /* As many as have room for the largest arrays in one area. */
@@ -21,6 +25,31 @@
 #define OBJECT_NAME_BYTES 32
 
 struct object_cache;
+
+/* Any function: whoever handed it in casts it back before the call. */
+typedef void object_function(void);
+typedef void object_reclaim_call(object_function *reclaim, void *argument, uint64_t wanted_bytes, unsigned need);
+/* Returns an enum object_move_answer, or anything else, which is an error. */
+typedef unsigned object_move_call(object_function *move, void *old, void *fresh, uint64_t bytes, void *argument);
+enum object_move_answer { OBJECT_MOVE_YES, OBJECT_MOVE_NO, OBJECT_MOVE_LATER, OBJECT_MOVE_DONT_NEED, OBJECT_MOVE_DONT_KNOW, OBJECT_MOVE_ANSWERS };
+
+/* Of a cache whose program is asked to free objects. */
+struct object_reclaimer {
+    object_function *reclaim;
+    object_reclaim_call *call;
+    uint32_t running;      /* the thread that is in it, by platform_thread_self; 0: none. Atomic, as are the next two */
+    uint64_t calls, bytes; /* of objects that the program had fewer after calls than before */
+};
+
+/* Of a cache whose objects may be moved. */
+struct object_mover {
+    object_function *move;
+    object_move_call *call;
+    uint64_t answers[OBJECT_MOVE_ANSWERS]; /* how often each was given; atomic */
+    uint64_t emptied;                      /* slabs that moves have emptied; atomic */
+    uint32_t pause, rest;                  /* ticks: of the current pause, and left of it; these and the next are objects->mover's */
+    bool between;                          /* the last pass stopped at its bound, not at its end */
+};
 
 struct object_layer {
     struct cache_layer layer;
@@ -34,8 +63,10 @@ struct object_caches {
     struct slab_layer *slabs;    /* of magazines */
     struct cache_layer *first;   /* malloc's, whose ids the layers share */
     unsigned magazine_max;       /* the cap on m */
+    uint32_t mover;              /* the one thread that moves objects, by platform_thread_self; 0: none; atomic, slept on */
     struct object_layer *layers; /* atomic */
     struct list all;             /* of object_cache.link */
+    uint64_t debug_epoch;        /* which walk of object_caches_debug_each this is; under the lock */
 };
 void object_caches_init(struct object_caches *objects, struct slab_layer *slabs, struct cache_layer *first, unsigned magazine_max);
 
@@ -49,8 +80,11 @@ struct object_cache_config {
     int (*construct)(void *object, void *argument);
     void (*destruct)(void *object, void *argument);
     void *argument;
-    bool no_magazines;         /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
-    const char *free_function; /* of the program's, for messages about it */
+    /* Asks the program to free objects; NULL: it isn't asked. */
+    object_function *reclaim;
+    object_reclaim_call *call_reclaim;
+    bool no_magazines; /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
+    const char *alloc_function, *free_function; /* of the program's, for messages about them */
     /* Objects are no memory but integers, that much greater than what the program knows: no object may be NULL. */
     bool integers;
     uint64_t bias;
@@ -63,19 +97,24 @@ struct object_cache {
     struct object_layer *owner;
     struct object_slabs slabs;
     char name[OBJECT_NAME_BYTES];
-    uint64_t bytes;
+    uint64_t bytes, align;
     int (*construct)(void *object, void *argument);
     void (*destruct)(void *object, void *argument);
     void *argument;
-    const char *free_function;
+    const char *alloc_function, *free_function;
     uint64_t bias;
+    struct object_reclaimer *reclaimer; /* NULL: none; immutable */
+    struct object_mover *mover;         /* NULL: none; set once, atomic */
     struct list link;
     uint32_t pins;                             /* under objects->lock */
     struct platform_event unpinned;            /* woken when the last pin of a leaving cache goes */
     uint64_t constructed, destructed, refused; /* objects; refused: construct did not return 0. Atomic */
+    struct debug_cache *debug;                 /* see object_debug.c; NULL: it never had features. Atomic, as is the next */
+    uint32_t debug_changing;                   /* someone is about to give it others */
+    uint64_t debug_epoch;                      /* under objects->lock */
 };
 
-enum object_cache_status { OBJECT_CACHE_OK, OBJECT_CACHE_NO_MEMORY, OBJECT_CACHE_BAD_SIZE };
+enum object_cache_status { OBJECT_CACHE_OK, OBJECT_CACHE_NO_MEMORY, OBJECT_CACHE_BAD_SIZE, OBJECT_CACHE_TOO_LATE };
 /* Linear in nothing, but for every 31st, which makes a layer: linear in the CPUs. */
 enum object_cache_status object_cache_create(struct object_caches *objects, const struct object_cache_config *config, struct object_cache **cache);
 /*
@@ -113,10 +152,43 @@ void object_caches_reap(struct object_caches *objects);
 /* Periodic: what was not needed since the last time. */
 void object_caches_tick(struct object_caches *objects);
 
+/*
+ * How much the program is asked for, and how badly: what call_reclaim gets. bytes: of each cache; 0: the share of its memory that is one in
+ * 2^shift, one slab at least.
+ */
+struct object_need {
+    uint64_t bytes;
+    unsigned shift, need;
+};
+/*
+ * Calls the reclaim function of a cache that has slabs, on the caller's thread, with no lock held. False: there is none, or it is running, here or on
+ * another thread. What is freed is in the caches above the slabs afterwards.
+ */
+bool object_cache_reclaim(struct object_cache *cache, const struct object_need *need);
+/* Of all caches but `except` (may be NULL), one after the other; returns how many were called. */
+unsigned object_caches_reclaim(struct object_caches *objects, const struct object_cache *except, const struct object_need *need);
+
+/* From now on objects of the cache may be moved. TOO_LATE: it has had slabs already, or a move function. */
+enum object_cache_status object_cache_set_move(struct object_cache *cache, object_function *move, object_move_call *call);
+/*
+ * Empties sparse slabs into fuller ones, as far as the program lets it, on the caller's thread; waits for others that do the same for any cache.
+ * Returns the bytes of slabs that went back to their source meanwhile. Called by a move function: does nothing.
+ */
+uint64_t object_cache_consolidate(struct object_caches *objects, struct object_cache *cache);
+/*
+ * Periodic: the same for caches that are fragmented, a bounded number of objects. Returns whether it wants to be called again although nothing else
+ * happens in the process.
+ */
+bool object_caches_consolidate_tick(struct object_caches *objects);
+/* Whether the caller is in the reclaim or move function of this cache, by which name; NULL: in neither. */
+const char *object_cache_callback(const struct object_caches *objects, const struct object_cache *cache);
+
 struct object_cache_stats {
     struct object_slabs_stats slabs;
     struct cache_stats cache;
     uint64_t constructed, destructed, refused;
+    uint64_t reclaims, reclaimed_bytes;
+    uint64_t moves[OBJECT_MOVE_ANSWERS], slabs_emptied;
 };
 void object_cache_stats_get(struct object_cache *cache, struct object_cache_stats *stats);
 /* Of their CPU areas, as cache_area_bytes. */
@@ -125,6 +197,14 @@ uint64_t object_caches_area_bytes(struct object_caches *objects);
 void object_caches_each(struct object_caches *objects, void (*visit)(struct object_cache *cache, void *argument), void *argument);
 /* Of all caches and layers; exact only while no other thread uses them. */
 const char *object_caches_check(struct object_caches *objects);
+
+/*
+ * Debugging (object_debug.c). set: gives a cache features; NULL: none any more. False: no memory, and nothing has changed. Not for caches of
+ * integers; runs destructors. each: calls apply for each cache that is one of memory, pinned, with no lock held. Not from constructors or
+ * destructors.
+ */
+bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *layer, const struct debug_features *features);
+void object_caches_debug_each(struct object_caches *objects, void (*apply)(struct object_cache *cache, void *argument), void *argument);
 
 /* Thread mode: what the thread with this id had cached; before cache_thread_exit of the first layer. */
 void object_caches_thread_exit(struct object_caches *objects, uint32_t id);

@@ -39,6 +39,8 @@ bool platform_reserve_at(void *address, size_t bytes);
 void platform_unreserve(void *address, size_t bytes);
 /* Makes reserved space readable and writable; pages read as zeros until written. */
 bool platform_commit(void *address, size_t bytes);
+/* Hands the pages back to the system and makes committed space as it was when it was reserved: without access. */
+bool platform_decommit(void *address, size_t bytes);
 /* Hands the pages back to the system; the space stays committed, reads as zeros again. */
 bool platform_release(void *address, size_t bytes);
 struct platform_range {
@@ -100,6 +102,7 @@ uint64_t platform_precise_ns(void);
 enum lock_rank {
     LOCK_RANK_API = 1,  /* options, fork, maintenance */
     LOCK_RANK_ARENAS,   /* the list of the program's arenas */
+    LOCK_RANK_DEBUG,    /* api/ which caches are debugged */
     LOCK_RANK_OBJECTS,  /* cache/ the list of object caches */
     LOCK_RANK_DRAIN,    /* one drain of CPU caches at a time */
     LOCK_RANK_DEPOT,    /* cache/ depot, one a cache */
@@ -205,6 +208,8 @@ uint32_t platform_thread_id(void);
 bool platform_thread_ended(void);
 /* The callback that runs when a thread with an id ends, on that thread, with its id already back at 0. To be set before any thread has one. */
 void platform_on_thread_exit(void (*callback)(uint32_t id));
+/* A number of the calling thread that no other living thread of the process has, in any mode; not 0, below 2^30. A system call. */
+uint32_t platform_thread_self(void);
 /*
  * Returns after every restartable sequence that was under way on any CPU when the call was made has ended or been aborted.
  * False where the kernel can't (then no remote drain). Not under locks of rank >= LOCK_RANK_DEPOT.
@@ -240,6 +245,21 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
  */
 void platform_word_wait(const uint32_t *word, uint32_t seen);
 void platform_word_wake(const uint32_t *word);
+
+/* ------------------------------------------------------------------ stacks, for debugging */
+
+/*
+ * stack: the return addresses of the callers, the innermost first, at most `max` of them; functions of libstrata.so are left out where they can be
+ * told. Returns how many. Not under locks; not async-signal-safe. Where the unwinder of the C library can't be used (musl; early in the process; in a
+ * call that the unwinder itself makes), frame pointers are followed, with every read checked. prepare: loads that unwinder, which may allocate
+ * through malloc; with no lock held. Else stack does it, when it first can.
+ */
+unsigned platform_stack(uintptr_t *frames, unsigned max);
+void platform_stack_prepare(void);
+/* What of the process an address is in: a file's path, cut to fit, and the offset in it that tools for that file want. False: in none (slow). */
+bool platform_module_of(uintptr_t address, char *path, size_t bytes, uintptr_t *offset);
+/* The system's number of the calling thread. */
+uint32_t platform_thread_number(void);
 
 /* ------------------------------------------------------------------ memory pressure */
 

@@ -5,7 +5,7 @@
  * OBJECTS_MIN of them, as far as OBJECT_SLAB_BYTES_MAX allows (kmem paper; magazines paper, 2.2 and 4.4.4); of large objects, the fewest pages that
  * hold one.
  */
-#include "slab/objects.h"
+#include "slab/objects_internal.h"
 
 #include "base/check.h"
 
@@ -16,15 +16,6 @@
 /* Empty slabs that wait: this one, and one of so many. */
 #define EMPTY_SHARE 8
 #define HASH_COUNT_MIN 16
-
-struct object_slab {
-    struct list link;          /* of its bucket, or of the full ones */
-    struct object_slab *chain; /* of the hash table */
-    uintptr_t start;
-    uint32_t free;
-    uint32_t bucket; /* OBJECT_SLABS_BUCKETS: full */
-    uint64_t bits[]; /* set: free */
-};
 
 /* ------------------------------------------------------------------ the zone as a source */
 
@@ -71,8 +62,7 @@ bool object_slabs_init(struct object_slabs *slabs, struct zone *zone, uint64_t b
     return true;
 }
 
-static unsigned words_of(const struct object_slabs *slabs) { return (slabs->capacity + 63) / 64; }
-static size_t descriptor_bytes(const struct object_slabs *slabs) { return sizeof(struct object_slab) + words_of(slabs) * sizeof(uint64_t); }
+static size_t descriptor_bytes(const struct object_slabs *slabs) { return sizeof(struct object_slab) + objects_words(slabs) * sizeof(uint64_t); }
 
 /* ------------------------------------------------------------------ the hash table; under the lock */
 
@@ -120,18 +110,19 @@ static bool hash_has_room(struct object_slabs *slabs) {
 
 /* ------------------------------------------------------------------ making and unmaking */
 
-static unsigned bucket_of(const struct object_slabs *slabs, const struct object_slab *slab) {
-    if (slab->free == 0) return OBJECT_SLABS_BUCKETS;
-    if (slab->free == slabs->capacity) return OBJECT_SLABS_BUCKETS - 1;
-    return (slab->free - 1) * OBJECT_SLABS_BUCKETS / slabs->capacity;
+void objects_list_slab(struct object_slabs *slabs, struct object_slab *slab, bool front) {
+    unsigned bucket = objects_bucket(slabs, slab);
+    struct list *list = bucket == OBJECT_SLABS_BUCKETS ? &slabs->full : &slabs->buckets[bucket];
+    slab->bucket = (uint16_t)bucket;
+    list_remove(&slab->link);
+    if (front)
+        list_push_front(list, &slab->link);
+    else
+        list_push_back(list, &slab->link);
 }
 
 static void update_bucket(struct object_slabs *slabs, struct object_slab *slab) {
-    unsigned bucket = bucket_of(slabs, slab);
-    if (bucket == slab->bucket) return;
-    slab->bucket = bucket;
-    list_remove(&slab->link);
-    list_push_front(bucket == OBJECT_SLABS_BUCKETS ? &slabs->full : &slabs->buckets[bucket], &slab->link);
+    if (objects_bucket(slabs, slab) != slab->bucket && slab != slabs->apart) objects_list_slab(slabs, slab, true);
 }
 
 /* A slab from the source, not yet known to anyone; NULL: none. Under no lock. */
@@ -146,25 +137,30 @@ static struct object_slab *create(struct object_slabs *slabs) {
     slab->chain = NULL;
     slab->free = slabs->capacity;
     slab->bucket = OBJECT_SLABS_BUCKETS - 1;
-    for (unsigned w = 0; w < words_of(slabs); w++) slab->bits[w] = ~UINT64_C(0);
-    if (slabs->capacity % 64 != 0) slab->bits[words_of(slabs) - 1] = (UINT64_C(1) << slabs->capacity % 64) - 1;
+    slab->mark = OBJECTS_MOVABLE;
+    for (unsigned w = 0; w < objects_words(slabs); w++) slab->bits[w] = ~UINT64_C(0);
+    if (slabs->capacity % 64 != 0) slab->bits[objects_words(slabs) - 1] = (UINT64_C(1) << slabs->capacity % 64) - 1;
     return slab;
 }
 
-/* Unlinked already. Under no lock. */
-static void destroy(struct object_slabs *slabs, struct object_slab *slab) {
+/* Under no lock. */
+void objects_destroy_slab(struct object_slabs *slabs, struct object_slab *slab) {
     slabs->source->free(slabs->source_context, slab->start, slabs->slab_bytes);
     zone_metadata_free(slabs->zone, slab, descriptor_bytes(slabs));
 }
 
-/* Under the lock: nobody finds it any more; it goes onto `gone`. */
-static void unlink_slab(struct object_slabs *slabs, struct object_slab *slab, struct list *gone) {
+void objects_unlink_slab(struct object_slabs *slabs, struct object_slab *slab) {
     hash_remove(slabs, slab);
     list_remove(&slab->link);
-    list_push_back(gone, &slab->link);
     COUNTER_SUB(slabs->slabs, 1);
     if (slab->free == slabs->capacity) slabs->empty--;
     slabs->slabs_released++;
+}
+
+/* The same, and it goes onto `gone`. */
+static void unlink_slab(struct object_slabs *slabs, struct object_slab *slab, struct list *gone) {
+    objects_unlink_slab(slabs, slab);
+    list_push_back(gone, &slab->link);
 }
 
 static uint64_t destroy_all(struct object_slabs *slabs, struct list *gone) {
@@ -172,7 +168,7 @@ static uint64_t destroy_all(struct object_slabs *slabs, struct list *gone) {
     while (!list_empty(gone)) {
         struct object_slab *slab = CONTAINER_OF(gone->next, struct object_slab, link);
         list_remove(&slab->link);
-        destroy(slabs, slab);
+        objects_destroy_slab(slabs, slab);
         count++;
     }
     return count;
@@ -180,7 +176,7 @@ static uint64_t destroy_all(struct object_slabs *slabs, struct list *gone) {
 
 /* ------------------------------------------------------------------ objects */
 
-static unsigned take_objects(const struct object_slabs *slabs, struct object_slab *slab, void **objects, unsigned count) {
+unsigned objects_take(const struct object_slabs *slabs, struct object_slab *slab, void **objects, unsigned count) {
     unsigned taken = 0;
     if (slab->free < count) count = slab->free;
     for (unsigned w = 0; taken < count; w++)
@@ -211,7 +207,7 @@ unsigned object_slabs_alloc(struct object_slabs *slabs, void **objects, unsigned
             bool room = slab != NULL && hash_has_room(slabs);
             if (slab != NULL && !room) {
                 platform_lock_release(&slabs->lock);
-                destroy(slabs, slab);
+                objects_destroy_slab(slabs, slab);
                 platform_lock_acquire(&slabs->lock);
             }
             if (!room) {
@@ -226,7 +222,7 @@ unsigned object_slabs_alloc(struct object_slabs *slabs, void **objects, unsigned
             slab = fullest(slabs);
         }
         if (slab->free == slabs->capacity) slabs->empty--;
-        taken += take_objects(slabs, slab, objects + taken, count - taken);
+        taken += objects_take(slabs, slab, objects + taken, count - taken);
         update_bucket(slabs, slab);
     }
     slabs->in_use += taken;
@@ -235,7 +231,7 @@ unsigned object_slabs_alloc(struct object_slabs *slabs, void **objects, unsigned
     return taken;
 }
 
-static enum object_slabs_error locate(const struct object_slabs *slabs, const void *object, struct object_slab **slab, unsigned *index) {
+enum object_slabs_error objects_locate(const struct object_slabs *slabs, const void *object, struct object_slab **slab, unsigned *index) {
     *slab = find(slabs, (uintptr_t)object);
     if (*slab == NULL) return OBJECTS_FOREIGN;
     uint64_t offset = (uintptr_t)object - (*slab)->start;
@@ -254,13 +250,14 @@ enum object_slabs_error object_slabs_free(struct object_slabs *slabs, void *cons
     for (; *done < count; ++*done) {
         struct object_slab *slab;
         unsigned index;
-        error = locate(slabs, objects[*done], &slab, &index);
+        error = objects_locate(slabs, objects[*done], &slab, &index);
         if (error != OBJECTS_OK) break;
         slab->bits[index / 64] |= UINT64_C(1) << index % 64;
         slab->free++;
+        slab->mark = OBJECTS_MOVABLE; /* also where an object of it could not be moved: it is worth another try */
         update_bucket(slabs, slab);
         slabs->in_use--;
-        if (slab->free != slabs->capacity) continue;
+        if (slab->free != slabs->capacity || slab == slabs->apart) continue;
         slabs->empty++;
         if (slabs->empty > 1 + slabs->slabs / EMPTY_SHARE) unlink_slab(slabs, slab, &gone);
     }
@@ -273,7 +270,7 @@ enum object_slabs_error object_slabs_look_up(struct object_slabs *slabs, const v
     struct object_slab *slab;
     unsigned index;
     platform_lock_acquire(&slabs->lock);
-    enum object_slabs_error error = locate(slabs, object, &slab, &index);
+    enum object_slabs_error error = objects_locate(slabs, object, &slab, &index);
     platform_lock_release(&slabs->lock);
     return error;
 }
@@ -322,7 +319,7 @@ bool object_slabs_walk(struct object_slabs *slabs, bool (*visit)(void *object, v
     platform_lock_release(&slabs->lock);
     if (count == 0) return true;
     /* The starts of all slabs there are, or of as many as there were a moment ago; then one slab at a time, by a copy of its bits. */
-    size_t starts_bytes = count * sizeof(uintptr_t), bits_bytes = words_of(slabs) * sizeof(uint64_t);
+    size_t starts_bytes = count * sizeof(uintptr_t), bits_bytes = objects_words(slabs) * sizeof(uint64_t);
     uintptr_t *starts = zone_metadata_alloc(slabs->zone, starts_bytes);
     uint64_t *bits = zone_metadata_alloc(slabs->zone, bits_bytes);
     bool going = starts != NULL && bits != NULL, memory = going;
@@ -358,18 +355,25 @@ void object_slabs_stats_get(struct object_slabs *slabs, struct object_slabs_stat
     platform_lock_release(&slabs->lock);
 }
 
+static const char *check_slab(const struct object_slabs *slabs, const struct object_slab *slab, unsigned bucket, uint64_t *count,
+                              uint64_t *free_objects) {
+    unsigned bits = 0;
+    for (unsigned w = 0; w < objects_words(slabs); w++) bits += bit_count(slab->bits[w]);
+    if (bits != slab->free) return "object slabs: free differs from its bits";
+    if (slab->bucket != bucket || (slab != slabs->apart && objects_bucket(slabs, slab) != bucket)) return "object slabs: in the wrong list";
+    if (find(slabs, slab->start) != slab) return "object slabs: not in the hash table";
+    ++*count;
+    *free_objects += bits;
+    return NULL;
+}
+
 static const char *check_list(const struct object_slabs *slabs, const struct list *list, unsigned bucket, uint64_t *count, uint64_t *free_objects,
                               uint64_t *empty) {
     LIST_FOR_EACH(list, node) {
         const struct object_slab *slab = CONTAINER_OF(node, struct object_slab, link);
-        unsigned bits = 0;
-        for (unsigned w = 0; w < words_of(slabs); w++) bits += bit_count(slab->bits[w]);
-        if (bits != slab->free) return "object slabs: free differs from its bits";
-        if (slab->bucket != bucket || bucket_of(slabs, slab) != bucket) return "object slabs: in the wrong list";
-        if (find(slabs, slab->start) != slab) return "object slabs: not in the hash table";
-        ++*count;
-        *free_objects += bits;
-        *empty += bits == slabs->capacity;
+        const char *broken = check_slab(slabs, slab, bucket, count, free_objects);
+        if (broken != NULL) return broken;
+        *empty += slab->free == slabs->capacity;
     }
     return NULL;
 }
@@ -383,6 +387,8 @@ const char *object_slabs_check(struct object_slabs *slabs) {
     if (broken == NULL) broken = check_list(slabs, &slabs->full, OBJECT_SLABS_BUCKETS, &count, &free_objects, &empty);
     for (uint64_t i = 0; i < slabs->hash_count; i++)
         for (const struct object_slab *slab = slabs->hash[i]; slab != NULL; slab = slab->chain) hashed++;
+    if (broken == NULL && slabs->apart != NULL) broken = check_slab(slabs, slabs->apart, slabs->apart->bucket, &count, &free_objects);
+    if (broken == NULL && slabs->apart != NULL && !list_empty(&slabs->apart->link)) broken = "object slabs: the one that is apart is in a list";
     if (broken == NULL && (count != slabs->slabs || hashed != count)) broken = "object slabs: their number differs from the lists or the hash table";
     if (broken == NULL && empty != slabs->empty) broken = "object slabs: empty ones differ from their count";
     if (broken == NULL && slabs->in_use + free_objects != count * slabs->capacity) broken = "object slabs: in use + free differs from the total";

@@ -6,8 +6,10 @@
  * slab through a hash table of where slabs start. Slabs with free objects stand in lists by the share that is free; objects are taken
  * from the fullest, lowest first. Empty slabs wait, up to a share of all, and then go back to the source.
  *
- * Invariants (object_slabs_check): free = popcount(bits); a slab is in the list of its share and in the hash table, once; in_use = capacity of all
- * slabs - sum of free. Lock: LOCK_RANK_SLAB; never held while the source is called.
+ * One slab at a time may stand apart while its objects are moved into fuller ones (objects_move.c): in no list, so that nothing is allocated from it.
+ *
+ * Invariants (object_slabs_check): free = popcount(bits); a slab is in the list of its share, but for the one apart, and in the hash table, once;
+ * in_use = capacity of all slabs - sum of free. Lock: LOCK_RANK_SLAB; never held while the source is called.
  */
 #ifndef STRATA_SLAB_OBJECTS_H
 #define STRATA_SLAB_OBJECTS_H
@@ -40,9 +42,10 @@ struct object_slabs {
     struct object_slab **hash; /* by start / slab_align; NULL before the first slab */
     uint64_t hash_count;       /* a power of two */
     uint64_t slabs;            /* atomic */
-    uint64_t empty;            /* of these, wholly free */
+    uint64_t empty;            /* of these, wholly free; without the one apart */
     uint64_t in_use, allocs;   /* objects; less in_use, allocs are those that came back */
     uint64_t slabs_created, slabs_released;
+    struct object_slab *apart; /* its objects are being moved; NULL: none */
 };
 
 /* The largest object of a zone's slabs: half a superpage. */
@@ -79,6 +82,27 @@ uint64_t object_slabs_destroy(struct object_slabs *slabs);
  * come or go meanwhile may be visited or not. False: no memory for the list of slabs.
  */
 bool object_slabs_walk(struct object_slabs *slabs, bool (*visit)(void *object, void *argument), void *argument);
+
+/*
+ * Emptying sparse slabs. One thread at a time moves the objects of these slabs; all others may do what they always do.
+ *
+ * spare: how many slabs could go if all objects in partly used slabs stood close together. part: puts the sparsest slab apart whose objects find room
+ * in the other partly used ones, and that isn't marked; false: there is none. next: its first object in use behind `after` (NULL: from the start),
+ * NULL: no more. alloc_dense: an object of the fullest slab with room that isn't wholly free; NULL: none. undo_alloc: takes it back, as though it
+ * had never been allocated. rejoin: ends what part began. A slab that
+ * is wholly free by then goes back to the source, and its size is returned; others return to the lists, with a mark, and are not put apart again
+ * before forget_marks (LATER), or before an object of theirs is freed (FIXED). Linear in the slabs of one list: part, forget_marks. rejoin_child: in
+ * the child of a fork, where who moved is gone: it keeps the slab, also where it is empty.
+ */
+enum objects_mark { OBJECTS_MOVABLE, OBJECTS_LATER, OBJECTS_FIXED };
+uint64_t object_slabs_spare(struct object_slabs *slabs);
+bool object_slabs_part(struct object_slabs *slabs);
+void *object_slabs_next(struct object_slabs *slabs, const void *after);
+void *object_slabs_alloc_dense(struct object_slabs *slabs);
+void object_slabs_undo_alloc(struct object_slabs *slabs, void *object);
+uint64_t object_slabs_rejoin(struct object_slabs *slabs, enum objects_mark mark);
+void object_slabs_forget_marks(struct object_slabs *slabs);
+void object_slabs_rejoin_child(struct object_slabs *slabs);
 
 struct object_slabs_stats {
     uint64_t slabs, total, in_use, memory_bytes, allocs, frees, slabs_created, slabs_released;

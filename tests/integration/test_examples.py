@@ -37,7 +37,8 @@ def example(strata, tmp_path):
 
 
 def test_every_example_has_a_test():
-    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "frames", "give_back", *ARENA_EXAMPLES])
+    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(
+        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -52,6 +53,21 @@ def test_give_back(strata, example):
     assert moments["released"][1] <= MIB
     handed_back = int(re.search(r"^handed back (\d+) bytes$", result.text, re.M)[1])
     assert handed_back > 30 * MIB, "the example's options keep idle pages, so that there is something to hand back"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+def test_list_batches(strata, tmp_path, compiler, batch):
+    """The list has the same contents whatever the batches are; the program checks the heap in the end."""
+    program, folder = tmp_path / "list_batches", strata.library.parent
+    warnings = [option for option in WARNINGS if not option.startswith("-std")]
+    subprocess.run([compiler, "-std=c++17", *warnings, "-O2", f"-I{ROOT}/include", ROOT / "examples" / "list_batches.cpp", "-o", program, f"-L{folder}",
+                    "-lstrata", f"-Wl,-rpath,{folder}"], check=True, timeout=120)
+    result = strata.run([program, "30000", str(batch)], preload=False)
+    sums = re.findall(r"^(one by one|batches) +nodes=30000 sum=(\d+) built_ms=[\d.]+ ended_ms=[\d.]+$", result.text, re.M)
+    assert sums == [("one by one", "449985000"), ("batches", "449985000")], result.describe()
 
 
 @pytest.mark.strata_only
@@ -72,6 +88,24 @@ def test_connections(strata, example):
     assert in_use == 0 and cached <= constructions
     rows = [row for row in result.stats["caches"] if row["name"] == "connections"]
     assert rows == [], "it was destroyed before the end"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
+def test_index_nodes(strata, example):
+    """Moving gives back the slabs that thinning could not, and under the limit old entries make room for a million."""
+    result = strata.run([example("index_nodes")], preload=False)
+    lines = re.findall(r"^(\w+) +entries=(\d+) memory_bytes=(\d+) moved=(\d+) reclaimed_bytes=(\d+)$", result.text, re.M)
+    moments = {moment: tuple(map(int, figures)) for moment, *figures in lines}
+    assert list(moments) == ["built", "thinned", "moved", "added"], result.describe()
+    node_bytes = 112
+    assert moments["built"][0] == 80_000 and 7000 < moments["thinned"][0] < 9000
+    assert moments["thinned"][1] > 0.9 * moments["built"][1], "nearly each slab has a node left"
+    assert moments["moved"][0] == moments["thinned"][0] and moments["moved"][1] < 1.1 * moments["moved"][0] * node_bytes
+    assert int(re.search(r"^consolidation freed (\d+) bytes$", result.text, re.M)[1]) == moments["thinned"][1] - moments["moved"][1]
+    assert moments["added"][0] > 100_000 and moments["added"][1] < 24 * MIB
+    dropped = int(re.search(r"^(\d+) of the oldest made room$", result.text, re.M)[1])
+    assert moments["added"][3] == dropped * node_bytes > 10 * MIB
 
 
 @pytest.mark.strata_only
@@ -100,3 +134,14 @@ def test_event_pool(strata, example, transfers, bound):
 def test_event_pool_refuses_what_is_no_pool(strata, example):
     result = strata.run([example("event_pool"), "8", "9"], preload=False, expect=1, prove=False)
     assert b"bad argument" in result.err, result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+def test_leak_report(strata, example):
+    result = strata.run([example("leak_report")], preload=False)
+    lines = result.text.splitlines()
+    assert lines[:3] == ["plain   0 refused", "audited 0 refused", "leaks   100, each with the stack that allocated it"], result.describe()
+    assert re.fullmatch(r"20000 bytes in 100 buffers of sessions, such as 0x[0-9a-f]+, allocated at", lines[3]), result.describe()
+    assert re.search(r"^    .*/leak_report\+0x[0-9a-f]+$", result.text, re.M), result.describe()
+    assert lines[-4:] == ["20000 bytes in 100 buffers are in use", "mtbf    about a quarter refused", "off     0 refused", "damaged 0"], result.describe()

@@ -38,6 +38,8 @@ static struct start *take_start(void) {
     return NULL;
 }
 
+uint32_t platform_thread_self(void) { return (uint32_t)syscall(SYS_gettid); }
+
 static void return_start(struct start *start) { __atomic_store_n(&start->taken, false, __ATOMIC_RELEASE); }
 
 static void *run_thread(void *argument) {

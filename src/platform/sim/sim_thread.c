@@ -63,6 +63,7 @@ void sim_thread_become(unsigned thread) {
 
 bool platform_thread_ended(void) { return threads[current].ended; }
 uint32_t platform_thread_id(void) { return threads[current].id; }
+uint32_t platform_thread_self(void) { return current + 1; }
 void platform_thread_set_id(uint32_t id) { threads[current].id = id; }
 void platform_on_thread_exit(void (*callback)(uint32_t id)) { exit_callback = callback; }
 

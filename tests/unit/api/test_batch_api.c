@@ -539,6 +539,49 @@ static void memory_that_ends_in_a_batch_is_reported_exactly(void **state) {
     }
 }
 
+static void free_hundred(void *argument) {
+    size_t count = 100;
+    strata_batch_alloc1(NULL, argument, &count, NULL, 0, 0, 0);
+}
+
+/* Each element is a debugged buffer then: what is written behind one is seen when a batch frees it. */
+static void batches_are_debugged_as_malloc_is(void **state) {
+    (void)state;
+    fresh_heap_with("debug:default");
+    enum { COUNT = 100 };
+    void *p[COUNT] = {NULL};
+    for (unsigned way = 0; way < WAYS; way++) {
+        void *q = NULL;
+        size_t size = 50;
+        assert_int_equal(serve(way, &q, &size, 0, 0, STRATA_BATCH_ZERO), 0);
+        assert_int_equal(size, 50);
+        assert_true(is(q, 0, 50, 0));
+        memset(q, 'q', 50);
+        size = 5000;
+        assert_int_equal(serve(way, &q, &size, 128, 0, STRATA_BATCH_ZERO), 0);
+        assert_true(is(q, 0, 50, 'q') && is(q, 50, size, 0));
+        size = 100;
+        assert_int_equal(serve(way, &q, &size, 0, 0, STRATA_BATCH_NO_MOVE), 0);
+        size = 50000;
+        assert_int_equal(serve(way, &q, &size, 0, 0, STRATA_BATCH_NO_MOVE), ENOSPC);
+        size = 0;
+        assert_int_equal(serve(way, &q, &size, 0, 0, 0), 0);
+        assert_null(q);
+        char local;
+        q = &local;
+        assert_int_equal(serve(way, &q, &size, 0, 0, 0), EINVAL);
+    }
+    size_t count = COUNT, size = 24;
+    strata_batch_alloc1(NULL, p, &count, &size, 0, 0, 0);
+    assert_int_equal(count, COUNT);
+    assert_int_equal(size, 24);
+    assert_string_equal(sim_output(), "");
+    ((char *)p[60])[24] = 'x';
+    assert_true(sim_dies(free_hundred, p));
+    assert_non_null(strstr(sim_output(), "written after its end (cache malloc-32)"));
+    sim_output_clear();
+}
+
 /* ------------------------------------------------------------------ promises */
 
 static void break_alloc(void *argument) {
@@ -601,6 +644,7 @@ int main(void) {
         cmocka_unit_test_setup(an_array_is_made_for_the_caller, fresh_heap),
         cmocka_unit_test_setup(a_mixture_is_served_whole, fresh_heap),
         cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_heap),
+        cmocka_unit_test_setup(batches_are_debugged_as_malloc_is, fresh_heap),
         cmocka_unit_test_setup(broken_promises_end_the_process_in_builds_like_this, fresh_heap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,26 @@ static void the_thread_is_deaf_and_small(void **state) {
     for (int number = 1; number < SIGRTMAX; number++) assert_int_equal(sigismember(&before, number), sigismember(&after, number));
 }
 
+static uint32_t selves[2];
+static void note_self(void *count) {
+    selves[0] = platform_thread_self();
+    report(count);
+}
+static void tell_self(void *parent) { EXPECT(platform_thread_self() != 0 && platform_thread_self() != *(const uint32_t *)parent); }
+
+/* What a thread is known by while it is in a function of the program: its own, the same each time, another in a child. */
+static void a_thread_has_a_number_of_its_own(void **state) {
+    (void)state;
+    unsigned count = 0;
+    selves[1] = platform_thread_self();
+    assert_true(platform_thread_start(note_self, &count));
+    wait_for_count(&count, 1);
+    assert_true(selves[0] != 0 && selves[1] != 0 && selves[0] != selves[1]);
+    assert_true(selves[0] < 1u << 30 && selves[1] < 1u << 30);
+    assert_int_equal(platform_thread_self(), selves[1]);
+    assert_int_equal(child_status(tell_self, &selves[1]), 0);
+}
+
 #if !SANITIZED /* whose own mappings do not survive the limit */
 static void fail_and_recover(void *unused) {
     struct rlimit limit, tight;
@@ -119,9 +139,8 @@ int main(void) {
 #if !SANITIZED
         cmocka_unit_test(failure_leaves_nothing_behind), /* first: no stack is cached yet that a new thread could use */
 #endif
-        cmocka_unit_test(a_thread_runs_its_body),
-        cmocka_unit_test(many_threads_live_together),
-        cmocka_unit_test(the_thread_is_deaf_and_small),
+        cmocka_unit_test(a_thread_runs_its_body),        cmocka_unit_test(many_threads_live_together),
+        cmocka_unit_test(the_thread_is_deaf_and_small),  cmocka_unit_test(a_thread_has_a_number_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,71 @@
+/*
+ * page_work.h - every operation on blocks of pages, for the tests in which each call of the platform fails in turn. Whatever is refused has changed
+ * nothing; whatever is done is done wholly. With `strict` nothing may be refused.
+ */
+#ifndef STRATA_TESTS_API_PAGE_WORK_H
+#define STRATA_TESTS_API_PAGE_WORK_H
+
+#include <errno.h>
+
+#include "platform/sim/sim.h"
+#include "strata/page.h"
+
+static void fill(char *block, size_t bytes, unsigned char with) {
+    for (size_t at = 0; at < bytes; at += 4 * KIB) block[at] = (char)(with + at / (4 * KIB));
+}
+static bool is_filled(const char *block, size_t bytes, unsigned char with) {
+    for (size_t at = 0; at < bytes; at += 4 * KIB)
+        if (block[at] != (char)(with + at / (4 * KIB))) return false;
+    return true;
+}
+static bool reads_as_zeros(const char *block, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += 4 * KIB)
+        if (block[at] != 0) return false;
+    return true;
+}
+
+static bool page_work_strict;
+static int errno_before;
+
+static bool worked(enum strata_page_status status) {
+    assert_int_equal(errno, errno_before);
+    assert_int_equal(sim_locks_held(), 0);
+    if (page_work_strict) assert_int_equal(status, STRATA_PAGE_OK);
+    return status == STRATA_PAGE_OK;
+}
+
+static void page_blocks(bool strict) {
+    page_work_strict = strict;
+    errno_before = errno;
+    enum { SIZE = 5 * MIB, PART = 768 * KIB };
+    void *a = NULL, *b = NULL, *second;
+    if (!worked(strata_page_alloc(SIZE, STRATA_PAGE_ZEROED, &a))) return;
+    assert_true(reads_as_zeros(a, SIZE));
+    if (worked(strata_page_alloc(SIZE, 0, &b))) {
+        fill(a, SIZE, 1), fill(b, SIZE, 2);
+        bool swapped = worked(strata_page_swap(a, b, SIZE));
+        assert_true(is_filled(a, SIZE, swapped ? 2 : 1) && is_filled(b, SIZE, swapped ? 1 : 2));
+        fill(a, SIZE, 3), fill(b, SIZE, 4);
+        if (worked(strata_page_move((char *)a + PART, b, PART)))
+            assert_true(reads_as_zeros((char *)a + PART, PART) && is_filled(b, PART, (unsigned char)(3 + PART / (4 * KIB))));
+        assert_true(is_filled(a, PART, 3));
+        if (worked(strata_page_release(b, PART))) assert_true(reads_as_zeros(b, PART));
+        if (worked(strata_page_split(a, 2 * MIB, &second)) && !worked(strata_page_join(a, second))) worked(strata_page_free(second));
+        struct strata_page_info info;
+        if (worked(strata_page_query(a, &info))) assert_ptr_equal(info.block, a);
+        struct strata_page_op ops[] = {{.operation = STRATA_PAGE_OP_RELEASE, .address = b, .bytes = PART},
+                                       {.operation = STRATA_PAGE_OP_COMMIT, .address = b, .bytes = PART},
+                                       {.operation = STRATA_PAGE_OP_REALLOC, .address = a, .bytes = 40 * MIB},
+                                       {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 100 * KIB}};
+        size_t done;
+        worked(strata_page_batch(ops, ARRAY_LENGTH(ops), &done));
+        for (size_t i = 0; i < ARRAY_LENGTH(ops); i++) assert_true((i < done) == (ops[i].status == STRATA_PAGE_OK));
+        a = ops[2].address;
+        assert_true(is_filled(a, PART, 3));
+        if (done == 4) assert_int_equal(strata_page_free(ops[3].address), STRATA_PAGE_OK);
+        assert_int_equal(strata_page_free(b), STRATA_PAGE_OK);
+    }
+    assert_int_equal(strata_page_free(a), STRATA_PAGE_OK);
+}
+
+#endif
