@@ -15,9 +15,9 @@
 #include "strata/malloc.h"
 #include "strata/strata.h"
 
-#define HELD_MAX 160
-#define BATCH_MAX 200
-#define LIVE_BYTES_MAX (64 * MIB)
+#define HELD_MAX 100
+#define BATCH_MAX 130
+#define LIVE_BYTES_MAX (16 * MIB)
 #define ERRNO_BEFORE EXDEV /* nothing in here sets it */
 
 __attribute__((visibility("hidden"))) int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
@@ -37,7 +37,7 @@ static struct held {
 
 /* ------------------------------------------------------------------ contents */
 
-static size_t step_of(size_t bytes) { return bytes <= 512 ? 8 : 1016; }
+static size_t step_of(size_t bytes) { return bytes <= 256 ? 8 : 1016; }
 static bool has_stamp(const unsigned char *address, uint64_t stamp, size_t usable, size_t bytes) {
     for (size_t at = 0; at + 8 <= bytes; at += step_of(usable)) {
         uint64_t word;
@@ -54,7 +54,7 @@ static void put_stamp(struct held *block) {
     }
 }
 static bool is_zero(const unsigned char *address, size_t from, size_t to) {
-    for (size_t at = from; at < to; at += to - from <= 4096 ? 1 : 61)
+    for (size_t at = from; at < to; at += to - from <= 512 ? 1 : 61)
         if (address[at] != 0) return false;
     return true;
 }
@@ -137,9 +137,9 @@ static void leave(const struct asked *asked) {
 static size_t size_of(uint64_t random) {
     switch (random % 8) {
     case 0: return 0;
-    case 1: return live_bytes > LIVE_BYTES_MAX ? 0 : random / 8 % (300 * KIB);
-    case 2: return random / 8 % 64 == 0 && live_bytes < LIVE_BYTES_MAX ? random / 512 % (5 * MIB) : 32;
-    case 3: return random / 8 % 9000;
+    case 1: return live_bytes > LIVE_BYTES_MAX ? 0 : random / 8 % 16 == 0 ? random / 128 % (300 * KIB) : random / 128 % 200;
+    case 2: return random / 8 % 512 == 0 && live_bytes < LIVE_BYTES_MAX ? random / 4096 % (4 * MIB) : 32;
+    case 3: return random / 8 % 2000;
     default: return random / 8 % 400;
     }
 }
@@ -159,7 +159,7 @@ static uint64_t random_at(const struct model_record *record, uint64_t i) {
 
 /* The elements: each takes a place in `held` from a random one on, or none. Those of one batch are different. */
 static unsigned choose(const struct model_record *record, bool of_one_size) {
-    unsigned count = record->byte[1] % 4 == 3 ? record->byte[2] % BATCH_MAX : record->byte[2] % 12, place = record->byte[3] % HELD_MAX;
+    unsigned count = record->byte[1] % 16 == 3 ? record->byte[2] % BATCH_MAX : record->byte[2] % 8, place = record->byte[3] % HELD_MAX;
     uint64_t common = random_at(record, 1000);
     for (unsigned i = 0; i < count; i++) {
         uint64_t random = random_at(record, i);
