@@ -33,6 +33,9 @@ FACADES["slab"].add("slab/debug.h")
 # And that of cache/: object caches stand on the same mechanism as malloc's, and malloc knows nothing of them.
 FACADES["cache"].add("cache/object_cache.h")
 
+# And that of page/: a pager stands apart from the zone.
+FACADES["page"].add("page/pager.h")
+
 # Headers of the language: types, limits and functions that touch nothing but their arguments.
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}
 # api/ implements functions of the C library, so it needs their declarations and the types in them; and dlsym, to see whose malloc is

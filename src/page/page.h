@@ -218,6 +218,7 @@ enum zone_status {
 struct zone_block_info {
     char *start;
     size_t bytes, capacity_bytes;
+    size_t unit_bytes; /* it can be cut at multiples of this */
     enum mobility mobility;
     bool fixed;
 };

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from array import array
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def example(strata, tmp_path):
 
 def test_every_example_has_a_test():
     assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(
-        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", *ARENA_EXAMPLES])
+        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", "paging_sort", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -145,3 +146,27 @@ def test_leak_report(strata, example):
     assert re.fullmatch(r"20000 bytes in 100 buffers of sessions, such as 0x[0-9a-f]+, allocated at", lines[3]), result.describe()
     assert re.search(r"^    .*/leak_report\+0x[0-9a-f]+$", result.text, re.M), result.describe()
     assert lines[-4:] == ["20000 bytes in 100 buffers are in use", "mtbf    about a quarter refused", "off     0 refused", "damaged 0"], result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+def test_paging_sort(strata, example, tmp_path):
+    """A file four times larger than the limit of resident pages, sorted in place; order and contents are verified here too."""
+    program, path = example("paging_sort"), tmp_path / "numbers"
+    strata.run([program, "--make", path, "8"], preload=False)
+    numbers = array("Q", path.read_bytes())
+    result = strata.run([program, path, "2"], preload=False)
+    match = re.search(r": (\d+) numbers in (\d+) of (\d+) pages: \d+ faults, (\d+) pages read \((\d+) ahead\), (\d+) written$", result.text, re.M)
+    assert match, result.describe()
+    count, limit, pages, read, ahead, written = map(int, match.groups())
+    assert count == MIB and pages == 4 * limit
+    assert read >= pages and ahead > 0 and written >= pages
+    assert array("Q", path.read_bytes()) == array("Q", sorted(numbers))
+
+
+@pytest.mark.strata_only
+def test_paging_sort_refuses_too_little_memory(strata, example, tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(65536))
+    result = strata.run([example("paging_sort"), path, "0"], preload=False, expect=1, prove=False)
+    assert b"bad argument" in result.err, result.describe()

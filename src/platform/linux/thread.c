@@ -23,6 +23,10 @@
 #define STACK_BYTES_MAX (8 * MIB)
 #define STARTS 8
 
+/* Threads of ours in this process: a forked child has none. Atomic; the process changes while there is one thread. */
+static uint32_t own_threads;
+static unsigned own_process;
+
 /* A thread being started. `taken` is the only field that several threads touch. */
 static struct start {
     void (*body)(void *);
@@ -49,6 +53,7 @@ static void *run_thread(void *argument) {
     return_start(start);
     prctl(PR_SET_NAME, "strata", 0, 0, 0);
     body(body_argument);
+    __atomic_fetch_sub(&own_threads, 1, __ATOMIC_RELAXED);
     return NULL;
 }
 
@@ -76,12 +81,20 @@ bool platform_thread_start(void (*body)(void *), void *argument) {
     start->body = body;
     start->argument = argument;
     int saved = errno;
+    if (own_process != platform_process_id()) {
+        own_process = platform_process_id();
+        __atomic_store_n(&own_threads, 0, __ATOMIC_RELAXED);
+    }
+    __atomic_fetch_add(&own_threads, 1, __ATOMIC_RELAXED);
     sigset_t all, before;
     sigfillset(&all);
     bool masked = pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
     int error = masked ? create(start) : EINVAL;
     if (masked) pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) return_start(start);
+    if (error != 0) {
+        return_start(start);
+        __atomic_fetch_sub(&own_threads, 1, __ATOMIC_RELAXED);
+    }
     errno = saved;
     return error == 0;
 }
@@ -120,5 +133,5 @@ bool platform_thread_is_last(void) {
     const char *field = strrchr(text, ')');
     if (field == NULL || strncmp(field, ") Z ", 4) != 0) return false;
     for (unsigned i = 0; i < 18 && field != NULL; i++) field = strchr(field + 1, ' ');
-    return field != NULL && strncmp(field, " 2 ", 3) == 0;
+    return field != NULL && linux_number(field) <= 1 + (uint64_t)__atomic_load_n(&own_threads, __ATOMIC_RELAXED);
 }

@@ -67,6 +67,10 @@ enum sim_call {
     SIM_PRESSURE_OPEN,
     SIM_FILE_CREATE,
     SIM_FILE_WRITE,
+    SIM_FAULTS_OPEN,
+    SIM_FAULTS_REGISTER,
+    SIM_FAULTS_PROTECT,
+    SIM_FAULTS_COPY, /* and zero */
     /* those that can't */
     SIM_UNRESERVE,
     SIM_LOCK_ACQUIRE,   /* locks taken, by acquire or try */
@@ -242,6 +246,15 @@ bool sim_dies(void (*body)(void *), void *argument);
 void sim_env_set(const char *name, const char *value);
 /* What was written to a file: NULL when it was never created. */
 const char *sim_file_text(const char *path, size_t *bytes);
+
+/* Faults that the process serves itself: features that platform_faults_open finds, enum platform_faults_feature by |. 0: none [0]. */
+void sim_faults_offer(unsigned features);
+/* A thread meets a page: the next platform_faults_read tells it. */
+void sim_fault_raise(void *address, bool write, uint32_t thread);
+bool sim_fault_registered(const void *address);
+bool sim_fault_protected(const void *address);
+/* Calls that wake those who wait. */
+unsigned sim_fault_wakes(void);
 
 /* The next platform_pressure_wait reports this. */
 void sim_pressure_raise(enum platform_pressure pressure);

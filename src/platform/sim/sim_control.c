@@ -79,6 +79,7 @@ void sim_reset(const struct sim_config *config) {
     sim_cpu_reset();
     sim_memory_reset();
     sim_outside_reset();
+    sim_fault_reset();
 }
 
 /* ------------------------------------------------------------------ facts */

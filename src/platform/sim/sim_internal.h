@@ -145,6 +145,8 @@ const uint8_t *sim_cpu_explored(uint64_t *points);
 /* ------------------------------------------------------------------ sim_outside.c */
 
 void sim_outside_reset(void);
+/* sim_fault.c */
+void sim_fault_reset(void);
 /* Pressure that was raised and not yet reported. */
 bool sim_pressure_pending(void);
 /* The time that a populate takes passes. */

@@ -1,14 +1,26 @@
 /*
- * page_work.h - every operation on blocks of pages, for the tests in which each call of the platform fails in turn. Whatever is refused has changed
- * nothing; whatever is done is done wholly. With `strict` nothing may be refused.
+ * test_page_failures.c - every operation on blocks of pages, while each call of the platform fails in turn: whatever is refused has changed nothing;
+ * whatever is done is done wholly; and the heap is sound.
  */
-#ifndef STRATA_TESTS_API_PAGE_WORK_H
-#define STRATA_TESTS_API_PAGE_WORK_H
-
 #include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include <cmocka.h>
+
+#include "api/heap.h"
 #include "platform/sim/sim.h"
 #include "strata/page.h"
+
+int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
+    (void)prepare, (void)parent, (void)child;
+    return 0;
+}
 
 static void fill(char *block, size_t bytes, unsigned char with) {
     for (size_t at = 0; at < bytes; at += 4 * KIB) block[at] = (char)(with + at / (4 * KIB));
@@ -24,20 +36,20 @@ static bool reads_as_zeros(const char *block, size_t bytes) {
     return true;
 }
 
-static bool page_work_strict;
-static int errno_before;
+static bool strict;
+static unsigned refused;
+static const int errno_before = 4711;
 
 static bool worked(enum strata_page_status status) {
     assert_int_equal(errno, errno_before);
     assert_int_equal(sim_locks_held(), 0);
-    if (page_work_strict) assert_int_equal(status, STRATA_PAGE_OK);
+    if (strict) assert_int_equal(status, STRATA_PAGE_OK);
+    refused += status != STRATA_PAGE_OK;
     return status == STRATA_PAGE_OK;
 }
 
-static void page_blocks(bool strict) {
-    page_work_strict = strict;
-    errno_before = errno;
-    enum { SIZE = 5 * MIB, PART = 768 * KIB };
+static void page_blocks(void) {
+    enum { SIZE = 3 * MIB, PART = 768 * KIB };
     void *a = NULL, *b = NULL, *second;
     if (!worked(strata_page_alloc(SIZE, STRATA_PAGE_ZEROED, &a))) return;
     assert_true(reads_as_zeros(a, SIZE));
@@ -55,7 +67,7 @@ static void page_blocks(bool strict) {
         if (worked(strata_page_query(a, &info))) assert_ptr_equal(info.block, a);
         struct strata_page_op ops[] = {{.operation = STRATA_PAGE_OP_RELEASE, .address = b, .bytes = PART},
                                        {.operation = STRATA_PAGE_OP_COMMIT, .address = b, .bytes = PART},
-                                       {.operation = STRATA_PAGE_OP_REALLOC, .address = a, .bytes = 40 * MIB},
+                                       {.operation = STRATA_PAGE_OP_REALLOC, .address = a, .bytes = 9 * MIB},
                                        {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 100 * KIB}};
         size_t done;
         worked(strata_page_batch(ops, ARRAY_LENGTH(ops), &done));
@@ -68,4 +80,50 @@ static void page_blocks(bool strict) {
     assert_int_equal(strata_page_free(a), STRATA_PAGE_OK);
 }
 
-#endif
+static void fresh_heap(void) {
+    memset(&heap, 0, sizeof heap);
+    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
+    sim_reset(NULL);
+    errno = errno_before;
+}
+
+/* How many calls there were that can fail. */
+static uint64_t run(uint64_t n, uint64_t times) {
+    fresh_heap();
+    assert_true(heap_init());
+    sim_fail_call(n, times);
+    page_blocks();
+    sim_fail_call(0, 0);
+    const char *broken = heap_check();
+    if (broken != NULL) fail_msg("call %llu fails: %s", (unsigned long long)n, broken);
+    struct zone_counters counters;
+    zone_counters_get(&heap.zone, &counters);
+    assert_int_equal(counters.blocks, 0);
+    assert_int_equal(counters.populated, counters.populated_total - counters.released_total);
+    return sim_failable_calls();
+}
+
+static void each_call_fails(void **state) {
+    (void)state;
+    strict = true;
+    uint64_t calls = run(0, 0);
+    assert_true(sim_calls(SIM_MOVE) >= 3 && sim_calls(SIM_PRESENCE) >= 1 && sim_calls(SIM_RELEASE) >= 2 && sim_calls(SIM_POPULATE) >= 1);
+    strict = false;
+    for (uint64_t n = 1; n <= calls; n++) (void)run(n, 1);
+}
+
+static void calls_fail_from_one_on(void **state) {
+    (void)state;
+    strict = false;
+    uint64_t calls = run(0, 0);
+    for (uint64_t n = 1; n <= calls; n++) (void)run(n, SIM_FOREVER);
+    assert_true(refused > 0); /* memory was refused, and that was no end */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_fails),
+        cmocka_unit_test(calls_fail_from_one_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

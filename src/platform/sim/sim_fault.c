@@ -1,0 +1,164 @@
+/*
+ * sim_fault.c - faults that the process serves itself, by script: the test says who has met which page (sim_fault_raise), and the reader is told.
+ *
+ * Nothing stops real code from touching such a page. What is registered and protected is kept page by page, so that a test can ask, and
+ * breaches of the contract are fatal. One file at a time.
+ */
+#include <string.h>
+
+#include "platform/sim/sim_internal.h"
+
+#define QUEUE_MAX 64
+#define PAGE_MISSING 1
+#define PAGE_PROTECTABLE 2
+#define PAGE_PROTECTED 4
+
+static struct {
+    uint8_t *pages; /* PAGE_* of each page of the arena */
+    uint64_t pages_bytes;
+    struct platform_fault queue[QUEUE_MAX];
+    unsigned queued, wakes;
+    unsigned features; /* 0: none to be had */
+    bool open;
+} script;
+
+void sim_fault_reset(void) {
+    uint64_t bytes = sim_config.arena_bytes / (4 * KIB);
+    if (script.pages_bytes < bytes) {
+        script.pages = sim_table_map(bytes);
+        script.pages_bytes = bytes;
+    } else if (script.open) {
+        memset(script.pages, 0, script.pages_bytes);
+    }
+    script.queued = script.wakes = script.features = 0;
+    script.open = false;
+}
+
+static uint64_t page_number(const void *address) {
+    return (uint64_t)((const char *)address - (const char *)sim_arena_base()) / sim_config.page_bytes;
+}
+
+/* ------------------------------------------------------------------ the test's side */
+
+void sim_faults_offer(unsigned features) { script.features = features; }
+
+void sim_fault_raise(void *address, bool write, uint32_t thread) {
+    char *page = (char *)align_down((uintptr_t)address, sim_config.page_bytes);
+    if (script.queued == QUEUE_MAX) fatal("sim: sim_fault_raise: more than %d faults that nobody reads", QUEUE_MAX);
+    bool protect = (script.pages[page_number(page)] & PAGE_PROTECTED) != 0;
+    script.queue[script.queued++] = (struct platform_fault){.page = page, .thread = thread, .write = write, .protect = protect && write};
+}
+
+bool sim_fault_protected(const void *address) { return script.open && (script.pages[page_number(address)] & PAGE_PROTECTED) != 0; }
+bool sim_fault_registered(const void *address) {
+    return script.open && (script.pages[page_number(address)] & (PAGE_MISSING | PAGE_PROTECTABLE)) != 0;
+}
+unsigned sim_fault_wakes(void) { return script.wakes; }
+
+/* ------------------------------------------------------------------ platform.h */
+
+enum platform_faults_status platform_faults_open(struct platform_faults *faults, unsigned needed) {
+    *faults = (struct platform_faults)PLATFORM_FAULTS_CLOSED;
+    if (sim_call_fails(SIM_FAULTS_OPEN)) return PLATFORM_FAULTS_FORBIDDEN;
+    if (script.features == 0 || (needed & ~script.features) != 0) return PLATFORM_FAULTS_UNSUPPORTED;
+    if (script.open) fatal("sim: platform_faults_open: one file at a time");
+    script.open = true;
+    faults->file = 1;
+    faults->features = script.features;
+    return PLATFORM_FAULTS_OK;
+}
+
+void platform_faults_close(struct platform_faults *faults) {
+    if (faults->file >= 0) {
+        memset(script.pages, 0, script.pages_bytes);
+        script.open = false;
+    }
+    faults->file = -1;
+}
+
+/* The state of each page of a range; fatal unless all of it has one of `needed` (0: none at all). */
+static uint8_t *pages_of(const char *function, const struct platform_faults *faults, const void *address, size_t bytes, unsigned needed) {
+    if (bytes == 0 || (((uintptr_t)address | bytes) & (sim_config.page_bytes - 1)) != 0)
+        fatal("sim: %s(%p, %zu): not whole pages of %zu bytes", function, address, bytes, sim_config.page_bytes);
+    if (faults->file < 0) return NULL;
+    uint8_t *pages = &script.pages[page_number(address)];
+    for (size_t i = 0; needed != 0 && i < bytes / sim_config.page_bytes; i++)
+        if ((pages[i] & needed) == 0) fatal("sim: %s(%p, %zu): not all of it is registered for that", function, address, bytes);
+    return pages;
+}
+
+static enum platform_faults_status mark(uint8_t *pages, size_t bytes, unsigned clear, unsigned set) {
+    if (pages == NULL) return PLATFORM_FAULTS_GONE;
+    for (size_t i = 0; i < bytes / sim_config.page_bytes; i++) pages[i] = (uint8_t)((pages[i] & ~clear) | set);
+    return PLATFORM_FAULTS_OK;
+}
+
+enum platform_faults_status platform_faults_register(struct platform_faults *faults, void *address, size_t bytes, bool missing, bool protect) {
+    uint8_t *pages = pages_of("platform_faults_register", faults, address, bytes, 0);
+    if (sim_call_fails(SIM_FAULTS_REGISTER)) return PLATFORM_FAULTS_NO_MEMORY;
+    return mark(pages, bytes, 0, (missing ? PAGE_MISSING : 0u) | (protect ? PAGE_PROTECTABLE : 0u));
+}
+
+enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes) {
+    script.wakes++;
+    return mark(pages_of("platform_faults_unregister", faults, address, bytes, 0), bytes, PAGE_MISSING | PAGE_PROTECTABLE | PAGE_PROTECTED, 0);
+}
+
+enum platform_faults_status platform_faults_protect(struct platform_faults *faults, void *address, size_t bytes, bool on) {
+    uint8_t *pages = pages_of("platform_faults_protect", faults, address, bytes, PAGE_PROTECTABLE);
+    if (on && sim_call_fails(SIM_FAULTS_PROTECT)) return PLATFORM_FAULTS_NO_MEMORY;
+    if (!on) script.wakes++;
+    return mark(pages, bytes, on ? 0 : PAGE_PROTECTED, on ? PAGE_PROTECTED : 0);
+}
+
+/* NULL as source: zeros. */
+static enum platform_faults_status give(struct platform_faults *faults, char *to, const char *from, size_t bytes, bool protect, size_t *done) {
+    uint8_t *pages = pages_of("platform_faults_copy", faults, to, bytes, PAGE_MISSING);
+    enum platform_faults_status status = pages == NULL ? PLATFORM_FAULTS_GONE : PLATFORM_FAULTS_OK;
+    if (status == PLATFORM_FAULTS_OK && sim_call_fails(SIM_FAULTS_COPY)) status = PLATFORM_FAULTS_NO_MEMORY;
+    size_t given = 0;
+    for (; status == PLATFORM_FAULTS_OK && given < bytes; given += sim_config.page_bytes) {
+        if (sim_populated_pages(to + given, sim_config.page_bytes) != 0) {
+            status = PLATFORM_FAULTS_TAKEN;
+            break;
+        }
+        if (from == NULL)
+            sim_touch(to + given, sim_config.page_bytes);
+        else
+            memcpy(to + given, from + given, sim_config.page_bytes);
+        if (protect) pages[given / sim_config.page_bytes] |= PAGE_PROTECTED;
+    }
+    script.wakes++;
+    if (done != NULL) *done = given;
+    return status;
+}
+
+enum platform_faults_status platform_faults_copy(struct platform_faults *faults, void *to, const void *from, size_t bytes, bool protect,
+                                                 size_t *done) {
+    return give(faults, to, from, bytes, protect, done);
+}
+enum platform_faults_status platform_faults_zero(struct platform_faults *faults, void *to, size_t bytes, size_t *done) {
+    return give(faults, to, NULL, bytes, false, done);
+}
+
+void platform_faults_wake(struct platform_faults *faults, void *address, size_t bytes) {
+    (void)pages_of("platform_faults_wake", faults, address, bytes, 0);
+    script.wakes++;
+}
+
+enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
+                                                 unsigned *got) {
+    *got = 0;
+    if (faults->file < 0) return PLATFORM_FAULTS_GONE;
+    if (script.queued == 0) {
+        struct platform_event nobody = {0};
+        (void)sim_thread_wait(&nobody, timeout_ns, false);
+    }
+    while (*got < count && *got < script.queued) {
+        events[*got] = script.queue[*got];
+        ++*got;
+    }
+    script.queued -= *got;
+    memmove(script.queue, script.queue + *got, script.queued * sizeof script.queue[0]);
+    return PLATFORM_FAULTS_OK;
+}
