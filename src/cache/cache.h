@@ -116,6 +116,13 @@ STRATA_INLINE void cache_free(struct cache_layer *caches, unsigned cache, void *
 }
 
 /*
+ * Many objects of a cache at once, in groups of half an array and more. alloc returns how many there are: fewer only where memory ends. Constant time
+ * an object, and a lock for each group.
+ */
+unsigned cache_alloc_batch(struct cache_layer *caches, unsigned cache, void **objects, unsigned count);
+void cache_free_batch(struct cache_layer *caches, unsigned cache, void *const *objects, unsigned count);
+
+/*
  * For a mode that must see each operation of a cache: all its arrays are closed and stay so, and what was cached goes back to the backend (with
  * per-thread caches: what other threads have, when they next come by or end). open: ends that. One caller at a time for a cache; nobody destroys it
  * meanwhile.

@@ -17,7 +17,7 @@ mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 library_dir=$(dirname "$(find "$prefix" -name libstrata.so)")
 
-for file in include/{umem,vmem,sys/vmem}.h include/strata/{strata,malloc,arena,cache,pool,kmem}.h share/man/man1/strata.1 share/man/man3/{libstrata,strata_malloc,strata_arena,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
+for file in include/{umem,vmem,sys/vmem}.h include/strata/{strata,malloc,arena,batch,cache,n1527,pool,kmem}.h share/man/man1/strata.1 share/man/man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
     [ -s "$prefix/$file" ] || fail "$file is missing"
     passed
 done
@@ -29,7 +29,7 @@ for file in libstrata.so libstrata.so.0 libstrata.a libstrata-only.so libstrata-
 done
 ! grep -rIl -e "$PWD" -e "$work/first" "$prefix" || fail "installed text names a folder of the build"
 passed
-for page in man1/strata.1 man3/{libstrata,strata_malloc,strata_arena,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
+for page in man1/strata.1 man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
     text=$(cd "$prefix/share/man" && groff -mdoc -s -P-cbou -Tascii "$page" 2>&1)
     grep -q "^SYNOPSIS" <<<"$text" || fail "$page does not format where it is installed"
     passed

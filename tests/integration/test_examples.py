@@ -39,7 +39,7 @@ def example(strata, tmp_path):
 
 def test_every_example_has_a_test():
     assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(
-        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "paging_sort", *ARENA_EXAMPLES])
+        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", "paging_sort", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -54,6 +54,21 @@ def test_give_back(strata, example):
     assert moments["released"][1] <= MIB
     handed_back = int(re.search(r"^handed back (\d+) bytes$", result.text, re.M)[1])
     assert handed_back > 30 * MIB, "the example's options keep idle pages, so that there is something to hand back"
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+def test_list_batches(strata, tmp_path, compiler, batch):
+    """The list has the same contents whatever the batches are; the program checks the heap in the end."""
+    program, folder = tmp_path / "list_batches", strata.library.parent
+    warnings = [option for option in WARNINGS if not option.startswith("-std")]
+    subprocess.run([compiler, "-std=c++17", *warnings, "-O2", f"-I{ROOT}/include", ROOT / "examples" / "list_batches.cpp", "-o", program, f"-L{folder}",
+                    "-lstrata", f"-Wl,-rpath,{folder}"], check=True, timeout=120)
+    result = strata.run([program, "30000", str(batch)], preload=False)
+    sums = re.findall(r"^(one by one|batches) +nodes=30000 sum=(\d+) built_ms=[\d.]+ ended_ms=[\d.]+$", result.text, re.M)
+    assert sums == [("one by one", "449985000"), ("batches", "449985000")], result.describe()
 
 
 @pytest.mark.strata_only
