@@ -303,6 +303,7 @@ static void begin(struct model *of, const struct model_record *stage) {
 static void step(struct model *of, const struct model_record *record) {
     (void)of;
     failures = sim_failures();
+    if (model->long_run && record->byte[7] % 8 != 0) return; /* a batch is many operations: long runs are of so many records */
     switch (record->byte[0] % 32) {
     case 0: break;
     case 1 ... 22: step_batch(record); break;
