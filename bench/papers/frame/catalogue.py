@@ -57,4 +57,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("umpa", "figures-7-8", "umpa_ring.py"),
     Experiment("umpa", "figures-9-10", "umpa_malloc.py"),
     Experiment("umpa", "figure-11", "umpa_resize.py"),
+    Experiment("umpa", "table-2", "umpa_programs.py"),
 )
