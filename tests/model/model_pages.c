@@ -2,9 +2,9 @@
  * model_pages.c - model runner of strata/page.h: blocks of pages of 4, 16 or 64 KiB, by every operation alone and in batches, with few mappings,
  * with limits, and with platform calls that fail.
  *
- * What must hold: every page keeps its contents wherever it goes; what is said to be zeros is; blocks are apart, and as large and as fixed as was asked;
- * an operation fails only where a platform call did or memory or mappings are scarce, and what fails changes nothing; wrong arguments are named. And
- * the sum: pages in use + lookaside + released = pages ever mapped, with no page present that is not counted.
+ * What must hold: every page keeps its contents wherever it goes; what is said to be zeros is; blocks are apart, and as large and as fixed as was
+ * asked; an operation fails only where a platform call did or memory or mappings are scarce, and what fails changes nothing; wrong arguments are
+ * named. And the sum: pages in use + lookaside + released = pages ever mapped, with no page present that is not counted.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -76,8 +76,8 @@ static void check_block(const struct block *block, bool zeros_too) {
                  "%p: capacity %zu of %zu, flags %x for %x", (void *)block->start, info.capacity_bytes, info.bytes, info.flags, block->flags);
     if (info.presence_known)
         MODEL_EXPECT(model, info.present_bytes + info.swapped_bytes + info.zero_bytes == info.bytes && info.present_bytes >= numbered * page_bytes,
-                     "%p: %zu bytes present of %zu, %zu zero, %zu pages in use", (void *)block->start, info.present_bytes, info.bytes, info.zero_bytes,
-                     numbered);
+                     "%p: %zu bytes present of %zu, %zu zero, %zu pages in use", (void *)block->start, info.present_bytes, info.bytes,
+                     info.zero_bytes, numbered);
     check_contents(block, 0, block->pages, zeros_too);
 }
 
@@ -160,8 +160,8 @@ static void step_alloc(const struct model_record *record, uint64_t state) {
     MODEL_EXPECT(model, request.align == 0 || (uintptr_t)start % request.align == 0, "%p is not aligned to %zu", start, request.align);
     follow_alloc(start, bytes, request.flags, record->byte[7]);
     struct strata_page_info info = query(block_at(start));
-    MODEL_EXPECT(model, (request.flags & SHOWN_FLAGS) == info.flags && info.capacity_bytes >= request.reserve_bytes, "flags %x, capacity %zu", info.flags,
-                 info.capacity_bytes);
+    MODEL_EXPECT(model, (request.flags & SHOWN_FLAGS) == info.flags && info.capacity_bytes >= request.reserve_bytes, "flags %x, capacity %zu",
+                 info.flags, info.capacity_bytes);
 }
 
 static void step_free(const struct model_record *record) {
@@ -193,7 +193,8 @@ static void step_realloc(const struct model_record *record, uint64_t state) {
     struct strata_page_info info = query(block);
     void *start = block->start;
     enum strata_page_status status = strata_page_realloc(&start, bytes, flags);
-    model_trace(model, "realloc %p of %zu to %zu, flags %x: %p (%s)", (void *)block->start, before, bytes, flags, start, strata_page_status_text(status));
+    model_trace(model, "realloc %p of %zu to %zu, flags %x: %p (%s)", (void *)block->start, before, bytes, flags, start,
+                strata_page_status_text(status));
     if (status == STRATA_PAGE_OK) {
         follow_realloc(block, start, bytes, flags, record->byte[7]);
         return;
@@ -299,8 +300,8 @@ static void step_split(const struct model_record *record, uint64_t state) {
         split_block(block, bytes / page_bytes);
     } else {
         bool wrong = !inside || bytes % unit != 0 || bytes % STRATA_PAGE_SUPERPAGE_BYTES != 0;
-        MODEL_EXPECT(model, second == NULL && (status == STRATA_PAGE_NO_MEMORY ? may_lack() : status == STRATA_PAGE_BAD_ARGUMENT && wrong), "split: %s",
-                     strata_page_status_text(status));
+        MODEL_EXPECT(model, second == NULL && (status == STRATA_PAGE_NO_MEMORY ? may_lack() : status == STRATA_PAGE_BAD_ARGUMENT && wrong),
+                     "split: %s", strata_page_status_text(status));
     }
 }
 
@@ -437,8 +438,9 @@ static void end(struct model *of) {
     (void)heap_release(0);
     struct zone_counters counters;
     zone_counters_get(&heap.zone, &counters);
-    MODEL_EXPECT(model, counters.blocks == 0 && counters.block_granules == 0 && counters.idle == 0, "%llu blocks of %llu granules, %llu idle are left",
-                 (unsigned long long)counters.blocks, (unsigned long long)counters.block_granules, (unsigned long long)counters.idle);
+    MODEL_EXPECT(model, counters.blocks == 0 && counters.block_granules == 0 && counters.idle == 0,
+                 "%llu blocks of %llu granules, %llu idle are left", (unsigned long long)counters.blocks, (unsigned long long)counters.block_granules,
+                 (unsigned long long)counters.idle);
     if (!model->failed) compare_all(true);
 }
 

@@ -9,7 +9,8 @@
 
 /* One that is mostly right. */
 static struct strata_page_op make_op(uint64_t *state) {
-    struct strata_page_op op = {.operation = (enum strata_page_operation)(dice(state) % (STRATA_PAGE_OP_JOIN + 1)), .status = (enum strata_page_status)77};
+    struct strata_page_op op = {.operation = (enum strata_page_operation)(dice(state) % (STRATA_PAGE_OP_JOIN + 1)),
+                                .status = (enum strata_page_status)77};
     size_t pages;
     if (block_count == 0) op.operation = STRATA_PAGE_OP_ALLOC;
     if (op.operation == STRATA_PAGE_OP_ALLOC) {
@@ -20,7 +21,8 @@ static struct strata_page_op make_op(uint64_t *state) {
     struct block *block = &blocks[dice(state) % block_count], *other = &blocks[dice(state) % block_count];
     op.address = block->start;
     switch (op.operation) {
-    case STRATA_PAGE_OP_REALLOC: op.flags = dice(state) % 32 == 0 ? STRATA_PAGE_HUGE : dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0; /* fall through */
+    case STRATA_PAGE_OP_REALLOC:
+        op.flags = dice(state) % 32 == 0 ? STRATA_PAGE_HUGE : dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0; /* fall through */
     case STRATA_PAGE_OP_RESERVE: op.bytes = dice(state) % 32 == 0 ? 0 : 1 + dice(state) % (2 * block->pages * page_bytes); break;
     case STRATA_PAGE_OP_SPLIT:
         op.bytes = cut_unit(block) * (1 + dice(state) % 4);
@@ -163,8 +165,8 @@ static void step_batch(const struct model_record *record, uint64_t state) {
     enum strata_page_status status = strata_page_batch(ops, count, &done);
     model_trace(model, "batch of %zu, %s: %zu done (%s)", count, all_right ? "right" : "wrong", done, strata_page_status_text(status));
     for (size_t i = 0; i < count; i++)
-        model_trace(model, "  %d of %p and %p, %zu bytes, flags %x: %s", (int)before[i].operation, before[i].address, before[i].other, before[i].bytes,
-                    before[i].flags, strata_page_status_text(ops[i].status));
+        model_trace(model, "  %d of %p and %p, %zu bytes, flags %x: %s", (int)before[i].operation, before[i].address, before[i].other,
+                    before[i].bytes, before[i].flags, strata_page_status_text(ops[i].status));
     if (status == STRATA_PAGE_NO_MEMORY && done == 0 && ops[0].status == STRATA_PAGE_NOT_DONE && may_lack()) return;
     if (!all_right) {
         MODEL_EXPECT(model, done == 0 && status != STRATA_PAGE_OK && status != STRATA_PAGE_NOT_DONE, "a wrong batch: %zu done, %s", done,
@@ -181,8 +183,8 @@ static void step_batch(const struct model_record *record, uint64_t state) {
             bool room = ops[i].status == STRATA_PAGE_NO_ROOM &&
                         (before[i].operation == STRATA_PAGE_OP_JOIN || before[i].operation == STRATA_PAGE_OP_RESERVE ||
                          (before[i].operation == STRATA_PAGE_OP_REALLOC && (block_at(before[i].address)->flags & STRATA_PAGE_NO_MOVE) != 0));
-            MODEL_EXPECT(model, ops[i].status == status && (room || (status == STRATA_PAGE_NO_MEMORY && may_lack())), "operation %zu of the batch: %s", i,
-                         strata_page_status_text(ops[i].status));
+            MODEL_EXPECT(model, ops[i].status == status && (room || (status == STRATA_PAGE_NO_MEMORY && may_lack())),
+                         "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
         } else {
             MODEL_EXPECT(model, ops[i].status == STRATA_PAGE_NOT_DONE, "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
         }

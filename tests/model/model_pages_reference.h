@@ -1,8 +1,9 @@
 /*
  * model_pages_reference.h - the reference of model_pages.c: blocks as lists of pages, each of which is zeros, a number, or anything.
  *
- * A page with a number carries it in a word at each of PAGE_WORDS places. A page that may hold anything (new, without STRATA_PAGE_ZEROED) is not looked
- * at. Looking at a page makes it present, as any use does: so pages of zeros are looked at where they came to be, and then only when asked for.
+ * A page with a number carries it in a word at each of PAGE_WORDS places. A page that may hold anything (new, without STRATA_PAGE_ZEROED) is not
+ * looked at. Looking at a page makes it present, as any use does: so pages of zeros are looked at where they came to be, and then only when asked
+ * for.
  */
 #ifndef STRATA_TESTS_MODEL_PAGES_REFERENCE_H
 #define STRATA_TESTS_MODEL_PAGES_REFERENCE_H
@@ -35,7 +36,9 @@ static uint32_t last_number;
 
 /* ------------------------------------------------------------------ one page */
 
-static uint64_t *word_of(char *page, size_t word) { return (uint64_t *)(void *)(page + word * (page_bytes - sizeof(uint64_t)) / (PAGE_WORDS - 1) / 8 * 8); }
+static uint64_t *word_of(char *page, size_t word) {
+    return (uint64_t *)(void *)(page + word * (page_bytes - sizeof(uint64_t)) / (PAGE_WORDS - 1) / 8 * 8);
+}
 static uint64_t word_value(uint32_t number, size_t word) { return number * UINT64_C(0x9e3779b97f4a7c15) + word; }
 
 static void put_number(struct block *block, size_t at) {
@@ -56,8 +59,8 @@ static void check_page(const struct block *block, size_t at, bool zeros_too) {
     if (number == PAGE_ZERO && zeros_too) MODEL_EXPECT(model, is_zero_page(page), "page %zu of %p is not zero", at, (void *)block->start);
     if (number == PAGE_ZERO || number == PAGE_ANYTHING) return;
     for (size_t word = 0; word < PAGE_WORDS && !model->failed; word++)
-        MODEL_EXPECT(model, *word_of(page, word) == word_value(number, word), "page %zu of %p has not kept its contents: %llx is there for number %u", at,
-                     (void *)block->start, (unsigned long long)*word_of(page, word), number);
+        MODEL_EXPECT(model, *word_of(page, word) == word_value(number, word), "page %zu of %p has not kept its contents: %llx is there for number %u",
+                     at, (void *)block->start, (unsigned long long)*word_of(page, word), number);
 }
 
 static void check_contents(const struct block *block, size_t from, size_t to, bool zeros_too) {

@@ -178,8 +178,7 @@ int main(int argc, char **argv) {
     EXPECT(pthread_create(&observer, NULL, observe, NULL) == 0);
     for (unsigned generation = 0; generation < GENERATIONS; generation++) {
         for (unsigned i = 0; i < THREADS; i++) states[i] = STARTING;
-        for (unsigned i = 0; i < THREADS; i++)
-            EXPECT(pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)(generation * THREADS + i)) == 0);
+        for (unsigned i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)(generation * THREADS + i)) == 0);
         disturb_until_done();
         for (unsigned i = 0; i < THREADS; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
     }

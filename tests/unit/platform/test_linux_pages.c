@@ -199,8 +199,7 @@ static void presence_is_told_page_by_page(void **state) {
     for (size_t i = 0; i < MANY; i++) assert_int_equal(pages[i], i % 7 == 0 ? PLATFORM_PAGE_PRESENT : PLATFORM_PAGE_ABSENT);
     assert_true(platform_release(range + 7 * page_bytes, 700 * page_bytes));
     assert_true(platform_presence(range + 6 * page_bytes, 710 * page_bytes, pages));
-    for (size_t i = 0; i < 710; i++)
-        assert_int_equal(pages[i], i >= 701 && (i + 6) % 7 == 0 ? PLATFORM_PAGE_PRESENT : PLATFORM_PAGE_ABSENT);
+    for (size_t i = 0; i < 710; i++) assert_int_equal(pages[i], i >= 701 && (i + 6) % 7 == 0 ? PLATFORM_PAGE_PRESENT : PLATFORM_PAGE_ABSENT);
     assert_int_equal(errno, 77);
     platform_unreserve(range, MANY * page_bytes);
 }
