@@ -75,6 +75,27 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     assert {series["name"] for series in tables["measured"]} == {"the paper's layers", "strata"}
     assert all(y > 0 for series in tables["measured"] if series["panel"].startswith("allocations") for _, y in series["points"])
 
+    # Blocks of every power of two came, and each program did its work under both allocators.
+    rings = documents["umpa/figures-7-8"]
+    assert all(len(series["points"]) == 11 and all(y > 0 for _, y in series["points"]) for series in rings["measured"])
+    programs = documents["umpa/table-2"]
+    assert all(y > 1 for series in programs["measured"] if series["panel"] == "peak of memory" for _, y in series["points"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("fault", "nobody", 4096, 1), ("fault", "kernel", 5, 1), ("ring", "strata", 513, 1), ("resize", "kernel", 4096, 1)])
+def test_page_experiments_refuse_what_they_do_not_know(run, arguments):
+    done = run("umpa_pages", *arguments)
+    assert done.returncode != 0
+    assert "usage" in done.stderr
+
+
+@pytest.mark.parametrize("way", ["kernel", "populated", "huge", "strata", "malloc", "libc"])
+def test_every_way_to_pages_keeps_what_is_written(run, way):
+    """The program looks itself: a byte that is lost ends it."""
+    for done in (run("umpa_pages", "fault", way, 1 << 21, 2), run("umpa_pages", "ring", way, 8, 50)):
+        assert done.returncode == 0, done.stderr
+        json.loads(done.stdout)
+
 
 def test_page_from_the_documents_of_an_earlier_run(papers, build, tmp_path):
     assert papers("--build", build, "--quick", "--only", "vh/theorem").returncode == 0

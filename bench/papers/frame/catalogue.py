@@ -34,6 +34,7 @@ PAPERS = (
     Paper("vh", "Vee, Hsu", "A Scalable and Efficient Storage Allocator on Shared-Memory Multiprocessors"),
     Paper("magazines", "Bonwick, Adams", "Magazines and Vmem: Extending the Slab Allocator to Many CPUs and Arbitrary Resources"),
     Paper("kmem", "McKenney, Slingwine, Krueger", "Experience With an Efficient Parallel Kernel Memory Allocator"),
+    Paper("umpa", "Douglas", "User Mode Memory Page Allocation"),
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -52,4 +53,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("kmem", "section-4-4", "kmem_lock_manager.py"),
     Experiment("kmem", "tables-2-6", "kmem_tables.py"),
     Experiment("kmem", "equations-5-6", "kmem_purity.py"),
+    Experiment("umpa", "figures-5-6", "umpa_faults.py"),
+    Experiment("umpa", "figures-7-8", "umpa_ring.py"),
+    Experiment("umpa", "figures-9-10", "umpa_malloc.py"),
+    Experiment("umpa", "figure-11", "umpa_resize.py"),
+    Experiment("umpa", "table-2", "umpa_programs.py"),
 )

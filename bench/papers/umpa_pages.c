@@ -1,0 +1,220 @@
+/*
+ * umpa_pages.c - experiments: figures 5 to 11 and table 1 of the paper on user mode page allocation. What pages cost from the kernel and from strata.
+ *
+ *     umpa_pages fault WAY BYTES ROUNDS          a block is allocated, a byte written into each page, the block freed: cycles a page
+ *     umpa_pages ring WAY MEMBERS OPERATIONS     blocks of 4 KiB to 8 MiB in a ring; times by powers of two, in ns a block
+ *     umpa_pages resize strata|copy BYTES ROUNDS a block in use doubles its size: ns
+ *
+ * WAY: kernel (mmap), populated (mmap with MAP_POPULATE), huge (mmap at a multiple of 2 MiB, with huge pages), strata (strata_page_alloc), malloc
+ * (strata's) or libc (the C library's malloc). Every block is checked to hold what was written. One thread.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <strata/page.h>
+
+#include "load.h"
+#include "timing.h"
+
+#define SMALLEST_SHIFT 12
+#define LARGEST_SHIFT 23
+#define BINS (LARGEST_SHIFT - SMALLEST_SHIFT)
+#define MEMBERS_MAX 512
+#define SUPERPAGE ((size_t)2 << 20)
+
+/* glibc's own, whatever malloc the process uses. */
+void *__libc_malloc(size_t bytes);
+void __libc_free(void *block);
+
+enum way { KERNEL, POPULATED, HUGE_PAGES, STRATA, MALLOC, LIBC, WAYS };
+static const char *const way_names[WAYS] = {"kernel", "populated", "huge", "strata", "malloc", "libc"};
+
+static void *map(size_t bytes, int flags) {
+    void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return block == MAP_FAILED ? NULL : block;
+}
+
+/* Room for a multiple of 2 MiB in front; the rest goes back at once. */
+static void *map_huge(size_t bytes) {
+    char *wide = map(bytes + SUPERPAGE, MAP_NORESERVE);
+    if (!wide) return NULL;
+    size_t ahead = -(uintptr_t)wide & (SUPERPAGE - 1);
+    if (ahead) munmap(wide, ahead);
+    munmap(wide + ahead + bytes, SUPERPAGE - ahead);
+    madvise(wide + ahead, bytes, MADV_HUGEPAGE);
+    return wide + ahead;
+}
+
+static void *allocate(enum way way, size_t bytes) {
+    void *block = NULL;
+    switch (way) {
+    case KERNEL: block = map(bytes, 0); break;
+    case POPULATED: block = map(bytes, MAP_POPULATE); break;
+    case HUGE_PAGES: block = map_huge(bytes); break;
+    case STRATA:
+        if (strata_page_alloc(bytes, 0, &block) != STRATA_PAGE_OK) block = NULL;
+        break;
+    case MALLOC: block = malloc(bytes); break;
+    case LIBC: block = __libc_malloc(bytes); break;
+    default: break;
+    }
+    if (!block) load_fail("no memory for a block");
+    return block;
+}
+
+static void release(enum way way, void *block, size_t bytes) {
+    switch (way) {
+    case STRATA:
+        if (strata_page_free(block) != STRATA_PAGE_OK) load_fail("a block is none");
+        break;
+    case MALLOC: free(block); break;
+    case LIBC: __libc_free(block); break;
+    default:
+        if (munmap(block, bytes)) load_fail("a mapping is none");
+    }
+}
+
+static void touch(char *block, size_t bytes, char with) {
+    for (size_t at = 0; at < bytes; at += TOUCH_STEP_BYTES) ((volatile char *)block)[at] = with;
+}
+
+/* ------------------------------------------------------------------ figures 5 and 6, table 1 */
+
+static void run_fault(enum way way, size_t bytes, uint64_t rounds) {
+    struct timing_scale scale = timing_measure();
+    uint64_t allocation = 0, touching = 0, freeing = 0;
+    release(way, allocate(way, bytes), bytes); /* what the first one costs is no page's */
+    for (uint64_t i = 0; i < rounds; i++) {
+        uint64_t start = timing_ticks();
+        char *block = allocate(way, bytes);
+        uint64_t allocated = timing_ticks();
+        touch(block, bytes, (char)(i + 1));
+        uint64_t touched = timing_ticks();
+        if (block[0] != (char)(i + 1) || block[(bytes - 1) / TOUCH_STEP_BYTES * TOUCH_STEP_BYTES] != (char)(i + 1)) load_fail("a byte is lost");
+        uint64_t before = timing_ticks();
+        release(way, block, bytes);
+        freeing += timing_ticks() - before;
+        allocation += allocated - start;
+        touching += touched - allocated;
+    }
+    double pages = (double)rounds * (double)(bytes / TOUCH_STEP_BYTES);
+    printf("{\"cycles_per_page\": %.3f, \"touch_cycles_per_page\": %.3f, \"alloc_free_ns\": %.1f, \"total_ns\": %.1f}\n",
+           (double)(allocation + touching + freeing) / pages, (double)touching / pages, timing_mean_ns(&scale, allocation + freeing, rounds),
+           timing_mean_ns(&scale, allocation + touching + freeing, rounds));
+}
+
+/* ------------------------------------------------------------------ figures 7 to 10 */
+
+struct member {
+    char *block;
+    size_t bytes;
+    char mark;
+};
+
+static void run_ring(enum way way, uint64_t members, uint64_t operations) {
+    static struct member ring[MEMBERS_MAX];
+    uint64_t ticks[BINS] = {0}, touch_ticks[BINS] = {0}, count[BINS] = {0};
+    struct timing_scale scale = timing_measure();
+    struct rng rng = rng_seed(11);
+    /* The ring is filled and emptied once before: what the lookaside holds then serves all that follow. */
+    for (uint64_t i = 0; i < operations + 2 * members; i++) {
+        struct member *member = &ring[i % members];
+        bool counted = i >= 2 * members;
+        uint64_t start = timing_ticks();
+        if (member->block) {
+            if (member->block[0] != member->mark) load_fail("a block has not kept its contents");
+            unsigned bin = 63u - (unsigned)__builtin_clzll(member->bytes) - SMALLEST_SHIFT;
+            start = timing_ticks();
+            release(way, member->block, member->bytes);
+            if (counted) ticks[bin] += timing_ticks() - start;
+        }
+        member->bytes = rng_doubling(&rng, SMALLEST_SHIFT, LARGEST_SHIFT);
+        member->mark = (char)(i | 1);
+        unsigned bin = 63u - (unsigned)__builtin_clzll(member->bytes) - SMALLEST_SHIFT;
+        start = timing_ticks();
+        member->block = allocate(way, member->bytes);
+        uint64_t allocated = timing_ticks();
+        touch(member->block, member->bytes, member->mark);
+        uint64_t touched = timing_ticks();
+        if (!counted) continue;
+        ticks[bin] += allocated - start;
+        touch_ticks[bin] += touched - allocated;
+        count[bin]++;
+    }
+    /* Adjusted for the traversal of pages that are there: what it costs beyond is the allocator's doing. */
+    double here[BINS];
+    for (unsigned bin = 0; bin < BINS; bin++) {
+        size_t bytes = ((size_t)3 << (bin + SMALLEST_SHIFT)) / 2;
+        char *block = map(bytes, MAP_POPULATE);
+        if (!block) load_fail("no memory for a block");
+        touch(block, bytes, 1);
+        uint64_t start = timing_ticks();
+        for (unsigned i = 0; i < 8; i++) touch(block, bytes, (char)i);
+        here[bin] = timing_mean_ns(&scale, timing_ticks() - start, 8);
+        munmap(block, bytes);
+    }
+    for (uint64_t i = 0; i < members; i++)
+        if (ring[i].block) release(way, ring[i].block, ring[i].bytes);
+    printf("{\"bins\": [");
+    for (unsigned bin = 0; bin < BINS; bin++) {
+        double alone = timing_mean_ns(&scale, ticks[bin], count[bin]), touched = timing_mean_ns(&scale, touch_ticks[bin], count[bin]);
+        double faults = touched > here[bin] ? touched - here[bin] : 0;
+        printf("%s{\"bytes\": %zu, \"count\": %" PRIu64 ", \"calls_ns\": %.1f, \"all_ns\": %.1f, \"notraverse_ns\": %.1f}", bin ? ", " : "",
+               (size_t)1 << (bin + SMALLEST_SHIFT), count[bin], alone, alone + touched, alone + faults);
+    }
+    printf("]}\n");
+}
+
+/* ------------------------------------------------------------------ figure 11 */
+
+static uint64_t grow(bool by_copy, void **block, size_t bytes) {
+    uint64_t start = timing_ticks();
+    if (!by_copy) {
+        if (strata_page_realloc(block, 2 * bytes, 0) != STRATA_PAGE_OK) load_fail("a block can't grow");
+        return timing_ticks() - start;
+    }
+    void *larger;
+    if (strata_page_alloc(2 * bytes, 0, &larger) != STRATA_PAGE_OK) load_fail("no memory for a block");
+    memcpy(larger, *block, bytes);
+    if (strata_page_free(*block) != STRATA_PAGE_OK) load_fail("a block is none");
+    *block = larger;
+    return timing_ticks() - start;
+}
+
+static void run_resize(bool by_copy, size_t bytes, uint64_t rounds) {
+    struct timing_scale scale = timing_measure();
+    uint64_t ticks = 0;
+    for (uint64_t i = 0; i <= rounds; i++) {
+        /* A neighbour behind, so that growth is not a matter of luck. */
+        void *block, *behind;
+        if (strata_page_alloc(bytes, 0, &block) != STRATA_PAGE_OK || strata_page_alloc(bytes, 0, &behind) != STRATA_PAGE_OK)
+            load_fail("no memory for a block");
+        touch(block, bytes, (char)(i + 1));
+        uint64_t taken = grow(by_copy, &block, bytes);
+        if (i) ticks += taken; /* the first fetches pages for all */
+        for (size_t at = 0; at < bytes; at += TOUCH_STEP_BYTES)
+            if (((char *)block)[at] != (char)(i + 1)) load_fail("a byte is lost");
+        if (strata_page_free(block) != STRATA_PAGE_OK || strata_page_free(behind) != STRATA_PAGE_OK) load_fail("a block is none");
+    }
+    printf("{\"ns\": %.1f}\n", timing_mean_ns(&scale, ticks, rounds));
+}
+
+int main(int argc, char **argv) {
+    uint64_t first = argc == 5 ? strtoull(argv[3], NULL, 10) : 0, second = argc == 5 ? strtoull(argv[4], NULL, 10) : 0;
+    enum way way = KERNEL;
+    if (!first || !second) load_fail("usage: umpa_pages fault|ring|resize WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
+    timing_pin(0);
+    while (way < WAYS && strcmp(argv[2], way_names[way])) way++;
+    if (!strcmp(argv[1], "fault") && way < WAYS && first % TOUCH_STEP_BYTES == 0)
+        run_fault(way, first, second);
+    else if (!strcmp(argv[1], "ring") && way < WAYS && first <= MEMBERS_MAX)
+        run_ring(way, first, second);
+    else if (!strcmp(argv[1], "resize") && (way == STRATA || !strcmp(argv[2], "copy")))
+        run_resize(way != STRATA, first, second);
+    else
+        load_fail("usage: umpa_pages fault|ring WAY ... | resize strata|copy ...; bytes in whole pages, a ring of at most 512");
+    return fflush(stdout) ? 2 : 0;
+}
