@@ -13,12 +13,14 @@
 #include <pthread.h>
 
 #include "api/heap.h"
+#include "api/pressure.h"
 
 /* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
  * then. */
 static void prepare(void) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
     platform_lock_hold(&heap.lock);
+    pressure_fork_prepare();
     platform_lock_hold(&heap.arenas.lock);
     platform_fork_begin();
     pool_fork_prepare(&heap.pools);
@@ -55,6 +57,7 @@ static void child(void) {
     platform_lock_unhold(&heap.lock);
     maintenance_fork_child();
     introspect_fork_child();
+    pressure_fork_child();
     cache_fork_child_settle(&heap.caches);
 }
 

@@ -22,6 +22,17 @@ struct arenas {
     struct strata_arena *first, *last; /* by creation; guarded by the lock */
 };
 
+/* The program's handlers for shortage of memory: see pressure.c. */
+struct strata_pressure;
+struct pressure {
+    struct strata_pressure *first, *running;                   /* these, and numbers and runner, under heap.lock */
+    uint64_t numbers;                                          /* that were given */
+    uint32_t runner;                                           /* the thread, while one runs */
+    uint32_t runs;                                             /* atomic: that have ended */
+    bool forks;                                                /* the runner does, right now */
+    uint64_t calls, wanted_bytes, freed_bytes, resident_bytes; /* atomic: of all, since the start */
+};
+
 struct heap {
     size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
     struct zone zone;
@@ -50,6 +61,7 @@ struct heap {
     bool first_thread_watched;  /* immutable once there is a maintenance thread */
 
     struct arenas arenas;
+    struct pressure pressure;
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 
@@ -86,6 +98,8 @@ uint64_t heap_doze(uint64_t interval_ns);
 
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
+/* The thread, where it does not run yet. False: it is not wanted, or can't be had. */
+bool maintenance_start(void);
 void maintenance_fork_child(void);
 void maintenance_watch_first_thread(void);
 
