@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "api/heap.h"
+#include "api/page_watch.h"
 #include "api/pressure.h"
 
 /* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
@@ -29,10 +30,12 @@ static void prepare(void) {
     slab_fork_prepare(&heap.slabs);
     zone_fork_prepare(&heap.zone);
     arenas_fork_prepare(); /* nobody who holds one of these wants another lock */
+    page_watch_fork_prepare();
 }
 
 static void parent(void) {
     if (!platform_fork_is_mine()) return;
+    page_watch_fork_parent();
     arenas_fork_parent();
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
@@ -46,6 +49,7 @@ static void parent(void) {
 
 static void child(void) {
     if (!platform_fork_is_mine()) return;
+    page_watch_fork_child();
     arenas_fork_child();
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);

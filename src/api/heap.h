@@ -33,6 +33,9 @@ struct pressure {
     uint64_t calls, wanted_bytes, freed_bytes, resident_bytes; /* atomic: of all, since the start */
 };
 
+/* Watched ranges: see page_watch.h. */
+struct page_watches;
+
 struct heap {
     size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
     struct zone zone;
@@ -62,6 +65,7 @@ struct heap {
 
     struct arenas arenas;
     struct pressure pressure;
+    struct page_watches *watches; /* NULL until the first; written once, under the lock */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 

@@ -160,6 +160,7 @@ void zone_block_dissolve(struct zone *zone, char *address, uint64_t granules, ui
 static void free_block(struct zone *zone, void *address) {
     struct block_desc block = *block_of(zone, address);
     struct superpage *first = superpage_of(zone, address);
+    zone_end_watches(zone, &block, address, block.granules << GRANULE_SHIFT);
     zone_tag_run(zone, address, 1, TAG_NONE);
     zone->counters.blocks--;
     zone->counters.block_granules -= block.granules;
@@ -284,6 +285,7 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
     platform_lock_acquire(&zone->lock);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
+    if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
     if (granules == old) {
         result = address;
     } else if (granules < old || zone_within_limit(zone, granules - old)) {
