@@ -80,6 +80,7 @@ static bool serve_next(struct page_watches *watches) {
 static void serve(void *argument) {
     struct page_watches *watches = argument;
     __atomic_store_n(&watches->server, platform_thread_self(), __ATOMIC_RELAXED);
+    platform_hear_access_faults(); /* of the handler, which may touch watched pages */
     for (;;) {
         platform_lock_acquire(&watches->lock);
         while (serve_next(watches)) continue;

@@ -154,6 +154,8 @@ bool platform_protect(void *address, size_t bytes, enum platform_access access);
  * the life of the process, and of its children. False: the system refuses.
  */
 bool platform_on_access_fault(bool (*serve)(char *page, bool write));
+/* A thread of platform_thread_start, which is deaf to signals: from now on not to this one. */
+void platform_hear_access_faults(void);
 
 /* ------------------------------------------------------------------ time */
 

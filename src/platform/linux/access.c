@@ -69,3 +69,10 @@ bool platform_on_access_fault(bool (*serve)(char *page, bool write)) {
     errno = saved;
     return ok;
 }
+
+void platform_hear_access_faults(void) {
+    sigset_t fault;
+    sigemptyset(&fault);
+    sigaddset(&fault, SIGSEGV);
+    pthread_sigmask(SIG_UNBLOCK, &fault, NULL);
+}

@@ -189,3 +189,5 @@ enum platform_access sim_access(const void *address) {
 }
 
 bool sim_access_fault(void *address, bool write) { return script.serve((char *)align_down((uintptr_t)address, sim_config.page_bytes), write); }
+
+void platform_hear_access_faults(void) {}
