@@ -1,9 +1,9 @@
 /*
  * snapshots.c - incremental snapshots: a table in memory is saved again and again, and each time only the pages that were written to are.
  *
- * Nobody who changes the table keeps account of it. A watch (strata/page_watch.h) tells of the first write to each page since the last snapshot; the pages
- * that it told of are armed again and then appended to a file, each with its number. From that file any moment that was saved
- * can be restored, and the example does so and compares.
+ * Nobody who changes the table keeps account of it. A watch (strata/page_watch.h) tells of the first write to each page since the last snapshot; the
+ * pages that it told of are armed again and then appended to a file, each with its number. From that file any moment that was saved can be restored,
+ * and the example does so and compares.
  *
  * Build and run: cc -O2 examples/snapshots.c -o snapshots -lstrata -pthread && ./snapshots
  */

@@ -20,9 +20,10 @@
  * mapping; where the process has no more, the watch ends (STRATA_WATCH_ENDED). A system call that meets an untold page waits for the handler as a
  * thread does where strata_watch_info says in_kernel, and fails with EFAULT elsewhere: there a program touches what it hands to one.
  *
- * The handler runs on a thread of strata's own, one call at a time for all watches, with all signals but SIGSEGV blocked and no lock held. It may use every
- * function of strata and read the page that it is told of, which has its old contents where the access is a write; what it reads or writes itself of
- * watched pages is not told, counts as told, and lets other threads do the same at once. It must not wait for a thread that may be at a watched page.
+ * The handler runs on a thread of strata's own, one call at a time for all watches, with all signals but SIGSEGV blocked and no lock held. It may use
+ * every function of strata and read the page that it is told of, which has its old contents where the access is a write; what it reads or writes
+ * itself of watched pages is not told, counts as told, and lets other threads do the same at once. It must not wait for a thread that may be at a
+ * watched page.
  *
  * A watch ends by itself when any of its range is freed, released, moved, exchanged, or its block resized by any function of strata or malloc: the
  * whole of it, before that is done; the handler is told (STRATA_WATCH_ENDED) soon after, and strata_page_unwatch is still to be called. Splitting and

@@ -64,6 +64,7 @@ void watch_open(struct page_watches *watches, struct strata_watch *watch, char *
 
 void watch_end(struct page_watches *watches, struct strata_watch *watch) {
     watch->ended = true;
+    watches->changes++;
     if (watch->by_faults)
         (void)platform_faults_unregister(&watches->file, watch->start, watch->bytes);
     else if (!platform_protect(watch->start, watch->bytes, PLATFORM_ACCESS_ALL))
@@ -150,6 +151,7 @@ static enum strata_watch_status begin_watch(struct page_watches *watches, struct
     if (is_taken(watches, watch->start, watch->bytes)) {
         status = STRATA_WATCH_TAKEN;
     } else {
+        watches->changes++;
         watch->next = watches->first;
         watches->first = watch;
         bool ok = !watch->by_faults || platform_faults_register(&watches->file, watch->start, watch->bytes, false, true) == PLATFORM_FAULTS_OK;

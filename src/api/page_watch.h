@@ -45,6 +45,7 @@ struct page_watches {
     struct platform_fault faults[WATCH_FAULTS_MAX]; /* a ring */
     unsigned fault_first, fault_count;
     struct platform_faults file;
+    uint64_t changes;            /* watches that have begun or ended */
     bool serves, reads_file;     /* the threads were started */
     bool forks;                  /* the serving one does, right now */
     uint32_t server;             /* atomic: that thread */

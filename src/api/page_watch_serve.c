@@ -144,10 +144,21 @@ bool watch_serve_signal(char *page, bool write) {
     enum strata_watch_kind kind;
     platform_lock_acquire(&watches->lock);
     struct strata_watch *watch = watch_of_page(watches, page);
-    if (watch == NULL || watch->by_faults) {
+    while (watch == NULL) {
+        /* Where a watch has ended since, the page can be written to; where none has come or gone and it can't, this is none of ours. */
+        uint64_t changes = watches->changes;
         platform_lock_release(&watches->lock);
-        /* Where a watch has ended since, the page can be written to; where it can't, this is none of ours. */
-        return zone_contains(&heap.zone, page) && platform_populate(page, platform_info()->page_bytes);
+        if (!zone_contains(&heap.zone, page)) return false;
+        if (platform_populate(page, platform_info()->page_bytes)) return true;
+        platform_lock_acquire(&watches->lock);
+        watch = watch_of_page(watches, page);
+        if (watch != NULL || changes != watches->changes) continue;
+        platform_lock_release(&watches->lock);
+        return false;
+    }
+    if (watch->by_faults) { /* since: its pages do not lack rights */
+        platform_lock_release(&watches->lock);
+        return true;
     }
     if (is_server(watches, platform_thread_self())) {
         (void)watch_take(watch, page, write, &kind);
