@@ -30,3 +30,5 @@ foreach(define STRATA_NO_RSEQ STRATA_LOCK_DEBUG)
         target_compile_definitions(strata_library_flags INTERFACE ${define}=1)
     endif()
 endforeach()
+# Checks of what callers promise, where the fast path of other builds takes their word (src/api/kmem.c).
+target_compile_definitions(strata_library_flags INTERFACE $<$<CONFIG:Debug>:STRATA_DEBUG=1>)

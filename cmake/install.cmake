@@ -1,9 +1,11 @@
-# What `cmake --install` lays down: the libraries, headers, strata.pc and strata-only.pc, the CMake package, man pages.
+# What `cmake --install` lays down: the libraries, headers, strata.pc, strata-only.pc and strata-umem.pc, the CMake package, man pages.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/strata)
-install(TARGETS strata strata_static strata_only strata_only_static EXPORT strata_targets)
+install(TARGETS strata strata_static strata_only strata_only_static strata_umem strata_umem_static EXPORT strata_targets)
 install(DIRECTORY include/strata DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES include/umem.h include/vmem.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/sys/vmem.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sys)
 install(EXPORT strata_targets NAMESPACE strata:: FILE strataTargets.cmake DESTINATION ${package_dir})
 configure_package_config_file(cmake/strataConfig.cmake.in strataConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(strataConfigVersion.cmake COMPATIBILITY SameMinorVersion)
@@ -18,13 +20,16 @@ if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
 endif()
 set(pc_description_strata "${PROJECT_DESCRIPTION}")
 set(pc_description_strata-only "${PROJECT_DESCRIPTION}, beside the program's malloc")
-foreach(pc_name strata strata-only)
+set(pc_description_strata-umem "libumem's names on strata")
+set(pc_requires_strata-umem "Requires: strata\n")
+foreach(pc_name strata strata-only strata-umem)
+    set(pc_requires "${pc_requires_${pc_name}}")
     set(pc_description "${pc_description_${pc_name}}")
     configure_file(cmake/strata.pc.in ${pc_name}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
 install(FILES docs/man/strata.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 docs/man/strata_arena.3 docs/man/strata_cache.3 docs/man/strata_page.3 docs/man/strata_pool.3
-    docs/man/strata_page_watch.3 docs/man/strata_pressure.3
+install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 docs/man/strata_arena.3 docs/man/strata_cache.3 docs/man/strata_debug.3
+    docs/man/strata_page.3 docs/man/strata_paging.3 docs/man/strata_page_watch.3 docs/man/strata_pressure.3 docs/man/strata_pool.3 docs/man/strata_kmem.3 docs/man/libstrata-umem.3
     DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)

@@ -8,7 +8,7 @@ strata_layer_sources(linux_sources linux)
 set(cold_sources "")
 foreach(source IN LISTS linux_sources)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/src OUTPUT_VARIABLE name)
-    if(name MATCHES "^(api/(arena_api|report|introspect|options|fork|emergency)|arena/|base/check|page/zone_check|platform/linux/(cgroup|pressure|output|thread|event))")
+    if(name MATCHES "^(api/(arena_api|debug|report|introspect|options|fork|emergency)|arena/|base/check|cache/object_debug|page/zone_check|slab/debug|platform/linux/(cgroup|pressure|output|stack|thread|event))")
         list(APPEND cold_sources ${source})
     endif()
 endforeach()
@@ -80,3 +80,38 @@ if(STRATA_NO_OVERRIDE)
 endif()
 strata_add_library(strata strata strata static ${overriding})
 strata_add_library(strata_only strata-only only only_static ${not_overriding})
+
+# libumem's names (include/umem.h, vmem.h) on libstrata: a library of its own, which uses nothing of strata but what programs use.
+file(GLOB umem_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/umem/*.c)
+set(umem_version_script ${PROJECT_SOURCE_DIR}/src/umem/umem.map)
+add_library(strata_umem_objects OBJECT ${umem_sources})
+set_target_properties(strata_umem_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_include_directories(strata_umem_objects PRIVATE ${PROJECT_SOURCE_DIR}/include)
+# Callbacks may end their thread, or throw, through frames of ours.
+target_compile_options(strata_umem_objects PRIVATE -fvisibility=hidden -ftls-model=initial-exec -fexceptions)
+target_link_libraries(strata_umem_objects PRIVATE strata_warnings Threads::Threads)
+add_library(strata_umem SHARED $<TARGET_OBJECTS:strata_umem_objects>)
+set_target_properties(strata_umem PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
+    LINK_DEPENDS ${umem_version_script} OUTPUT_NAME strata-umem EXPORT_NAME umem)
+target_link_libraries(strata_umem PUBLIC strata PRIVATE Threads::Threads)
+target_link_options(strata_umem PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,relro LINKER:--version-script=${umem_version_script})
+if(STRATA_SANITIZE)
+    add_library(strata_umem_static STATIC $<TARGET_OBJECTS:strata_umem_objects>)
+else()
+    target_link_options(strata_umem PRIVATE LINKER:--no-undefined)
+    set(merged ${CMAKE_CURRENT_BINARY_DIR}/strata_umem_merged.o)
+    add_custom_command(OUTPUT ${merged}
+        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<TARGET_OBJECTS:strata_umem_objects>
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
+        DEPENDS strata_umem_objects $<TARGET_OBJECTS:strata_umem_objects>
+        COMMAND_EXPAND_LISTS VERBATIM)
+    add_library(strata_umem_static STATIC ${merged})
+    set_source_files_properties(${merged} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+endif()
+set_target_properties(strata_umem_static PROPERTIES LINKER_LANGUAGE C OUTPUT_NAME strata-umem EXPORT_NAME umem_static)
+target_link_libraries(strata_umem_static INTERFACE strata_static)
+foreach(kind umem umem_static)
+    target_include_directories(strata_${kind} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    add_library(strata::${kind} ALIAS strata_${kind})
+endforeach()

@@ -5,7 +5,9 @@
 #   model/model_*.c   model runner, part of libstrata_model.so (with every other .c of tests/model but test_*)
 #   api_*.c  .cpp     program that uses strata_* only, linked to libstrata.a, run by ctest; the sanitizer builds run these too
 #   only_*.c  .cpp    the same, but linked to libstrata-only.a
+#   umem_*.c  .cpp    the same, but linked to libstrata-umem.a and libstrata.a
 #   linked_*.c .cpp   helper linked to libstrata.so
+#   needs_umem_*.c .cpp  helper linked to libstrata-umem.so
 #   static_*.c .cpp   helper linked to libstrata.a
 #   lib_*.c           helper that is a shared object linked to libstrata.so, for dlopen
 #   other .c .cpp     helper not linked to strata, to be run under LD_PRELOAD
@@ -53,8 +55,10 @@ set(api_tests ${sources})
 list(FILTER api_tests INCLUDE REGEX "/api_[^/]*$")
 set(only_tests ${sources})
 list(FILTER only_tests INCLUDE REGEX "/only_[^/]*$")
+set(umem_tests ${sources})
+list(FILTER umem_tests INCLUDE REGEX "/umem_[^/]*$")
 set(helpers ${sources})
-list(FILTER helpers EXCLUDE REGEX "/(test|api|only)_[^/]*$")
+list(FILTER helpers EXCLUDE REGEX "/(test|api|only|umem)_[^/]*$")
 if(sources MATCHES "\\.cpp(;|$)")
     enable_language(CXX)
 endif()
@@ -65,14 +69,6 @@ if(STRATA_TESTS)
             message(FATAL_ERROR "no ${kind} under tests/")
         endif()
     endforeach()
-    strata_layer_sources(sim_sources sim)
-    # The C library's malloc serves the test program itself.
-    add_library(strata_sim STATIC ${sim_sources})
-    set_target_properties(strata_sim PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    # The simulated locks also find out who would wait forever, for which they need to see every step.
-    target_compile_definitions(strata_sim PUBLIC STRATA_SIM=1 STRATA_NO_OVERRIDE=1 STRATA_LOCK_DEBUG=1)
-    target_link_libraries(strata_sim PUBLIC strata_library_flags Threads::Threads)
-
     strata_layer_sources(linux_platform_sources linux platform base)
     add_library(strata_linux STATIC ${linux_platform_sources})
     target_link_libraries(strata_linux PUBLIC strata_library_flags Threads::Threads)
@@ -99,10 +95,12 @@ if(STRATA_TESTS)
 endif()
 
 if(STRATA_API_TESTS)
-    foreach(kind api only)
+    foreach(kind api only umem)
         set(library strata_static)
         if(kind STREQUAL "only")
             set(library strata_only_static)
+        elseif(kind STREQUAL "umem")
+            set(library strata_umem_static)
         endif()
         if(NOT ${kind}_tests)
             message(FATAL_ERROR "no ${kind}_tests under tests/")
@@ -121,6 +119,8 @@ if(STRATA_HELPERS)
         strata_add_program(${source})
         if(source MATCHES "/(linked|lib)_[^/]*$")
             target_link_libraries(${program_target} PRIVATE strata)
+        elseif(source MATCHES "/needs_umem_[^/]*$")
+            target_link_libraries(${program_target} PRIVATE strata_umem)
         elseif(source MATCHES "/static_[^/]*$")
             target_link_libraries(${program_target} PRIVATE strata_static)
         endif()

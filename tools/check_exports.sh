@@ -1,6 +1,6 @@
 #!/bin/bash
 # The names that libstrata.so exports are the public ones, all of them; libstrata.a defines no other either. libstrata-only.so and
-# libstrata-only.a have those of them that begin with strata_, and none else:
+# libstrata-only.a have those of them that begin with strata_, and none else; libstrata-umem has those of umem.h and vmem.h, and none else:
 # tools/check_exports.sh BUILD_DIR
 set -euo pipefail
 shopt -s extglob
@@ -40,6 +40,12 @@ for kind in so a; do
     [ $kind = so ] || required=${required//_Zn[wa]m*([A-Za-z0-9_])RKSt9nothrow_t/}
     check libstrata.$kind "$public" "$required $declared"
     check libstrata-only.$kind '^strata_[a-z0-9_]+$' "$declared"
+done
+# What umem.h and vmem.h declare begins a line with extern.
+declared=$(cat include/umem.h include/vmem.h | grep -oE '^extern [^(]*\b[uv]mem_[a-z_]+\(' | grep -oE '[uv]mem_[a-z_]+\($' | tr -d '(')
+[ "$(wc -w <<<"$declared")" -ge 20 ] || fail "hardly any function found in include/umem.h and include/vmem.h"
+for kind in so a; do
+    check libstrata-umem.$kind '^[uv]mem_[a-z_]+$' "$declared"
 done
 echo "exports: $count symbols, $failures failures"
 [ $failures = 0 ]

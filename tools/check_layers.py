@@ -7,6 +7,8 @@
 A layer may include its own files, base/, and the facade header of each layer below it. Its object files may refer to
 symbols of those layers only, and, where it isn't platform/ or api/, to nothing of the C library but pure functions on
 memory. Conditions on the operating system belong into platform/.
+
+src/umem/, a library of its own, is no layer: it includes its own files, public headers and the C library, nothing of the layers.
 """
 from __future__ import annotations
 
@@ -26,8 +28,13 @@ FACADES = {layer: {f"{layer}/{layer}.h"} for layer in LAYERS}
 FACADES["platform"].add("platform/cpu_ops.h")
 # That of slab/, too: the slabs of malloc, which know the heap, and those of object caches, which know only where theirs come from.
 FACADES["slab"].add("slab/objects.h")
+# And debugged buffers of both.
+FACADES["slab"].add("slab/debug.h")
 # And that of cache/: object caches stand on the same mechanism as malloc's, and malloc knows nothing of them.
 FACADES["cache"].add("cache/object_cache.h")
+
+# And that of page/: a pager stands apart from the zone.
+FACADES["page"].add("page/pager.h")
 
 # Headers of the language: types, limits and functions that touch nothing but their arguments.
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}
@@ -73,6 +80,14 @@ class Report:
         self.problems.append(f"{where}: {what}")
 
 
+def check_program_include(report: Report, where: str, quote: str, name: str) -> None:
+    """What src/umem/ may include."""
+    if quote == '"' and name != "umem_internal.h":
+        report.add(where, f'umem/ includes "{name}", which is not its own')
+    elif quote == "<" and name.split("/")[0] in LAYERS:
+        report.add(where, f"umem/ includes <{name}>, which is inside strata")
+
+
 def check_include(report: Report, where: str, layer: str, quote: str, name: str) -> None:
     first = name.split("/")[0]
     if first == "strata":
@@ -99,6 +114,14 @@ def check_sources(root: Path, report: Report) -> None:
     for path in files:
         relative = path.relative_to(root / "src")
         layer = relative.parts[0]
+        if layer == "umem":
+            report.files += 1
+            for number, line in enumerate(without_comments(path.read_text()).split("\n"), 1):
+                if match := INCLUDE.match(line):
+                    check_program_include(report, f"src/{relative}:{number}", match[1], match[2])
+                elif OTHER_INCLUDE.match(line):
+                    report.add(f"src/{relative}:{number}", "an include that names no file")
+            continue
         if layer not in found or len(relative.parts) < 2:
             report.add(str(relative), "is in no layer")
             continue
@@ -197,6 +220,8 @@ def self_test() -> int:
         ("symbol above", "src/arena/more.c", "int cache_get(void);\nint more(void);\nint more(void) { return cache_get(); }\n", "uses cache_get of cache/"),
         ("symbol of the system", "src/slab/more.c", "int getpid(void);\nint more(void);\nint more(void) { return getpid(); }\n", "uses getpid, which no layer"),
         ("malloc in a layer", "src/page/more.c", "void *malloc(unsigned long);\nvoid *more(void);\nvoid *more(void) { return malloc(9); }\n", "uses malloc, which no layer"),
+        ("umem inside", "src/umem/more.c", '#include "api/api.h"\n', 'umem/ includes "api/api.h", which is not its own'),
+        ("umem outside", "src/umem/more.c", "#include <slab/slab.h>\n", "umem/ includes <slab/slab.h>, which is inside strata"),
         ("missing layer", "-src/slab", "", "no file of slab found"),
         ("no objects", "-build", "", "no target with object files of all layers"),
     ]

@@ -13,6 +13,7 @@ for page in "${pages[@]}"; do
 done
 names=$(grep -ohE '\bstrata_[a-z_0-9]+ *\(' include/strata/*.h | tr -d ' (' | sort -u)
 [ "$(wc -w <<<"$names")" -ge 10 ] || { echo "man: hardly any public function found in include/strata" >&2; exit 1; }
+names+=" $(grep -ohE '^extern [^(]*\b[uv]mem_[a-z_]+\(' include/umem.h include/vmem.h | grep -oE '[uv]mem_[a-z_]+\($' | tr -d '(')"
 for name in $names; do
     grep -q "\b$name\b" docs/man/*.3 || { echo "man: $name is in no page of section 3" >&2; failures=$((failures + 1)); }
 done

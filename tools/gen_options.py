@@ -21,6 +21,7 @@ CHOICE_START = re.compile(rf"OPTION_CHOICE\((\w+), (\w+), (\w+), {STRING}\)")
 CHOICE = re.compile(rf"CHOICE\((\w+), (\w+), {STRING}\)")
 CHOICE_END = re.compile(r"OPTION_CHOICE_END\((\w+)\)")
 NUMBER = re.compile(rf"OPTION_(NUMBER|SIZE)\((\w+), \w+, (\d+), (\d+), (\d+), {STRING}\)")
+TEXT = re.compile(rf"OPTION_TEXT\((\w+), \w+, {STRING}, {STRING}\)")
 FILE = re.compile(rf"OPTION_FILE\((\w+), \w+, {STRING}\)")
 
 HEAD = """\
@@ -44,6 +45,7 @@ TAIL = """
 - **size**: bytes, or a number with a suffix: `64K`, `64M`, `64G`, `64T` (powers of 1024; `64k` and `64KiB` are the same).
 - **file**: a path of 1 to 4095 bytes. Options that name files are ignored, with a warning, in programs that run with raised
   privileges (set-user-id and the like).
+- **text**: as the option says. Ignored in programs with raised privileges, too.
 
 An unknown key or a value that is not allowed costs one line on standard error, and the option stays as it was:
 
@@ -59,6 +61,7 @@ class Option:
     doc: str
     choices: dict[str, str] = field(default_factory=dict)
     bounds: tuple[int, int] | None = None
+    form: str = ""  # of a text
 
 
 def fail(number: int, line: str, why: str) -> None:
@@ -96,6 +99,8 @@ def parse(text: str) -> list[Option]:
             if not low <= default <= high:
                 fail(number, line, "the default is not allowed")
             options.append(Option(match[2], match[1].lower(), match[3], ast.literal_eval(match[6]), bounds=(low, high)))
+        elif match := TEXT.fullmatch(line):
+            options.append(Option(match[1], "text", "", ast.literal_eval(match[3]), form=ast.literal_eval(match[2])))
         elif match := FILE.fullmatch(line):
             options.append(Option(match[1], "file", "", ast.literal_eval(match[2])))
         else:
@@ -118,6 +123,8 @@ def allowed_text(option: Option) -> str:
         return ", ".join(f"`{choice}`" for choice in option.choices.values())
     if option.kind == "file":
         return "a path"
+    if option.kind == "text":
+        return option.form
     show = size_text if option.kind == "size" else str
     low, high = option.bounds
     return f"{show(low)} to {show(high)}"

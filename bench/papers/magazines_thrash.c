@@ -10,43 +10,27 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <strata/strata.h>
 
 #include "load.h"
+#include "stats_figure.h"
 #include "timing.h"
 
 #define BLOCK_BYTES 64
-#define CACHE_NAME "\"name\":\"malloc-64\""
 #define ROUNDS_MAX 1024
 #define BURST_MAX (4 * ROUNDS_MAX)
-#define STATS_BYTES_MAX (512 * KIB)
 
 static unsigned rounds;      /* of a magazine: M */
 static uint64_t repetitions; /* of K allocations and K frees */
 static void *held[2 * ROUNDS_MAX], *burst[BURST_MAX];
 
-/* A number of the class under test in strata's statistics. */
-static uint64_t figure(const char *text, const char *key) {
-    const char *row = strstr(text, CACHE_NAME);
-    const char *found = row ? strstr(row, key) : NULL;
-    if (!found) load_fail("the statistics don't have what is looked for");
-    return strtoull(found + strlen(key), NULL, 10);
-}
-
 /* How many objects have crossed the border of the CPU layer so far, in either direction. */
 static uint64_t crossed(void) {
-    static char text[STATS_BYTES_MAX];
-    static int file = -1;
-    if (file < 0) file = memfd_create("stats", 0);
-    if (file < 0 || ftruncate(file, 0) || lseek(file, 0, SEEK_SET) || strata_stats_json(file)) load_fail("no statistics");
-    ssize_t length = pread(file, text, sizeof text - 1, 0);
-    if (length <= 0) load_fail("no statistics");
-    text[length] = 0;
-    rounds = (unsigned)figure(text, "\"magazine_rounds\":");
-    return figure(text, "\"depot_allocs\":") + figure(text, "\"depot_frees\":") + figure(text, "\"slab_allocs\":") + figure(text, "\"slab_frees\":");
+    const char *stats = stats_now();
+    static const char *const ways[] = {"depot_allocs", "depot_frees", "slab_allocs", "slab_frees"};
+    double objects = 0;
+    for (unsigned i = 0; i < sizeof ways / sizeof ways[0]; i++) objects += stats_of_class(stats, BLOCK_BYTES, ways[i]);
+    rounds = (unsigned)stats_of_class(stats, BLOCK_BYTES, "magazine_rounds");
+    return (uint64_t)objects;
 }
 
 static void *take(uint64_t tag) {

@@ -84,6 +84,7 @@ enum strata_cache_status strata_cache_create(const char *name, const struct stra
         if (source != NULL) zone_metadata_free(&heap.zone, source, sizeof *source);
         return status == OBJECT_CACHE_BAD_SIZE ? STRATA_CACHE_BAD_ARGUMENT : STRATA_CACHE_NO_MEMORY;
     }
+    if (heap_is_debugged()) debug_cache_created(created);
     *cache = (struct strata_cache *)(void *)created;
     return STRATA_CACHE_OK;
 }
@@ -182,10 +183,24 @@ void strata_cache_reap(struct strata_cache *cache) {
         object_caches_reap(&heap.objects);
 }
 
+struct walk {
+    bool (*visit)(void *object, void *argument);
+    void *argument;
+    bool going;
+};
+
+static bool visit_until(void *object, void *argument) {
+    struct walk *walk = argument;
+    walk->going = walk->visit(object, walk->argument);
+    return walk->going;
+}
+
 bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void *object, void *argument), void *argument) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_walk");
     if (visit == NULL) fatal("strata_cache_walk(): visit is NULL (cache %s)", object_cache->name);
-    return object_slabs_walk(&object_cache->slabs, visit, argument);
+    struct walk walk = {visit, argument, true};
+    struct debug_cache *debug = __atomic_load_n(&object_cache->debug, __ATOMIC_ACQUIRE);
+    return object_slabs_walk(&object_cache->slabs, visit_until, &walk) && (debug == NULL || debug_cache_walk(debug, visit, argument, &walk.going));
 }
 
 void strata_cache_stats_get(struct strata_cache *cache, struct strata_cache_stats *stats) {

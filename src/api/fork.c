@@ -24,9 +24,11 @@ static void prepare(void) {
     pressure_fork_prepare();
     platform_lock_hold(&heap.arenas.lock);
     platform_fork_begin();
+    if (heap_is_debugged()) debug_heap_fork_prepare_first();
     pool_fork_prepare(&heap.pools);
     object_caches_fork_prepare(&heap.objects);
     cache_fork_prepare(&heap.caches);
+    if (heap_is_debugged()) debug_heap_fork_prepare_slabs();
     slab_fork_prepare(&heap.slabs);
     zone_fork_prepare(&heap.zone);
     arenas_fork_prepare(); /* nobody who holds one of these wants another lock */
@@ -42,6 +44,7 @@ static void parent(void) {
     cache_fork_parent(&heap.caches);
     object_caches_fork_parent(&heap.objects);
     pool_fork_done(&heap.pools);
+    if (heap_is_debugged()) debug_heap_fork_done();
     platform_fork_end();
     platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);
@@ -56,6 +59,7 @@ static void child(void) {
     cache_fork_child(&heap.caches);
     object_caches_fork_child(&heap.objects);
     pool_fork_done(&heap.pools);
+    if (heap_is_debugged()) debug_heap_fork_child();
     platform_fork_end();
     platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);

@@ -75,6 +75,7 @@ bool heap_init(void) {
             object_caches_init(&heap.objects, &heap.slabs, &heap.caches, (unsigned)heap.options.magazine_max_rounds);
             heap.started_ns = platform_now_ns();
             platform_on_thread_exit(thread_ended); /* before any thread can get an id */
+            __atomic_store_n(&heap.kmem_end, SIZE_CLASS_MAX_BYTES + 1, __ATOMIC_RELEASE);
             __atomic_store_n(&heap.small_end, SIZE_CLASS_MAX_BYTES + 1, __ATOMIC_RELEASE);
             __atomic_store_n(&heap.ready, true, __ATOMIC_RELEASE);
         }
@@ -84,6 +85,7 @@ bool heap_init(void) {
     if (built) {
         heap_fork_register(); /* may allocate: the heap serves it already; so may the next */
         maintenance_watch_first_thread();
+        if (STRATA_UNLIKELY(heap.options.debug.length != 0 || heap.options.debug_log.length != 0)) debug_start();
     }
     return ready;
 }
@@ -99,12 +101,22 @@ static STRATA_COLD void *nothing_left(void) {
     return out_of_memory();
 }
 
-void *heap_alloc_small_slow(unsigned cache) {
-    void *object = cache_alloc_slow(&heap.caches, cache);
+/* Of an object that is aligned as all objects of its class are. */
+static void *alloc_small_slow(size_t bytes, size_t align, unsigned cache) {
+    void *object;
+    if (heap_is_debugged() && debug_heap_alloc(cache, bytes, align, &object)) {
+        maintenance_slow_call(true);
+        return object != NULL ? object : out_of_memory();
+    }
+    object = cache_alloc_slow(&heap.caches, cache);
     if (STRATA_UNLIKELY(object == NULL) && heap_release(0) != 0) object = cache_alloc_slow(&heap.caches, cache);
     maintenance_slow_call(true);
-    return STRATA_LIKELY(object != NULL) ? object : nothing_left();
+    if (STRATA_LIKELY(object != NULL)) return object;
+    if (heap_is_debugged()) debug_heap_failed(cache, bytes);
+    return nothing_left();
 }
+
+void *heap_alloc_small_slow(size_t bytes, unsigned cache) { return alloc_small_slow(bytes, 1, cache); }
 
 void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     if (zeroed != NULL) *zeroed = false;
@@ -117,7 +129,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
         unsigned cache = align <= 16 ? slab_class_of_size(&heap.slabs, bytes) : slab_class_of_aligned(&heap.slabs, bytes, align);
         if (cache != 0) {
             void *object = cpu_pop(cache);
-            return object != NULL ? object : heap_alloc_small_slow(cache);
+            return object != NULL ? object : alloc_small_slow(bytes, align, cache);
         }
     }
     void *block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
@@ -131,6 +143,10 @@ static const char *const function_names[] = {[HEAP_FREE] = "free",
                                              [HEAP_FREE_ALIGNED_SIZED] = "free_aligned_sized",
                                              [HEAP_REALLOC] = "realloc",
                                              [HEAP_USABLE_SIZE] = "malloc_usable_size"};
+
+bool heap_debug_usable(enum heap_function function, const void *address, size_t *bytes) {
+    return heap_is_debugged() && debug_heap_usable(function_names[function], address, bytes);
+}
 
 void heap_bad_address(enum heap_function function, const void *address) {
     static const struct check_sink sink = {.write = sink_write, .die = sink_die};
@@ -148,6 +164,8 @@ void heap_free_slow(enum heap_function function, unsigned tag, void *object) {
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED))) return;
     if (STRATA_LIKELY(tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)) {
         cache_free_slow(&heap.caches, tag, object);
+    } else if (tag == TAG_DEBUG && debug_heap_free(function_names[function], object)) {
+        /* a debugged buffer */
     } else if (tag != TAG_BLOCK || !zone_block_free(&heap.zone, object)) {
         heap_bad_address(function, object);
     }
@@ -155,7 +173,10 @@ void heap_free_slow(enum heap_function function, unsigned tag, void *object) {
 }
 
 void heap_free_odd(enum heap_function function, const void *object) {
-    if (object != NULL && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) heap_bad_address(function, object);
+    if (object == NULL) return;
+    if (heap_is_debugged() && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) && debug_heap_free(function_names[function], (void *)(uintptr_t)object))
+        return;
+    if (!__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) heap_bad_address(function, object);
 }
 
 #define HEAP_DOZE_MAX_NS UINT64_C(64000000)
@@ -169,6 +190,7 @@ STRATA_COLD uint64_t heap_doze(uint64_t interval_ns) {
 STRATA_COLD size_t heap_release(size_t keep_bytes) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || !heap_init()) return 0;
     cache_drain(&heap.caches);
+    if (heap_is_debugged()) debug_heap_reap();
     return zone_release(&heap.zone, keep_bytes);
 }
 
@@ -179,5 +201,6 @@ STRATA_COLD const char *heap_check(void) {
     if (broken == NULL) broken = slab_check(&heap.slabs);
     if (broken == NULL) broken = zone_check(&heap.zone);
     if (broken == NULL) broken = arenas_check();
+    if (broken == NULL && heap_is_debugged()) broken = debug_heap_check();
     return broken;
 }

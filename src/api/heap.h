@@ -36,6 +36,9 @@ struct pressure {
 /* Watched ranges: see page_watch.h. */
 struct page_watches;
 
+/* Debugging: see debug.h. */
+struct debug_heap;
+
 struct heap {
     size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
     struct zone zone;
@@ -43,6 +46,8 @@ struct heap {
     struct cache_layer caches;
     struct object_caches objects;
     struct pool_layer pools; /* its list is under the lock below */
+
+    size_t kmem_end; /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
 
     struct options options; /* immutable after initialisation */
     struct platform_lock lock;
@@ -66,6 +71,7 @@ struct heap {
     struct arenas arenas;
     struct pressure pressure;
     struct page_watches *watches; /* NULL until the first; written once, under the lock */
+    struct debug_heap *debug;     /* NULL: nothing was ever debugged; atomic */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 
@@ -74,6 +80,12 @@ extern struct heap heap __attribute__((visibility("hidden")));
 
 /* Acquire, as the heap may have been built by another thread a moment ago: whoever sees a size here sees the layers. */
 STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
+
+/*
+ * The same for kmem.c. 0 once blocks of one size may lie in slabs of different kinds, as with debugging: whoever begins that stores 0 first, and then
+ * each free goes by the address.
+ */
+STRATA_INLINE size_t heap_kmem_end(void) { return __atomic_load_n(&heap.kmem_end, __ATOMIC_ACQUIRE); }
 
 /* Builds the heap where nobody has yet. False: not even its metadata could be had. */
 bool heap_init(void);
@@ -85,11 +97,14 @@ enum heap_function { HEAP_FREE, HEAP_FREE_SIZED, HEAP_FREE_ALIGNED_SIZED, HEAP_R
 _Noreturn void heap_bad_address(enum heap_function function, const void *address);
 
 /* malloc beyond the fast path: sets errno to ENOMEM and returns NULL where there is no memory. `zeroed` (may be NULL) as in zone_block_alloc. */
-void *heap_alloc_small_slow(unsigned cache);
+void *heap_alloc_small_slow(size_t bytes, unsigned cache);
 void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed);
 void heap_free_slow(enum heap_function function, unsigned tag, void *object);
 /* free, or a function like it, of what is not a multiple of 16 within the heap: NULL, or an error. */
 void heap_free_odd(enum heap_function function, const void *object);
+
+/* Whether it is a debugged buffer: *bytes is what was asked for, SIZE_MAX where it is a wrong one, which is reported. */
+bool heap_debug_usable(enum heap_function function, const void *address, size_t *bytes);
 
 /* Everything idle back to the system; returns bytes. */
 size_t heap_release(size_t keep_bytes);
@@ -133,6 +148,28 @@ void emergency_begin(void);
 void *emergency_alloc(size_t bytes, size_t align);
 /* 0: not a block of emergency_alloc. */
 size_t emergency_bytes(const void *address);
+
+/*
+ * debug_heap.c, where heap.debug is not NULL. alloc, true: *object is a debugged buffer, or NULL where none shall be had. free: false: no debugged
+ * buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one.
+ */
+bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object);
+void debug_heap_failed(unsigned tag, size_t bytes);
+bool debug_heap_free(const char *function, void *address);
+bool debug_heap_usable(const char *function, const void *address, size_t *bytes);
+bool debug_heap_owns(const void *address);
+STRATA_INLINE bool heap_is_debugged(void) { return STRATA_UNLIKELY(__atomic_load_n(&heap.debug, __ATOMIC_ACQUIRE) != NULL); }
+/* debug_api.c: what the options say, once the heap is ready; a cache that was just created; around fork, in rank order. */
+void debug_start(void);
+void debug_cache_created(struct object_cache *cache);
+void debug_heap_fork_prepare_first(void);
+void debug_heap_fork_prepare_slabs(void);
+void debug_heap_fork_done(void);
+void debug_heap_fork_child(void);
+const char *debug_heap_check(void);
+void debug_heap_reap(void);
+/* debug_walk.c: as strata_cache_walk, over debugged objects. */
+bool debug_cache_walk(struct debug_cache *cache, bool (*visit)(void *object, void *argument), void *argument, bool *going);
 
 /* fork.c: registers the handlers; after heap_init, as registering may allocate. */
 void heap_fork_register(void);

@@ -25,7 +25,7 @@ STRATA_INLINE void *alloc(size_t size) {
     if (STRATA_LIKELY(size < heap_small_end())) {
         unsigned cache = slab_class_of_size(&heap.slabs, size);
         void *object = cpu_pop(cache);
-        return STRATA_LIKELY(object != NULL) ? object : heap_alloc_small_slow(cache);
+        return STRATA_LIKELY(object != NULL) ? object : heap_alloc_small_slow(size, cache);
     }
     return heap_alloc_slow(size, NATURAL_ALIGN, NULL);
 }
@@ -98,6 +98,11 @@ ALSO_AS(calloc, strata_calloc)
 /* Usable bytes of the object or block at p; ends the process where there is none. */
 static size_t usable_bytes(enum heap_function function, void *p, unsigned *tag) {
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) && (*tag = 0, emergency_bytes(p)) != 0) return emergency_bytes(p);
+    size_t asked;
+    if (heap_debug_usable(function, p, &asked)) {
+        *tag = TAG_DEBUG;
+        return asked;
+    }
     if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & (NATURAL_ALIGN - 1)) != 0) heap_bad_address(function, p);
     *tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
     if (*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES) {
@@ -120,16 +125,28 @@ static void *move_to_new(void *p, size_t old, size_t size) {
 /* Whether an object of `old` bytes may go on to serve `size`. */
 STRATA_INLINE bool serves(size_t old, size_t size) { return size <= old && (size >= old / SHRINK_SHARE || old <= 2 * NATURAL_ALIGN); }
 
+/* Always elsewhere, so that what was asked for is what is watched. A pointer that is none has been reported, and is left alone. */
+static STRATA_COLD void *realloc_debugged(void *p, size_t old, size_t size) {
+    if (old == SIZE_MAX) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (size != 0) return move_to_new(p, old, size);
+    release(HEAP_REALLOC, p);
+    return NULL;
+}
+
 static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
     unsigned tag;
     size_t old = usable_bytes(HEAP_REALLOC, p, &tag);
+    if (STRATA_UNLIKELY(tag == TAG_DEBUG)) return realloc_debugged(p, old, size);
     if (size == 0) {
         release(HEAP_REALLOC, p);
         return NULL;
     }
     if (tag != TAG_BLOCK) {
         if (serves(old, size)) return p;
-        size_t least = old + old / GROWTH_SHARE;
+        size_t least = heap_is_debugged() ? size : old + old / GROWTH_SHARE; /* what is watched is what was asked for */
         int saved = errno;
         void *moved = size > old && size < least ? move_to_new(p, old, least) : NULL;
         if (moved != NULL) return moved;
@@ -223,6 +240,7 @@ ALSO_AS(pvalloc, strata_pvalloc)
 
 size_t strata_malloc_usable_size(void *p) {
     unsigned tag;
-    return p == NULL ? 0 : usable_bytes(HEAP_USABLE_SIZE, p, &tag);
+    size_t bytes = p == NULL ? 0 : usable_bytes(HEAP_USABLE_SIZE, p, &tag);
+    return bytes != SIZE_MAX ? bytes : 0;
 }
 ALSO_AS(malloc_usable_size, strata_malloc_usable_size)

@@ -79,6 +79,7 @@ static void warn_unknown(const struct parse *parse, struct span key) {
 #define OPTION_CHOICE(key, KEY, DEFAULT, doc) length = allowed_append(known, length, #key);
 #define OPTION_NUMBER(key, field, default_value, min, max, doc) length = allowed_append(known, length, #key);
 #define OPTION_SIZE(key, field, default_value, min, max, doc) length = allowed_append(known, length, #key);
+#define OPTION_TEXT(key, field, form, doc) length = allowed_append(known, length, #key);
 #define OPTION_FILE(key, field, doc) length = allowed_append(known, length, #key);
 #include "api/options.def"
     CHECK(length < ALLOWED_BYTES);
@@ -171,12 +172,20 @@ static int value_choice(const struct parse *parse, const char *key, struct span 
     return -1;
 }
 
-static void value_file(struct parse *parse, const char *key, struct span value, char *out) {
-    if (parse->secure) {
-        if (!parse->secure_warned) log_line("%s: %s: ignored, as this program runs with raised privileges", parse->source_name, key);
+static bool is_denied(struct parse *parse, const char *key) {
+    if (parse->secure && !parse->secure_warned) {
+        log_line("%s: %s: ignored, as this program runs with raised privileges", parse->source_name, key);
         parse->secure_warned = true;
-        return;
     }
+    return parse->secure;
+}
+
+static void value_text(struct parse *parse, const char *key, struct span value, struct options_text *out) {
+    if (!is_denied(parse, key)) *out = (struct options_text){value.start, value.length};
+}
+
+static void value_file(struct parse *parse, const char *key, struct span value, char *out) {
+    if (is_denied(parse, key)) return;
     if (value.length == 0 || value.length >= OPTIONS_PATH_BYTES) {
         char allowed[ALLOWED_BYTES];
         format_text(allowed, sizeof allowed, "a path of 1 to %d bytes", OPTIONS_PATH_BYTES - 1);
@@ -214,6 +223,11 @@ static void item_apply(struct parse *parse, struct options *out, struct span key
         value_size(parse, #name, value, UINT64_C(min), UINT64_C(max), &out->field); \
         return;                                                                     \
     }
+#define OPTION_TEXT(name, field, form, doc)           \
+    if (span_equals(key, #name)) {                    \
+        value_text(parse, #name, value, &out->field); \
+        return;                                       \
+    }
 #define OPTION_FILE(name, field, doc)                \
     if (span_equals(key, #name)) {                   \
         value_file(parse, #name, value, out->field); \
@@ -227,6 +241,7 @@ STRATA_USUAL void options_set_defaults(struct options *out) {
 #define OPTION_CHOICE(key, KEY, DEFAULT, doc) out->key = OPTION_##KEY##_##DEFAULT;
 #define OPTION_NUMBER(key, field, default_value, min, max, doc) out->field = UINT64_C(default_value);
 #define OPTION_SIZE(key, field, default_value, min, max, doc) out->field = UINT64_C(default_value);
+#define OPTION_TEXT(key, field, form, doc) out->field = (struct options_text){0};
 #define OPTION_FILE(key, field, doc) out->field[0] = 0;
 #include "api/options.def"
 }

@@ -20,11 +20,18 @@
 /* clang-format on */
 #include "api/options.def"
 
+/* A part of the text that was parsed: as long as that stands. */
+struct options_text {
+    const char *start;
+    size_t length;
+};
+
 struct options {
 #define OPTION_CHOICE(key, KEY, DEFAULT, doc) enum option_##key key;
 #define OPTION_NUMBER(key, field, default_value, min, max, doc) uint64_t field;
 #define OPTION_SIZE(key, field, default_value, min, max, doc) uint64_t field;
-#define OPTION_FILE(key, field, doc) char field[OPTIONS_PATH_BYTES]; /* "" where none was given */
+#define OPTION_TEXT(key, field, form, doc) struct options_text field; /* length 0 where none was given */
+#define OPTION_FILE(key, field, doc) char field[OPTIONS_PATH_BYTES];  /* "" where none was given */
 #include "api/options.def"
 };
 
@@ -34,8 +41,8 @@ void options_set_defaults(struct options *out);
 /*
  * Applies the items of `text` (NULL or "": none) to `out`, in order; the last of several for one key wins, and so does a later call over an
  * earlier one. A bad item leaves its option as it was and costs one log_line that begins with `source_name` ("STRATA_CONF", "strata_conf").
- * Space around keys and values is skipped, empty items too. `secure`: options that name files are ignored, with one warning a call.
- * Neither allocates nor depends on the locale; `text` need not outlive the call.
+ * Space around keys and values is skipped, empty items too. `secure`: options that name files, and texts, are ignored, with one warning a call.
+ * Neither allocates nor depends on the locale; `text` need not outlive the call, but for the options that are texts themselves.
  */
 void options_parse(struct options *out, const char *text, const char *source_name, bool secure);
 

@@ -13,7 +13,6 @@
 
 #define ALLOC_FLAGS \
     (STRATA_PAGE_ZEROED | STRATA_PAGE_HUGE | STRATA_PAGE_NO_MOVE | STRATA_PAGE_PREFAULT | STRATA_PAGE_UNMOVABLE | STRATA_PAGE_RECLAIMABLE)
-#define REALLOC_FLAGS (STRATA_PAGE_ZEROED | STRATA_PAGE_NO_MOVE | STRATA_PAGE_PREFAULT)
 
 const char *strata_page_status_text(enum strata_page_status status) {
     static const char *const texts[] = {[STRATA_PAGE_OK] = "success",
@@ -114,7 +113,7 @@ static void *copy_to_new(void *block, const struct zone_block_info *info, size_t
 
 enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned flags) {
     struct zone_block_info info;
-    if (block == NULL || bytes == 0 || bytes > HEAP_BYTES_MAX || (flags & ~(unsigned)REALLOC_FLAGS) != 0) return STRATA_PAGE_BAD_ARGUMENT;
+    if (block == NULL || bytes == 0 || bytes > HEAP_BYTES_MAX || (flags & ~PAGE_API_REALLOC_FLAGS) != 0) return STRATA_PAGE_BAD_ARGUMENT;
     if (!heap_serves() || zone_block_find(&heap.zone, *block, 1, &info) != ZONE_OK || info.start != *block) return STRATA_PAGE_NO_BLOCK;
     bool may_move = !info.fixed && (flags & STRATA_PAGE_NO_MOVE) == 0;
     char *resized = zone_block_resize(&heap.zone, *block, bytes, may_move);

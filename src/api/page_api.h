@@ -8,6 +8,8 @@
 
 /* Whether an allocation is asked for in a way that can be served. */
 enum strata_page_status page_api_check_request(const struct strata_page_request *request);
+/* What strata_page_realloc knows. */
+#define PAGE_API_REALLOC_FLAGS ((unsigned)(STRATA_PAGE_ZEROED | STRATA_PAGE_NO_MOVE | STRATA_PAGE_PREFAULT))
 /* Of the operating system. */
 size_t page_api_page_bytes(void);
 

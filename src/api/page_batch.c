@@ -44,6 +44,8 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
         status = look_up_block(op->address, &block);
         if (status != STRATA_PAGE_OK) return status;
         if (op->operation != STRATA_PAGE_OP_FREE && (op->bytes == 0 || op->bytes > HEAP_BYTES_MAX)) return STRATA_PAGE_BAD_ARGUMENT;
+        if (op->operation == STRATA_PAGE_OP_SPLIT && (op->bytes % block.unit_bytes != 0 || op->bytes >= block.bytes)) return STRATA_PAGE_BAD_ARGUMENT;
+        if (op->operation == STRATA_PAGE_OP_REALLOC && (op->flags & ~PAGE_API_REALLOC_FLAGS) != 0) return STRATA_PAGE_BAD_ARGUMENT;
         claim_range(claims, count, number, block.start, block.bytes, true);
         return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_JOIN:

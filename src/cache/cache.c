@@ -46,11 +46,19 @@ static void reverse(void **rounds, unsigned count) {
     }
 }
 
-/* Puts rounds into this CPU's array; what finds no room, because the thread has changed CPUs meanwhile, goes to the slabs. */
+/* Puts rounds into this CPU's array; what finds no room, because the thread has changed CPUs meanwhile, goes to the depot after all. */
 static void put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count) {
     if (count == 0) return;
     unsigned put = cpu_push_batch_in(&caches->areas_at, cache, rounds, count);
-    if (put < count) backend_free(caches, cache, rounds + put, count - put);
+    if (put < count) depot_give_odd(caches, cache, rounds + put, count - put);
+}
+
+/* The rounds of a magazine out of the depot: one is returned, the others go into this CPU's array. */
+static void *spend(struct cache_layer *caches, unsigned cache, struct magazine *magazine) {
+    void *object = magazine->rounds[--magazine->count];
+    put_rounds(caches, cache, magazine->rounds, magazine->count);
+    depot_give_empty(caches, &caches->depots[cache], magazine);
+    return object;
 }
 
 void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
@@ -59,16 +67,11 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     if (!cpu_layer_open(caches, cache)) return backend_alloc(caches, cache, &object, 1) == 1 ? object : NULL;
 
     struct magazine *magazine = depot_take_full(depot);
-    if (magazine != NULL) {
-        object = magazine->rounds[--magazine->count];
-        put_rounds(caches, cache, magazine->rounds, magazine->count);
-        depot_give_empty(caches, depot, magazine);
-        return object;
-    }
+    if (magazine != NULL) return spend(caches, cache, magazine);
     void *rounds[CACHE_TRANSFER_MAX];
     unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
     unsigned got = backend_alloc(caches, cache, rounds, wanted != 0 ? wanted : 1);
-    if (got == 0) return NULL;
+    if (STRATA_UNLIKELY(got == 0)) return (magazine = depot_take_odd(depot)) != NULL ? spend(caches, cache, magazine) : NULL;
     reverse(rounds, got); /* the array is popped from its end: lowest addresses first */
     object = rounds[got - 1];
     put_rounds(caches, cache, rounds, got - 1);
@@ -86,7 +89,10 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
         magazine->count = cpu_pop_batch_in(&caches->areas_at, cache, magazine->rounds, wanted);
         reverse(magazine->rounds, magazine->count);
         if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
-        if (magazine->count != 0) backend_free(caches, cache, magazine->rounds, magazine->count);
+        if (magazine->count == wanted)
+            backend_free(caches, cache, magazine->rounds, magazine->count);
+        else
+            depot_give_odd(caches, cache, magazine->rounds, magazine->count);
         depot_give_empty(caches, depot, magazine);
         return;
     }
@@ -103,6 +109,12 @@ void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
     }
     backend_free(caches, cache, &object, 1);
 }
+
+STRATA_COLD void cache_shut(struct cache_layer *caches, unsigned cache) {
+    cpu_layer_shut(caches, cache);
+    depot_tick(caches, cache, true);
+}
+STRATA_COLD void cache_open(struct cache_layer *caches, unsigned cache) { cpu_layer_unshut(caches, cache); }
 
 void cache_tick(struct cache_layer *caches) {
     if (caches->closed) return;
@@ -132,6 +144,7 @@ STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, str
                                   .rounds = depot->rounds,
                                   .depot_magazines = depot->full_count};
     for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
+    if (depot->bucket != NULL) stats->cached += depot->bucket->count;
     platform_lock_release(&depot->lock);
     stats->cached += cpu_layer_rounds(caches, cache);
 }
@@ -147,6 +160,8 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
                 broken = "depot: a full magazine with too few or too many rounds";
         for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
             if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
+        if (depot->bucket != NULL && (depot->bucket->count == 0 || depot->bucket->count >= magazine_capacity(depot->bucket)))
+            broken = "depot: a bucket that is empty or full";
         if (full != depot->full_count || empty != depot->empty_count) broken = "depot: a count differs from its list";
         if (depot->full_low > full || depot->empty_low > empty) broken = "depot: more magazines unneeded than there are";
         if (depot->rounds > depot->rounds_max) broken = "depot: arrays larger than allowed";

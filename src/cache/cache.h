@@ -8,7 +8,8 @@
  * paper, 3.1).
  *
  * The depot keeps magazines of m/2 rounds, full ones and empty ones; its lock is tried first and contention counted, and
- * a contended cache gets larger arrays (3.4). What the depot did not need during an interval goes back to the slabs (3.7).
+ * a contended cache gets larger arrays (3.4). What the depot did not need during an interval goes back to the slabs (3.7). Lists of
+ * other sizes, as idle CPUs and migrations leave them, are regrouped into magazines of m/2 (kmem paper, 3.3.2).
  *
  * Modes: a header of zeros, or a closed one, is empty and full at once; with magazine_max 0 headers are never opened, and
  * every operation reaches the slab layer.
@@ -58,6 +59,7 @@ struct depot {
     uint16_t rounds_max;    /* 0: the cache has no arrays, every object comes from the backend and goes there */
     uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
     bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
+    uint8_t shut;           /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
     uint32_t contended;     /* since the last tick */
     uint64_t contention;    /* since the start */
@@ -65,6 +67,8 @@ struct depot {
     uint32_t ticks_idle;
     uint32_t object_bytes;        /* immutable */
     uint64_t visits, visits_seen; /* at the last tick */
+    struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
+    bool bucket_touched;          /* since the last tick */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 /*
@@ -110,6 +114,14 @@ STRATA_INLINE void *cache_alloc(struct cache_layer *caches, unsigned cache) {
 STRATA_INLINE void cache_free(struct cache_layer *caches, unsigned cache, void *object) {
     if (STRATA_UNLIKELY(!cpu_push(cache, object))) cache_free_slow(caches, cache, object);
 }
+
+/*
+ * For a mode that must see each operation of a cache: all its arrays are closed and stay so, and what was cached goes back to the backend (with
+ * per-thread caches: what other threads have, when they next come by or end). open: ends that. One caller at a time for a cache; nobody destroys it
+ * meanwhile.
+ */
+void cache_shut(struct cache_layer *caches, unsigned cache);
+void cache_open(struct cache_layer *caches, unsigned cache);
 
 /* Periodic: adapts m, gives what depots did not need back to slabs, and drains CPUs that did nothing since the last tick. */
 void cache_tick(struct cache_layer *caches);

@@ -33,6 +33,13 @@ bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct mag
 struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot);
 /* Back to the depot, or to its cache when it no longer fits m. */
 void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+/*
+ * Regroups rounds that are no magazine: they fill up the bucket, and full buckets become full magazines. Where nobody visited the depot since the
+ * last tick, or it has enough, or there is no memory for a bucket, they go to the slabs.
+ */
+void depot_give_odd(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count);
+/* The bucket as it is, or NULL: for who finds nothing else. It is the caller's, as a full magazine is. */
+struct magazine *depot_take_odd(struct depot *depot);
 /* Periodic: working sets, m. With `all`: everything goes to the slabs. */
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all);
 void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max);
@@ -55,6 +62,9 @@ void cpu_layer_drain_own(struct cache_layer *caches);
  * as the caller knows that no sequence on it is under way.
  */
 void cpu_layer_retire(struct cache_layer *caches, unsigned cache);
+/* Closes the arrays of one cache in all areas and empties them, while others use it; or lets their owners open them again. */
+void cpu_layer_shut(struct cache_layer *caches, unsigned cache);
+void cpu_layer_unshut(struct cache_layer *caches, unsigned cache);
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache);
 const char *cpu_layer_check(const struct cache_layer *caches);
 

@@ -39,8 +39,16 @@ static unsigned rounds_at(const struct cache_layer *caches, unsigned area, unsig
 /* A cache that is being destroyed is its destroyer's alone. */
 static bool is_leaving(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].leaving, __ATOMIC_RELAXED); }
 
+static bool is_shut(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].shut, __ATOMIC_SEQ_CST) != 0; }
+/* Whoever closes, opens or drains arrays leaves those of this cache alone. */
+static bool is_apart(const struct cache_layer *caches, unsigned cache) { return is_leaving(caches, cache) || is_shut(caches, cache); }
+
 static bool area_used(const struct cache_layer *caches, unsigned area) {
     return (__atomic_load_n(&caches->used[area / 64], __ATOMIC_ACQUIRE) >> (area % 64) & 1) != 0;
+}
+
+static unsigned last_area(const struct cache_layer *caches) {
+    return caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
 }
 
 static size_t areas_bytes(const struct cache_layer *caches) {
@@ -107,10 +115,11 @@ static uint32_t take_id(struct cache_layer *caches) {
 }
 
 /*
- * Takes the rounds of one header whose owner can't run: closed and fenced, or its thread is gone. Under drain_lock, which is let go while they are
- * given back, as that may run functions of the program: nobody else leaves a header closed that was not fenced.
+ * Takes the rounds of one header whose owner can't run: closed and fenced, or its thread is gone. To the slabs, or where others may want them soon
+ * to the depot (regroup). Under drain_lock, which is let go while they are given back, as that may run functions of the program: nobody else leaves a
+ * header closed that was not fenced.
  */
-static void empty_header(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after) {
+static void empty_header(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after, bool regroup) {
     struct cpu_header *header = header_at(caches, area, cache);
     void **slots = (void **)(void *)area_at(caches, area), *rounds[CACHE_ROUNDS_MAX];
     unsigned bottom = caches->depots[cache].bottom, top = header->top, count = top > bottom ? top - bottom : 0;
@@ -119,7 +128,10 @@ static void empty_header(struct cache_layer *caches, unsigned area, unsigned cac
     __atomic_store_n(upper_half(header), upper_after, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
     if (count == 0) return;
     platform_lock_release(&caches->drain_lock);
-    backend_free(caches, cache, rounds, count);
+    if (regroup)
+        depot_give_odd(caches, cache, rounds, count);
+    else
+        backend_free(caches, cache, rounds, count);
     platform_lock_acquire(&caches->drain_lock);
 }
 
@@ -128,7 +140,7 @@ static void empty_area(struct cache_layer *caches, uint32_t id) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         const struct cpu_header *header = header_at(caches, id, cache);
         if (is_leaving(caches, cache)) continue;
-        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0);
+        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0, false);
     }
 }
 
@@ -155,9 +167,36 @@ static void note_used(struct cache_layer *caches, unsigned area) {
     if (!area_used(caches, area)) __atomic_fetch_or(&caches->used[area / 64], UINT64_C(1) << (area % 64), __ATOMIC_RELEASE);
 }
 
+/*
+ * Thread mode: what a shut array of the calling thread still has goes to the backend. Elsewhere it was emptied when it was shut.
+ */
+static STRATA_COLD void empty_own(struct cache_layer *caches, unsigned cache) {
+    uint32_t id = caches->thread_mode ? platform_thread_id() : 0;
+    if (id == 0 || rounds_at(caches, id, cache) == 0) return;
+    platform_lock_acquire(&caches->drain_lock);
+    if (is_shut(caches, cache)) empty_header(caches, id, cache, CPU_CLOSED, false);
+    platform_lock_release(&caches->drain_lock);
+}
+
+/*
+ * Thread mode, where nothing can be fenced: an array that was opened while its cache was being shut. Either the opener sees here that it is, or
+ * the array was there for the shutting to see.
+ */
+static bool opened_while_shut(struct cache_layer *caches, unsigned area, unsigned cache) {
+    if (!caches->thread_mode) return false;
+    /* Both sides change the one word in turn: who comes second has seen what the other had written before. */
+    if (STRATA_LIKELY(__atomic_fetch_or(&caches->depots[cache].shut, 0, __ATOMIC_ACQ_REL) == 0)) return false;
+    __atomic_store_n(upper_half(header_at(caches, area, cache)), CPU_CLOSED, __ATOMIC_RELAXED);
+    return true;
+}
+
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
     if (depot->rounds_max == 0) return false;
+    if (STRATA_UNLIKELY(is_shut(caches, cache))) {
+        empty_own(caches, cache);
+        return false;
+    }
     if (caches->thread_mode && platform_thread_id() == 0) {
         if (platform_thread_ended()) return false;
         uint32_t id = take_id(caches->main);
@@ -178,7 +217,7 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
         note_used(caches, area);
         if (cpu_header_replace(&caches->areas_at, area_at(caches, area), cache, header, cpu_header_pack(header == 0 ? place : top, place, wanted)))
-            return true;
+            return !opened_while_shut(caches, area, cache);
     }
 }
 
@@ -190,7 +229,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
-        if (upper == 0 || upper == CPU_DRAINED || is_leaving(caches, cache)) continue;
+        if (upper == 0 || upper == CPU_DRAINED || is_apart(caches, cache)) continue;
         if (upper != CPU_CLOSED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
         rounds |= rounds_at(caches, area, cache) != 0;
     }
@@ -201,7 +240,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
 static bool area_reopened(const struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         uint32_t upper = __atomic_load_n(upper_half(header_at(caches, area, cache)), __ATOMIC_RELAXED);
-        if (upper != 0 && upper != CPU_CLOSED && upper != CPU_DRAINED && !is_leaving(caches, cache)) return true;
+        if (upper != 0 && upper != CPU_CLOSED && upper != CPU_DRAINED && !is_apart(caches, cache)) return true;
     }
     return false;
 }
@@ -211,7 +250,7 @@ static void open_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         const struct depot *depot = &caches->depots[cache];
-        if (*upper_half(header) != CPU_CLOSED) continue;
+        if (*upper_half(header) != CPU_CLOSED || is_shut(caches, cache)) continue;
         uint32_t limit = (uint32_t)depot->bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
         __atomic_store_n(upper_half(header), (uint32_t)depot->bottom | limit << 16, __ATOMIC_RELAXED);
     }
@@ -230,7 +269,7 @@ static bool area_has_rounds(const struct cache_layer *caches, unsigned area) {
     return false;
 }
 
-static void drain_area(struct cache_layer *caches, unsigned area) {
+static void drain_area(struct cache_layer *caches, unsigned area, bool regroup) {
     do {
         if (!close_area(caches, area) || !platform_fence_cpus()) { /* nothing to drain, or it can't be */
             open_area(caches, area);
@@ -239,8 +278,8 @@ static void drain_area(struct cache_layer *caches, unsigned area) {
     } while (area_reopened(caches, area));
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         uint32_t *upper = upper_half(header_at(caches, area, cache));
-        if (__atomic_load_n(upper, __ATOMIC_RELAXED) != CPU_CLOSED) continue;
-        empty_header(caches, area, cache, CPU_DRAINED);
+        if (__atomic_load_n(upper, __ATOMIC_RELAXED) != CPU_CLOSED || is_shut(caches, cache)) continue;
+        empty_header(caches, area, cache, CPU_DRAINED, regroup);
     }
     caches->drains++;
 }
@@ -254,7 +293,7 @@ void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
         bool idle = digest == caches->digests[area];
         caches->digests[area] = digest;
         if (idle_only && !idle) continue;
-        if (area_has_rounds(caches, area)) drain_area(caches, area);
+        if (area_has_rounds(caches, area)) drain_area(caches, area, idle_only);
         caches->digests[area] = digest_area(caches, area);
     }
     platform_lock_release(&caches->drain_lock);
@@ -273,15 +312,65 @@ void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     unsigned last = caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
     for (unsigned area = 0; area < last; area++)
-        if (area_used(caches, area)) empty_header(caches, area, cache, 0);
+        if (area_used(caches, area) || is_shut(caches, cache)) empty_header(caches, area, cache, 0, false);
+    platform_lock_release(&caches->drain_lock);
+}
+
+/* ------------------------------------------------------------------ shutting */
+
+/*
+ * The areas that a shut array is closed in: all, also those without any array yet, as a CPU may be about to open its first one. Thread mode: those of
+ * all ids; area 0 stays zeros.
+ */
+static unsigned first_area(const struct cache_layer *caches) { return caches->thread_mode ? 1 : 0; }
+
+/* Closes the array in all areas; returns whether one was not closed yet. */
+static bool close_everywhere(struct cache_layer *caches, unsigned cache) {
+    bool found = false;
+    for (unsigned area = first_area(caches); area < last_area(caches); area++) {
+        uint32_t *upper = upper_half(header_at(caches, area, cache));
+        if (__atomic_load_n(upper, __ATOMIC_RELAXED) == CPU_CLOSED) continue;
+        __atomic_store_n(upper, CPU_CLOSED, __ATOMIC_RELAXED);
+        found = true;
+    }
+    return found;
+}
+
+/*
+ * As a drain: closed, fenced, and closed again where an owner's opening committed in between; then nobody can open it who has not seen that the cache
+ * is shut. Where there is no fence, the rounds stay in the closed arrays, but for the caller's own in thread mode.
+ */
+STRATA_COLD void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
+    platform_lock_acquire(&caches->drain_lock);
+    __atomic_exchange_n(&caches->depots[cache].shut, 1, __ATOMIC_ACQ_REL);
+    bool fenced = true;
+    while (close_everywhere(caches, cache) && fenced) fenced = !caches->thread_mode && platform_fence_cpus();
+    uint32_t own = caches->thread_mode ? platform_thread_id() : 0;
+    for (unsigned area = first_area(caches); area < last_area(caches); area++)
+        if ((fenced || (own != 0 && area == own)) && rounds_at(caches, area, cache) != 0) empty_header(caches, area, cache, CPU_CLOSED, false);
+    platform_lock_release(&caches->drain_lock);
+}
+
+/* Arrays that still have rounds are as they were; others are opened by their owners, when they come by. */
+STRATA_COLD void cpu_layer_unshut(struct cache_layer *caches, unsigned cache) {
+    const struct depot *depot = &caches->depots[cache];
+    platform_lock_acquire(&caches->drain_lock);
+    for (unsigned area = first_area(caches); area < last_area(caches); area++) {
+        struct cpu_header *header = header_at(caches, area, cache);
+        uint32_t bottom = __atomic_load_n(&depot->bottom, __ATOMIC_RELAXED), top = __atomic_load_n(&header->top, __ATOMIC_RELAXED);
+        uint32_t limit = bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED), upper = CPU_DRAINED;
+        if (__atomic_load_n(upper_half(header), __ATOMIC_RELAXED) != CPU_CLOSED) continue;
+        if (top == 0)
+            upper = 0;
+        else if (top > bottom)
+            upper = bottom | limit << 16;
+        __atomic_store_n(upper_half(header), upper, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&caches->depots[cache].shut, 0, __ATOMIC_SEQ_CST);
     platform_lock_release(&caches->drain_lock);
 }
 
 /* ------------------------------------------------------------------ looking inside, fork */
-
-static unsigned last_area(const struct cache_layer *caches) {
-    return caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
-}
 
 STRATA_COLD uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
     uint64_t rounds = 0;
@@ -303,7 +392,7 @@ STRATA_COLD const char *cpu_layer_check(const struct cache_layer *caches) {
         for (unsigned cache = caches->first; cache < caches->end; cache++) {
             const struct cpu_header header = header_load(caches, area, cache);
             const struct depot *depot = &caches->depots[cache];
-            if (header.bottom == 0 && header.limit == 0) continue;
+            if (header.limit == 0 && (header.bottom == 0 || header.top == 0)) continue; /* unused, or shut before it was used */
             if (header.top < depot->bottom || header.top > depot->bottom + depot->rounds_max) return "CPU layer: a top outside its array";
             if (header.limit == 0) continue; /* closed, or drained */
             if (header.bottom != depot->bottom || header.limit > depot->bottom + depot->rounds_max) return "CPU layer: an array outside its slots";

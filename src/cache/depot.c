@@ -3,7 +3,12 @@
  *
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
  * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab.
- * Lock: LOCK_RANK_DEPOT; magazines are allocated and freed, and rounds given to slabs, without it.
+ *
+ * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more
+ * visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which joins the full ones when
+ * it is full. Before that it is touched only where memory has ended. A bucket that nothing came to during an interval goes to the slabs at its end,
+ * and what comes while nobody visits the depot goes there at once. Lock: LOCK_RANK_DEPOT; magazines are allocated and freed, and rounds given to
+ * slabs, without it.
  */
 #include "cache/cache_internal.h"
 
@@ -38,6 +43,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->rounds = depot->rounds_start = (uint16_t)start;
     depot->object_bytes = (uint32_t)object_bytes;
     __atomic_store_n(&depot->leaving, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&depot->shut, 0, __ATOMIC_RELAXED);
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->full_max = (uint32_t)(DEPOT_BYTES_MIN / (object_bytes * (start / 2 != 0 ? start / 2 : 1))) + 1;
@@ -95,6 +101,14 @@ static void free_magazine(struct cache_layer *caches, struct magazine *magazine)
     slab_free_batch(caches->slabs, SLAB_CACHE_MAGAZINES + magazine->kind, &object, 1);
 }
 
+static struct magazine *new_magazine(struct cache_layer *caches, unsigned kind) {
+    void *memory;
+    if (slab_alloc_batch(caches->slabs, SLAB_CACHE_MAGAZINES + kind, &memory, 1) == 0) return NULL;
+    struct magazine *magazine = memory;
+    *magazine = (struct magazine){.kind = kind};
+    return magazine;
+}
+
 struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot) {
     depot_lock(depot);
     struct magazine *magazine = depot->empty;
@@ -108,11 +122,7 @@ struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depo
     depot_unlock(depot);
     if (magazine != NULL && magazine->kind == kind) return magazine;
     if (magazine != NULL) free_magazine(caches, magazine); /* m has changed since */
-    void *memory;
-    if (slab_alloc_batch(caches->slabs, SLAB_CACHE_MAGAZINES + kind, &memory, 1) == 0) return NULL;
-    magazine = memory;
-    *magazine = (struct magazine){.kind = kind};
-    return magazine;
+    return new_magazine(caches, kind);
 }
 
 void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
@@ -127,6 +137,76 @@ void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct ma
     depot_unlock(depot);
     if (!fits) free_magazine(caches, magazine);
 }
+
+/* ------------------------------------------------------------------ regrouping */
+
+/*
+ * Moves rounds into the bucket; returns how many found room. One that is full joins the full magazines, or is the caller's, in *over, where these are
+ * enough. Under the lock.
+ */
+static unsigned pour(struct depot *depot, void *const *rounds, unsigned count, struct magazine **over) {
+    struct magazine *bucket = depot->bucket;
+    unsigned full = (unsigned)min_u64(magazine_capacity(bucket), max_u64(depot->rounds / 2u, 1));
+    unsigned room = full > bucket->count ? full - bucket->count : 0; /* m may have gone down since */
+    unsigned moved = (unsigned)min_u64(room, count);
+    for (unsigned i = 0; i < moved; i++) bucket->rounds[bucket->count++] = rounds[i];
+    depot->bucket_touched = true;
+    if (bucket->count < full) return moved;
+    depot->bucket = NULL;
+    if (depot->full_count < depot->full_max) {
+        bucket->next = depot->full;
+        depot->full = bucket;
+        depot->full_count++;
+        depot->frees += bucket->count;
+    } else {
+        *over = bucket;
+    }
+    return moved;
+}
+
+STRATA_COLD void depot_give_odd(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count) {
+    struct depot *depot = &caches->depots[cache];
+    struct magazine *fresh = NULL; /* an empty one, for when there is no bucket */
+    bool wanted = true;
+    while (count != 0 && wanted) {
+        struct magazine *over = NULL;
+        platform_lock_acquire(&depot->lock);
+        unsigned kind = depot->kind, moved = 0;
+        wanted = depot->visits != depot->visits_seen;
+        if (wanted && depot->bucket == NULL) {
+            depot->bucket = fresh;
+            fresh = NULL;
+        }
+        if (wanted && depot->bucket != NULL) moved = pour(depot, rounds, count, &over);
+        bool lacks_bucket = wanted && moved < count && depot->bucket == NULL && over == NULL;
+        platform_lock_release(&depot->lock);
+        rounds += moved;
+        count -= moved;
+        if (over != NULL) { /* the depot has enough: the rest will find the same */
+            backend_free(caches, cache, over->rounds, over->count);
+            free_magazine(caches, over);
+            break;
+        }
+        if (lacks_bucket && fresh == NULL && (fresh = new_magazine(caches, kind)) == NULL) break;
+    }
+    if (count != 0) backend_free(caches, cache, rounds, count);
+    if (fresh != NULL) free_magazine(caches, fresh);
+}
+
+STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
+    depot_lock(depot);
+    struct magazine *bucket = depot->bucket;
+    depot->bucket = NULL;
+    depot->visits++;
+    if (bucket != NULL) { /* it came and goes */
+        depot->frees += bucket->count;
+        depot->allocs += bucket->count;
+    }
+    depot_unlock(depot);
+    return bucket;
+}
+
+/* ------------------------------------------------------------------ over time */
 
 /*
  * One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: the list is shorter by now. The
@@ -170,9 +250,15 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     depot->empty_low = depot->empty_count;
     depot->full_max = (uint32_t)max_u64(share, DEPOT_BYTES_MIN / ((uint64_t)depot->object_bytes * transfer) + 1);
     if (!all) adapt_rounds(depot); /* by time, which a reap says nothing about */
+    struct magazine *magazine = all || !depot->bucket_touched ? depot->bucket : NULL;
+    if (magazine != NULL) depot->bucket = NULL;
+    if (!all) depot->bucket_touched = false;
     platform_lock_release(&depot->lock);
 
-    struct magazine *magazine;
+    if (magazine != NULL) {
+        backend_free(caches, cache, magazine->rounds, magazine->count);
+        free_magazine(caches, magazine);
+    }
     while (full_cut-- != 0 && (magazine = take_unneeded(depot, &depot->full, &depot->full_count)) != NULL) {
         backend_free(caches, cache, magazine->rounds, magazine->count);
         free_magazine(caches, magazine);

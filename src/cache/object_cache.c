@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cache/cache_internal.h"
+#include "cache/object_debug.h"
 
 _Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
 _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
@@ -62,10 +63,13 @@ void object_give(struct object_cache *cache, void *const *objects, unsigned coun
 
 static unsigned backend_take(void *context, unsigned index, void **objects, unsigned count) {
     const struct object_layer *layer = context;
+    unsigned taken;
+    if (STRATA_UNLIKELY(object_debug_take(layer->caches[index], objects, &taken))) return taken;
     return slabs_alloc(layer->caches[index], objects, count);
 }
 static void backend_give(void *context, unsigned index, void *const *objects, unsigned count) {
     const struct object_layer *layer = context;
+    if (STRATA_UNLIKELY(object_debug_give(layer->caches[index], objects, count, object_give))) return;
     object_give(layer->caches[index], objects, count);
 }
 static uint64_t backend_total(void *context, unsigned index) {
@@ -127,10 +131,12 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
     struct object_cache *cache = zone_metadata_alloc(zone, sizeof *cache);
     if (cache == NULL) return OBJECT_CACHE_NO_MEMORY;
     *cache = (struct object_cache){.bytes = config->bytes,
+                                   .align = config->align,
                                    .construct = config->construct,
                                    .destruct = config->destruct,
                                    .argument = config->argument,
                                    .integers = config->integers,
+                                   .alloc_function = config->alloc_function != NULL ? config->alloc_function : "strata_cache_alloc",
                                    .free_function = config->free_function,
                                    .bias = config->bias};
     if (!object_slabs_init(&cache->slabs, zone, config->bytes, config->align, config->slab_bytes, config->source, config->source_context)) {
@@ -251,7 +257,7 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
     list_remove(&cache->link);
     platform_lock_release(&objects->lock);
     leave(objects, cache);
-    uint64_t left = object_slabs_destroy(&cache->slabs);
+    uint64_t left = object_slabs_destroy(&cache->slabs) + object_debug_destroy(cache);
 
     platform_lock_acquire(&objects->lock);
     owner->caches[cache->index] = NULL;
@@ -274,7 +280,7 @@ static void call_in(struct object_caches *objects, struct object_layer *owner) {
 void *object_cache_alloc_slow(struct object_caches *objects, struct object_cache *cache) {
     struct cache_layer *layer = &cache->owner->layer;
     void *object = cache_alloc_slow(layer, cache->index);
-    if (STRATA_LIKELY(object != NULL) || layer->depots[cache->index].rounds_max == 0) return object;
+    if (STRATA_LIKELY(object != NULL) || layer->depots[cache->index].rounds_max == 0 || object_debug_is_on(cache)) return object;
     call_in(objects, cache->owner);
     return cache_alloc_slow(layer, cache->index);
 }
@@ -318,6 +324,7 @@ static void reap_layer(struct object_caches *objects, struct object_layer *owner
         if (!pinned[i] || (only != NULL && owner->caches[i] != only)) continue;
         depot_tick(&owner->layer, i, true);
         object_slabs_reap(&owner->caches[i]->slabs);
+        object_debug_reap(owner->caches[i]);
     }
     unpin_layer(objects, owner, pinned);
 }
@@ -352,6 +359,7 @@ void object_caches_thread_exit(struct object_caches *objects, uint32_t id) {
 
 void object_cache_stats_get(struct object_cache *cache, struct object_cache_stats *stats) {
     object_slabs_stats_get(&cache->slabs, &stats->slabs);
+    object_debug_add_stats(cache, &stats->slabs);
     cache_stats_get(&cache->owner->layer, cache->index, &stats->cache);
     stats->constructed = __atomic_load_n(&cache->constructed, __ATOMIC_RELAXED);
     stats->destructed = __atomic_load_n(&cache->destructed, __ATOMIC_RELAXED);
@@ -405,6 +413,7 @@ void object_caches_fork_child(struct object_caches *objects) {
     LIST_FOR_EACH(&objects->all, node) {
         struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);
         cache->pins = 0;
+        cache->debug_changing = 0;
         platform_lock_unhold(&cache->slabs.lock);
     }
     for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next) cache_fork_child(&owner->layer);

@@ -17,6 +17,7 @@
 
 #include "base/list.h"
 #include "cache/cache.h"
+#include "slab/debug.h"
 #include "slab/objects.h"
 
 /* As many as have room for the largest arrays in one area. */
@@ -65,6 +66,7 @@ struct object_caches {
     uint32_t mover;              /* the one thread that moves objects, by platform_thread_self; 0: none; atomic, slept on */
     struct object_layer *layers; /* atomic */
     struct list all;             /* of object_cache.link */
+    uint64_t debug_epoch;        /* which walk of object_caches_debug_each this is; under the lock */
 };
 void object_caches_init(struct object_caches *objects, struct slab_layer *slabs, struct cache_layer *first, unsigned magazine_max);
 
@@ -81,8 +83,8 @@ struct object_cache_config {
     /* Asks the program to free objects; NULL: it isn't asked. */
     object_function *reclaim;
     object_reclaim_call *call_reclaim;
-    bool no_magazines;         /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
-    const char *free_function; /* of the program's, for messages about it */
+    bool no_magazines; /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
+    const char *alloc_function, *free_function; /* of the program's, for messages about them */
     /* Objects are no memory but integers, that much greater than what the program knows: no object may be NULL. */
     bool integers;
     uint64_t bias;
@@ -95,11 +97,11 @@ struct object_cache {
     struct object_layer *owner;
     struct object_slabs slabs;
     char name[OBJECT_NAME_BYTES];
-    uint64_t bytes;
+    uint64_t bytes, align;
     int (*construct)(void *object, void *argument);
     void (*destruct)(void *object, void *argument);
     void *argument;
-    const char *free_function;
+    const char *alloc_function, *free_function;
     uint64_t bias;
     struct object_reclaimer *reclaimer; /* NULL: none; immutable */
     struct object_mover *mover;         /* NULL: none; set once, atomic */
@@ -107,6 +109,9 @@ struct object_cache {
     uint32_t pins;                             /* under objects->lock */
     struct platform_event unpinned;            /* woken when the last pin of a leaving cache goes */
     uint64_t constructed, destructed, refused; /* objects; refused: construct did not return 0. Atomic */
+    struct debug_cache *debug;                 /* see object_debug.c; NULL: it never had features. Atomic, as is the next */
+    uint32_t debug_changing;                   /* someone is about to give it others */
+    uint64_t debug_epoch;                      /* under objects->lock */
 };
 
 enum object_cache_status { OBJECT_CACHE_OK, OBJECT_CACHE_NO_MEMORY, OBJECT_CACHE_BAD_SIZE, OBJECT_CACHE_TOO_LATE };
@@ -192,6 +197,14 @@ uint64_t object_caches_area_bytes(struct object_caches *objects);
 void object_caches_each(struct object_caches *objects, void (*visit)(struct object_cache *cache, void *argument), void *argument);
 /* Of all caches and layers; exact only while no other thread uses them. */
 const char *object_caches_check(struct object_caches *objects);
+
+/*
+ * Debugging (object_debug.c). set: gives a cache features; NULL: none any more. False: no memory, and nothing has changed. Not for caches of
+ * integers; runs destructors. each: calls apply for each cache that is one of memory, pinned, with no lock held. Not from constructors or
+ * destructors.
+ */
+bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *layer, const struct debug_features *features);
+void object_caches_debug_each(struct object_caches *objects, void (*apply)(struct object_cache *cache, void *argument), void *argument);
 
 /* Thread mode: what the thread with this id had cached; before cache_thread_exit of the first layer. */
 void object_caches_thread_exit(struct object_caches *objects, uint32_t id);

@@ -44,7 +44,8 @@ enum zone_thp { ZONE_THP_AUTO, ZONE_THP_ALWAYS, ZONE_THP_NEVER };
 #define TAG_NONE 0  /* nobody */
 #define TAG_BLOCK 1 /* the first granule of a block */
 #define TAG_POOL 2  /* a chunk of a fixed pool of cache/; its descriptors say which */
-#define TAG_SLAB 3  /* and above: slab/ numbers its caches from here */
+#define TAG_DEBUG 3 /* a slab of debugged buffers; its descriptors say whose: slab/debug.h */
+#define TAG_SLAB 4  /* and above: slab/ numbers its caches from here */
 typedef uint16_t granule_tag;
 
 /* 64 bytes for the owner of a run, one for each of its granules, contiguous. */
@@ -218,6 +219,7 @@ enum zone_status {
 struct zone_block_info {
     char *start;
     size_t bytes, capacity_bytes;
+    size_t unit_bytes; /* it can be cut at multiples of this */
     enum mobility mobility;
     bool fixed;
 };

@@ -20,10 +20,16 @@ static char *start_of(struct zone *zone, const char *address) {
         }
         return zone_address_of(zone, granule);
     }
-    if (superpage->state != SUPERPAGE_BLOCK) return NULL;
-    granule -= granule % SUPERPAGE_GRANULES;
-    while (zone->tags[granule] != TAG_BLOCK) granule -= SUPERPAGE_GRANULES; /* the first superpage of every block has it */
-    return zone_address_of(zone, granule);
+    /* The first superpage of a block has its tag; one that rests has none. */
+    for (granule -= granule % SUPERPAGE_GRANULES; superpage->state == SUPERPAGE_BLOCK; superpage--, granule -= SUPERPAGE_GRANULES) {
+        if (zone->tags[granule] == TAG_BLOCK) return zone_address_of(zone, granule);
+        if (granule == 0) break;
+    }
+    return NULL;
+}
+
+static size_t unit_of(const struct zone *zone, const struct block_desc *block) {
+    return block->superpages != 0 ? SUPERPAGE_BYTES : (size_t)zone->page_granules << GRANULE_SHIFT;
 }
 
 enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info) {
@@ -36,6 +42,7 @@ enum zone_status zone_block_find(struct zone *zone, const void *address, size_t 
         *info = (struct zone_block_info){.start = start,
                                          .bytes = size,
                                          .capacity_bytes = block->superpages != 0 ? (size_t)block->superpages << SUPERPAGE_SHIFT : size,
+                                         .unit_bytes = unit_of(zone, block),
                                          .mobility = (enum mobility)block->mobility,
                                          .fixed = block->fixed};
         if (offset < size && bytes <= size - offset) status = ZONE_OK;
@@ -71,8 +78,7 @@ enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes
     if (zone_is_block(zone, address)) {
         struct block_desc *block = block_of(zone, address), rest = *block;
         uint64_t first_superpages = block->superpages != 0 ? bytes >> SUPERPAGE_SHIFT : 0;
-        size_t unit = block->superpages != 0 ? SUPERPAGE_BYTES : (size_t)zone->page_granules << GRANULE_SHIFT;
-        status = bytes == 0 || bytes % unit != 0 || first_granules >= block->granules ? ZONE_BAD_RANGE : ZONE_OK;
+        status = bytes == 0 || bytes % unit_of(zone, block) != 0 || first_granules >= block->granules ? ZONE_BAD_RANGE : ZONE_OK;
         if (status == ZONE_OK && block->superpages != 0 &&
             arena_split(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(first_superpages)) != ARENA_OK)
             status = ZONE_NO_MEMORY;

@@ -27,6 +27,7 @@ static void marks_follow(struct zone *zone, struct superpage *source, unsigned a
     bits_clear(source->populated, at, count);
     bits_clear(source->dirty, at, count);
     COUNTER_SUB(zone->counters.populated, dropped);
+    zone->counters.released_total += dropped;
     superpage_recount(source);
     superpage_recount(target);
     zone_superpage_relink(zone, source, source_idle);

@@ -39,6 +39,8 @@ bool platform_reserve_at(void *address, size_t bytes);
 void platform_unreserve(void *address, size_t bytes);
 /* Makes reserved space readable and writable; pages read as zeros until written. */
 bool platform_commit(void *address, size_t bytes);
+/* Hands the pages back to the system and makes committed space as it was when it was reserved: without access. */
+bool platform_decommit(void *address, size_t bytes);
 /* Hands the pages back to the system; the space stays committed, reads as zeros again. */
 bool platform_release(void *address, size_t bytes);
 struct platform_range {
@@ -157,6 +159,65 @@ bool platform_on_access_fault(bool (*serve)(char *page, bool write));
 /* A thread of platform_thread_start, which is deaf to signals: from now on not to this one. */
 void platform_hear_access_faults(void);
 
+/* ------------------------------------------------------------------ memory whose pages the process brings itself */
+
+/*
+ * A block of pages that live in memory of ours, which shows all of them at a second address. A page that is out of reach in the block, or protected
+ * there, stops the thread that touches it until it is mapped. Offsets and sizes are of whole pages. A forked child has neither of the two addresses.
+ */
+struct platform_paged {
+    char *block; /* the program's */
+    char *own;   /* the same pages, always in reach */
+    size_t bytes;
+    char *nothing; /* one page that can't be touched without SIGBUS, to be put in the place of others */
+    struct platform_faults faults;
+};
+/* Needs PLATFORM_FAULTS_PROTECT. */
+enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes);
+/* Nobody may wait for faults. In the child of a fork, where only the file is left, forked. */
+void platform_paged_close(struct platform_paged *paged, bool forked);
+/* Sleeps until there are faults. *got: how many; 0 once after platform_paged_ring, or for no reason. GONE: the program has closed our file. */
+enum platform_faults_status platform_paged_wait(struct platform_paged *paged, struct platform_fault *faults, unsigned count, unsigned *got);
+/* Ends the wait of another thread, and returns when it has ended. Once. */
+void platform_paged_ring(struct platform_paged *paged);
+/*
+ * Into reach, and wakes whoever waits; what is there already only has its protection lifted. *writable: without protection; the answer is true where
+ * the system can't map with it (before Linux 6.4).
+ */
+enum platform_faults_status platform_paged_map(struct platform_paged *paged, size_t offset, size_t bytes, bool *writable);
+/* Writes wait from now on. */
+enum platform_faults_status platform_paged_protect(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Out of reach: the pages stay in memory. */
+void platform_paged_hide(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Out of memory, and reach; they read as zeros at `own`. */
+void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Touching the pages raises SIGBUS from now on (on), or waits for them to be mapped again (off). Wakes whoever waits. May cost two mappings. */
+bool platform_paged_break(struct platform_paged *paged, size_t offset, size_t bytes, bool on);
+void platform_paged_wake(struct platform_paged *paged, size_t offset, size_t bytes);
+/* Nobody reaches any page of the block again: for when faults can't be served any more. */
+void platform_paged_seal(struct platform_paged *paged);
+
+/*
+ * The file behind such a block. All return 0, or the number of the error as errno has it. It may be closed or replaced by a program that closes what
+ * it does not know (EBADF then). Writes raise no signal on threads of ours.
+ */
+struct platform_store {
+    int file;
+    uint64_t device, inode;
+};
+#define PLATFORM_STORE_NO_DATA (-1)   /* the file ends before what was to be read */
+#define PLATFORM_STORE_NO_MEMORY (-2) /* for the tables of the system */
+/*
+ * path: created where there is none; NULL: `file`, of which a duplicate is kept. Must be a regular file, open for reading and writing, not for
+ * appending only (EINVAL). Grown to `bytes` where it is smaller.
+ */
+int platform_store_open(struct platform_store *store, const char *path, int file, uint64_t bytes);
+int platform_store_read(struct platform_store *store, void *to, size_t bytes, uint64_t offset);
+int platform_store_write(struct platform_store *store, const void *from, size_t bytes, uint64_t offset);
+/* What was written is on the disk, and the size of the file too. */
+int platform_store_sync(struct platform_store *store);
+void platform_store_close(struct platform_store *store);
+
 /* ------------------------------------------------------------------ time */
 
 /* Monotonic nanoseconds; resolution may be as coarse as 10 ms, cost a few ns. */
@@ -171,17 +232,19 @@ uint64_t platform_precise_ns(void);
  * locks in falling layer order: the holder of a lock of rank r takes only locks of a higher number.
  */
 enum lock_rank {
-    LOCK_RANK_API = 1,  /* options, fork, maintenance */
-    LOCK_RANK_ARENAS,   /* the list of the program's arenas */
-    LOCK_RANK_OBJECTS,  /* cache/ the list of object caches */
-    LOCK_RANK_DRAIN,    /* one drain of CPU caches at a time */
-    LOCK_RANK_DEPOT,    /* cache/ depot, one a cache */
-    LOCK_RANK_SLAB,     /* slab/ lists, one a cache */
-    LOCK_RANK_ZONE,     /* page/ zone */
-    LOCK_RANK_ARENA,    /* arena/, one an arena; an arena never holds it while it calls its source */
-    LOCK_RANK_METADATA, /* page/ bootstrap allocator */
-    LOCK_RANK_WATCHES,  /* ranges of blocks that the program watches */
-    LOCK_RANK_PLATFORM, /* inside platform/ */
+    LOCK_RANK_API = 1,                /* options, fork, maintenance */
+    LOCK_RANK_ARENAS,                 /* the list of the program's arenas */
+    LOCK_RANK_DEBUG,                  /* api/ which caches are debugged */
+    LOCK_RANK_OBJECTS,                /* cache/ the list of object caches */
+    LOCK_RANK_DRAIN,                  /* one drain of CPU caches at a time */
+    LOCK_RANK_DEPOT,                  /* cache/ depot, one a cache */
+    LOCK_RANK_SLAB,                   /* slab/ lists, one a cache */
+    LOCK_RANK_ZONE,                   /* page/ zone */
+    LOCK_RANK_PAGER = LOCK_RANK_ZONE, /* page/, one a pager: it knows no zone */
+    LOCK_RANK_ARENA,                  /* arena/, one an arena; an arena never holds it while it calls its source */
+    LOCK_RANK_METADATA,               /* page/ bootstrap allocator */
+    LOCK_RANK_WATCHES,                /* ranges of blocks that the program watches */
+    LOCK_RANK_PLATFORM,               /* inside platform/ */
 };
 
 /*
@@ -316,6 +379,21 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
  */
 void platform_word_wait(const uint32_t *word, uint32_t seen);
 void platform_word_wake(const uint32_t *word);
+
+/* ------------------------------------------------------------------ stacks, for debugging */
+
+/*
+ * stack: the return addresses of the callers, the innermost first, at most `max` of them; functions of libstrata.so are left out where they can be
+ * told. Returns how many. Not under locks; not async-signal-safe. Where the unwinder of the C library can't be used (musl; early in the process; in a
+ * call that the unwinder itself makes), frame pointers are followed, with every read checked. prepare: loads that unwinder, which may allocate
+ * through malloc; with no lock held. Else stack does it, when it first can.
+ */
+unsigned platform_stack(uintptr_t *frames, unsigned max);
+void platform_stack_prepare(void);
+/* What of the process an address is in: a file's path, cut to fit, and the offset in it that tools for that file want. False: in none (slow). */
+bool platform_module_of(uintptr_t address, char *path, size_t bytes, uintptr_t *offset);
+/* The system's number of the calling thread. */
+uint32_t platform_thread_number(void);
 
 /* ------------------------------------------------------------------ memory pressure */
 

@@ -5,6 +5,8 @@
  * 256 on there is one more a little above each power of two, because programs that think in powers of two put a header before it: 8
  * bytes more (SQLite counts the bytes of each block so), or up to a thirteenth more before a page of 4 KiB and above (SQLite's
  * page cache: 4,368 bytes). All are multiples of 16, those above 2,048 of 64; so the lookup is one of two table reads.
+ *
+ * Programs are compiled with this map in them (STRATA_KMEM_COOKIE of strata/kmem.h): whoever changes a class changes STRATA_KMEM_MAP, and its macro.
  */
 #ifndef STRATA_SLAB_SIZE_CLASSES_H
 #define STRATA_SLAB_SIZE_CLASSES_H

@@ -17,23 +17,24 @@ mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 library_dir=$(dirname "$(find "$prefix" -name libstrata.so)")
 
-for file in include/strata/{strata,malloc,arena,cache,pool}.h share/man/man1/strata.1 share/man/man3/{libstrata,strata_malloc,strata_arena,strata_cache,strata_pool}.3; do
+for file in include/{umem,vmem,sys/vmem}.h include/strata/{strata,malloc,arena,cache,pool,kmem}.h share/man/man1/strata.1 share/man/man3/{libstrata,strata_malloc,strata_arena,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
     [ -s "$prefix/$file" ] || fail "$file is missing"
     passed
 done
-for file in libstrata.so libstrata.so.0 libstrata.a libstrata-only.so libstrata-only.so.0 libstrata-only.a pkgconfig/strata.pc pkgconfig/strata-only.pc \
+for file in libstrata.so libstrata.so.0 libstrata.a libstrata-only.so libstrata-only.so.0 libstrata-only.a libstrata-umem.so libstrata-umem.so.0 libstrata-umem.a \
+    pkgconfig/strata.pc pkgconfig/strata-only.pc pkgconfig/strata-umem.pc \
     cmake/strata/strataConfig.cmake cmake/strata/strataConfigVersion.cmake; do
     [ -s "$library_dir/$file" ] || fail "$file is missing"
     passed
 done
 ! grep -rIl -e "$PWD" -e "$work/first" "$prefix" || fail "installed text names a folder of the build"
 passed
-for page in man1/strata.1 man3/{libstrata,strata_malloc,strata_arena,strata_cache,strata_pool}.3; do
+for page in man1/strata.1 man3/{libstrata,strata_malloc,strata_arena,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
     text=$(cd "$prefix/share/man" && groff -mdoc -s -P-cbou -Tascii "$page" 2>&1)
     grep -q "^SYNOPSIS" <<<"$text" || fail "$page does not format where it is installed"
     passed
 done
-for name in libstrata libstrata-only; do
+for name in libstrata libstrata-only libstrata-umem; do
     dynamic=$(readelf -dW "$library_dir/$name.so")
     grep -q "soname: \[$name\.so\.0\]" <<<"$dynamic" || fail "soname is not $name.so.0"
     grep -q 'NODELETE' <<<"$dynamic" || fail "$name.so is not NODELETE"
@@ -42,8 +43,8 @@ for name in libstrata libstrata-only; do
 done
 
 # Each header on its own, in both languages and strict modes.
-for header in "$prefix"/include/strata/*.h; do
-    name=strata/$(basename "$header")
+for header in "$prefix"/include/{strata,sys,.}/*.h; do
+    name=${header#"$prefix"/include/}
     for compiler in gcc clang-19; do
         for language in c11 c++11 c++20; do
             echo "#include <$name>" |
@@ -85,6 +86,18 @@ for package in strata strata-only; do
     expect_well "$work/consumer-whole" $wanted
 done
 
+# A program of libumem, as it is: C and C++, shared and static. Its malloc is strata's.
+for compiler in gcc clang-19 g++ clang++-19; do
+    source=tests/umem/umem_manual.c program=$work/umem-$compiler
+    [[ $compiler != *++* ]] || source=tests/umem/umem_manual_cxx.cpp
+    $compiler -Wall -Wextra -Werror -o "$program" $source $(pkg-config --cflags --libs strata-umem) -pthread
+    [ "$("$program")" = "as the manual says" ] || fail "$program does not do what the manual says"
+    readelf -d "$program" | grep -q "NEEDED.*\[libstrata-umem\.so\.0\]" || fail "$program does not need libstrata-umem.so"
+    $compiler -Wall -Wextra -Werror -o "$program-static" $source $(pkg-config --cflags strata-umem) "$library_dir"/libstrata-umem.a "$library_dir"/libstrata.a -pthread
+    [ "$("$program-static")" = "as the manual says" ] || fail "$program-static does not do what the manual says"
+    passed
+done
+
 # C++ with the runtime as a shared library, in the program, and with everything in it.
 for kind in "" -static-libstdc++ -static; do
     g++ -Wall -Wextra -Werror $kind -o "$work/operators" tests/install/consumer/operators.cpp $(pkg-config --cflags strata) "$library_dir/libstrata.a" -pthread
@@ -97,6 +110,10 @@ done
     >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "the CMake consumer does not build"; }
 for program in c_strata c_static cxx_strata cxx_static; do
     expect_well "$work/consumer/$program"
+done
+for program in c_umem c_umem_static; do
+    [ "$("$work/consumer/$program")" = "as the manual says" ] || fail "$program does not do what the manual says"
+    passed
 done
 for program in c_only c_only_static cxx_only cxx_only_static; do
     expect_well "$work/consumer/$program" foreign

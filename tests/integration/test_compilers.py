@@ -19,7 +19,7 @@ LINK_FLAGS = ["-shared", "-Wl,-soname,libstrata.so.0", "-Wl,-z,nodelete,-z,now,-
 
 def sources_of_the_library():
     """Every source of src/ for Linux."""
-    found = [path for path in sorted((ROOT / "src").glob("**/*.c")) if path.parent.name != "sim"]
+    found = [path for path in sorted((ROOT / "src").glob("**/*.c")) if path.parent.name not in ("sim", "umem")]
     assert len(found) > 30
     return [("gcc", C_FLAGS, path) for path in found]
 

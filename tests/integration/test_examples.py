@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from array import array
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def example(strata, tmp_path):
 
 
 def test_every_example_has_a_test():
-    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(["connections", "event_pool", "frames", "give_back", "index_nodes", "snapshots", *ARENA_EXAMPLES])
+    assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(
+        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "paging_sort", "snapshots", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -127,4 +129,39 @@ def test_event_pool(strata, example, transfers, bound):
 @pytest.mark.strata_only
 def test_event_pool_refuses_what_is_no_pool(strata, example):
     result = strata.run([example("event_pool"), "8", "9"], preload=False, expect=1, prove=False)
+    assert b"bad argument" in result.err, result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+def test_leak_report(strata, example):
+    result = strata.run([example("leak_report")], preload=False)
+    lines = result.text.splitlines()
+    assert lines[:3] == ["plain   0 refused", "audited 0 refused", "leaks   100, each with the stack that allocated it"], result.describe()
+    assert re.fullmatch(r"20000 bytes in 100 buffers of sessions, such as 0x[0-9a-f]+, allocated at", lines[3]), result.describe()
+    assert re.search(r"^    .*/leak_report\+0x[0-9a-f]+$", result.text, re.M), result.describe()
+    assert lines[-4:] == ["20000 bytes in 100 buffers are in use", "mtbf    about a quarter refused", "off     0 refused", "damaged 0"], result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+def test_paging_sort(strata, example, tmp_path):
+    """A file four times larger than the limit of resident pages, sorted in place; order and contents are verified here too."""
+    program, path = example("paging_sort"), tmp_path / "numbers"
+    strata.run([program, "--make", path, "8"], preload=False)
+    numbers = array("Q", path.read_bytes())
+    result = strata.run([program, path, "2"], preload=False)
+    match = re.search(r": (\d+) numbers in (\d+) of (\d+) pages: \d+ faults, (\d+) pages read \((\d+) ahead\), (\d+) written$", result.text, re.M)
+    assert match, result.describe()
+    count, limit, pages, read, ahead, written = map(int, match.groups())
+    assert count == MIB and pages == 4 * limit
+    assert read >= pages and ahead > 0 and written >= pages
+    assert array("Q", path.read_bytes()) == array("Q", sorted(numbers))
+
+
+@pytest.mark.strata_only
+def test_paging_sort_refuses_too_little_memory(strata, example, tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(65536))
+    result = strata.run([example("paging_sort"), path, "0"], preload=False, expect=1, prove=False)
     assert b"bad argument" in result.err, result.describe()

@@ -54,6 +54,7 @@ static void alloc_one(struct reference_cache *cache) {
     unsigned area = area_now();
     struct reference_array *array = area == AREAS ? NULL : &cache->arrays[area];
     bool hit = array != NULL && array->count != 0;
+    note_depots();
     void *object = take(cache->tag);
     if (hit) {
         expected = array->rounds[--array->count];
@@ -64,11 +65,18 @@ static void alloc_one(struct reference_cache *cache) {
         if (array != NULL && cache->full_count != 0) {
             struct reference_magazine *magazine = pop_magazine(cache);
             expected = magazine->rounds[magazine->count - 1];
-            reference_fill(array, magazine, magazine->count - 1);
+            reference_fill(cache, array, magazine, magazine->count - 1);
+        } else if (array != NULL && cache->bucket.count != 0 && caches.depots[cache->tag].bucket == NULL) {
+            struct reference_magazine odd = cache->bucket;
+            MODEL_EXPECT(model, memory_failed(), "the bucket of %zu bytes was taken, though there is memory", cache->bytes);
+            cache->bucket.count = 0;
+            expected = odd.rounds[odd.count - 1];
+            reference_fill(cache, array, &odd, odd.count - 1);
         } else if (array != NULL) {
             adopt_refill(cache, area);
         }
     }
+    if (!hit && memory_failed() && !caches.closed) adopt_depot(model, cache);
     if (expected != NULL) MODEL_EXPECT(model, object == expected, "the object is another one than the last that was freed");
     MODEL_EXPECT(model, object != NULL || memory_failed(), "no memory, though there is some");
     if (object == NULL || model->failed) return;
@@ -115,11 +123,11 @@ static bool was_idle(unsigned area) {
 }
 
 /* After a drain of one area: all of it is gone; or, where a fence failed, all is there, and open as far as m says. */
-static void judge_drain(unsigned area) {
+static void judge_drain(unsigned area, bool regroup) {
     for (unsigned c = 0; c < CACHES; c++) {
         const struct reference_cache *cache = &ref.caches[c];
         if (cache->arrays[area].limit == 0 || header_word_of(area, cache->tag) >> 32 != CPU_DRAINED) continue;
-        reference_empty_area(area, true);
+        reference_empty_area(area, true, regroup);
         return;
     }
     MODEL_EXPECT(model, sim_failures() != failures_before, "area %u was not drained", area);
@@ -134,7 +142,7 @@ static void reference_drain(bool idle_only) {
     for (unsigned area = 0; area < min_u64(AREAS, areas_there()); area++) {
         if (!ref.used[area]) continue;
         bool idle = was_idle(area);
-        if ((idle || !idle_only) && reference_has_rounds(area)) judge_drain(area);
+        if ((idle || !idle_only) && reference_has_rounds(area)) judge_drain(area, idle_only);
         note_seen(area);
     }
 }
@@ -145,21 +153,28 @@ static void reference_tick_depots(bool all) {
         struct reference_cache *cache = &ref.caches[c];
         cache->full_count -= all ? cache->full_count : cache->full_low;
         cache->full_low = cache->full_count;
+        if (all || !cache->bucket_touched) cache->bucket.count = 0;
+        if (!all) cache->bucket_touched = false;
     }
     if (!all) adopt_m(model); /* a reap is no interval of time */
 }
 
 static void reference_reap(void) {
     unsigned area = area_now();
-    if (area != AREAS) reference_empty_area(area, false);
+    if (area != AREAS) reference_empty_area(area, false, false);
     reference_tick_depots(true);
 }
 
 static void step_tick(void) {
     model_trace(model, "tick");
+    note_depots();
     cache_tick(&caches);
     reference_drain(true);
     reference_tick_depots(false);
+    for (unsigned c = 0; memory_failed() && !caches.closed && c < CACHES; c++) {
+        adopt_depot(model, &ref.caches[c]);
+        ref.caches[c].full_low = ref.caches[c].full_count;
+    }
 }
 
 static void step_reap(void) {
@@ -226,7 +241,7 @@ static void step_thread_exit(const struct model_record *record) {
     unsigned area = area_now();
     model_trace(model, "thread %u ends", actor);
     sim_thread_exit();
-    if (area != AREAS) reference_empty_area(area, true);
+    if (area != AREAS) reference_empty_area(area, true, false);
     identities[actor] = identities_used++;
     become(actor);
 }

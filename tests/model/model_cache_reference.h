@@ -2,8 +2,8 @@
  * model_cache_reference.h - the naive reference of model_cache.c: every array of the CPU layer, every full magazine and every object that is held,
  * as lists of pointers.
  *
- * It knows what each operation must do to them; where the layer has a choice (which objects a slab gives, how many, whether memory
- * could be had), it looks at what happened, and checks that it was one of the choices.
+ * It knows what each operation must do to them, and how lists that are no magazine are regrouped; where the layer has a choice (which objects a slab
+ * gives, how many, whether memory could be had), it looks at what happened, and checks that it was one of the choices.
  */
 #ifndef STRATA_TESTS_MODEL_CACHE_REFERENCE_H
 #define STRATA_TESTS_MODEL_CACHE_REFERENCE_H
@@ -39,6 +39,12 @@ struct reference_cache {
     struct reference_array arrays[AREAS];
     struct reference_magazine full[MAGAZINES_MAX]; /* the newest last */
     unsigned full_count, full_low;
+    struct reference_magazine bucket; /* empty: there is none */
+    unsigned bucket_capacity;
+    bool bucket_touched;
+    /* Of the layer, at the last moment when it could change: see note_depots. */
+    bool demanded;
+    unsigned full_max, capacity_now;
     void *held[HELD_MAX];
     unsigned held_count;
 };
@@ -103,6 +109,8 @@ static void adopt_m(struct model *model) {
 
 /* Whether it is in none of the places where the reference knows objects to be. */
 static bool is_nowhere(const struct reference_cache *cache, const void *object) {
+    for (unsigned i = 0; i < cache->bucket.count; i++)
+        if (cache->bucket.rounds[i] == object) return false;
     for (unsigned area = 0; area < AREAS; area++)
         for (unsigned i = 0; i < cache->arrays[area].count; i++)
             if (cache->arrays[area].rounds[i] == object) return false;
@@ -114,9 +122,41 @@ static bool is_nowhere(const struct reference_cache *cache, const void *object) 
     return true;
 }
 
-/* The rounds of a magazine into an array; what finds no room is forgotten, as the slabs have it. */
-static void reference_fill(struct reference_array *array, const struct reference_magazine *magazine, unsigned count) {
-    for (unsigned i = 0; i < count && array->count < array->limit; i++) array->rounds[array->count++] = magazine->rounds[i];
+/* What decides on regrouping, before an operation changes it. */
+static void note_depots(void) {
+    for (unsigned c = 0; c < CACHES; c++) {
+        const struct depot *depot = &caches.depots[ref.caches[c].tag];
+        ref.caches[c].demanded = depot->visits != depot->visits_seen;
+        ref.caches[c].full_max = depot->full_max;
+        ref.caches[c].capacity_now = 2u << depot->kind;
+    }
+}
+
+/* Rounds that are no magazine: into the bucket, one by one. What is forgotten the slabs have. */
+static void reference_regroup(struct reference_cache *cache, void *const *rounds, unsigned count) {
+    struct reference_magazine *bucket = &cache->bucket;
+    for (unsigned i = 0; i < count && cache->demanded;) {
+        if (bucket->count == 0) cache->bucket_capacity = cache->capacity_now;
+        unsigned full = (unsigned)min_u64(cache->bucket_capacity, half_of(cache));
+        if (bucket->count < full) bucket->rounds[bucket->count++] = rounds[i++];
+        cache->bucket_touched = true;
+        if (bucket->count < full) continue;
+        bool room = cache->full_count < cache->full_max;
+        if (room) *push_magazine(cache) = *bucket;
+        bucket->count = 0;
+        if (!room) return;
+    }
+}
+
+/* The rounds of a magazine into an array; what finds no room is regrouped. */
+static void reference_fill(struct reference_cache *cache, struct reference_array *array, const struct reference_magazine *magazine, unsigned count) {
+    unsigned i = 0;
+    while (i < count && array->count < array->limit) array->rounds[array->count++] = magazine->rounds[i++];
+    if (i == count) return;
+    struct reference_magazine rest = {.count = count - i};
+    memcpy(rest.rounds, magazine->rounds + i, rest.count * sizeof(void *));
+    cache->demanded = true; /* by this very visit */
+    reference_regroup(cache, rest.rounds, rest.count);
 }
 
 /* The top `count` rounds of an array, in their order. */
@@ -126,9 +166,10 @@ static void reference_cut(struct reference_array *array, struct reference_magazi
     memcpy(magazine->rounds, array->rounds + array->count, count * sizeof(void *));
 }
 
-static void reference_empty_area(unsigned area, bool closed) {
+static void reference_empty_area(unsigned area, bool closed, bool regroup) {
     for (unsigned c = 0; c < CACHES; c++) {
         struct reference_array *array = &ref.caches[c].arrays[area];
+        if (regroup) reference_regroup(&ref.caches[c], array->rounds, array->count);
         array->count = 0;
         if (closed) array->limit = 0;
     }
@@ -166,11 +207,46 @@ static void compare_depot(struct model *model, const struct reference_cache *cac
     MODEL_EXPECT(model, model->failed || magazine == NULL, "there are more than %u full magazines of %zu bytes", cache->full_count, cache->bytes);
 }
 
+static void compare_bucket(struct model *model, const struct reference_cache *cache) {
+    const struct magazine *bucket = caches.depots[cache->tag].bucket;
+    unsigned count = bucket != NULL ? bucket->count : 0;
+    MODEL_EXPECT(model, count == cache->bucket.count, "the bucket of %zu bytes holds %u rounds, not %u", cache->bytes, count, cache->bucket.count);
+    if (model->failed || count == 0) return;
+    MODEL_EXPECT(model, memcmp(bucket->rounds, cache->bucket.rounds, count * sizeof(void *)) == 0, "the bucket of %zu bytes holds other rounds",
+                 cache->bytes);
+}
+
+/*
+ * Where memory for a bucket may have failed, rounds may be in slabs instead: the depot is as it is, if it has nothing that belongs elsewhere. (That
+ * nothing is lost or there twice is for stack_check.)
+ */
+static void adopt_depot(struct model *model, struct reference_cache *cache) {
+    const struct depot *depot = &caches.depots[cache->tag];
+    const struct magazine *magazine = depot->full;
+    unsigned before = cache->full_count;
+    cache->full_count = cache->bucket.count = 0;
+    for (unsigned i = depot->full_count; i-- > 0; magazine = magazine->next) {
+        for (unsigned k = 0; k < magazine->count && !model->long_run; k++)
+            MODEL_EXPECT(model, is_nowhere(cache, magazine->rounds[k]), "the depot of %zu bytes has what is elsewhere", cache->bytes);
+        cache->full[i].count = magazine->count;
+        memcpy(cache->full[i].rounds, magazine->rounds, magazine->count * sizeof(void *));
+    }
+    cache->full_count = depot->full_count;
+    if (cache->full_count < before) cache->full_low = (unsigned)min_u64(cache->full_low, cache->full_count);
+    if (depot->bucket == NULL) return;
+    for (unsigned k = 0; k < depot->bucket->count && !model->long_run; k++)
+        MODEL_EXPECT(model, is_nowhere(cache, depot->bucket->rounds[k]), "the bucket of %zu bytes has what is elsewhere", cache->bytes);
+    cache->bucket.count = depot->bucket->count;
+    memcpy(cache->bucket.rounds, depot->bucket->rounds, cache->bucket.count * sizeof(void *));
+    cache->bucket_capacity = magazine_capacity(depot->bucket);
+}
+
 static void compare_all(struct model *model) {
     for (unsigned c = 0; c < CACHES && !model->failed; c++) {
         const struct reference_cache *cache = &ref.caches[c];
         for (unsigned area = 0; area < min_u64(AREAS, areas_there()); area++) compare_array(model, cache, area);
         compare_depot(model, cache);
+        compare_bucket(model, cache);
         for (unsigned i = 0; i < cache->held_count && !model->failed; i++)
             MODEL_EXPECT(model, is_stamped(cache, cache->held[i]), "object %u of %zu bytes has changed while it was held", i, cache->bytes);
     }

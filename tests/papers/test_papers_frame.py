@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 from xml.etree import ElementTree
@@ -54,6 +56,9 @@ def test_a_document_of_the_helpers_satisfies_the_schema():
         {"measured": [{"name": "n", "panel": "", "points": [[1, "2"]]}]},
         {"published": [{"what": "w", "value": "fast", "unit": "", "where": "w"}]},
         {"published": [{"what": "w", "value": 1, "unit": "", "where": ""}]},
+        {"published_curves": [{"name": "n", "panel": "left", "points": []}]},
+        {"published_curves": [{"name": "n", "points": [[1, 2]]}]},
+        {"panel_units": {"left": ""}},
         {"quick": "no"},
         {"surplus": 1},
     ],
@@ -124,6 +129,29 @@ def test_an_experiment_that_hangs_is_ended_with_its_children(program, tmp_path):
     pytest.fail("a child is still there")
 
 
+@pytest.mark.parametrize("how", ["exit 0", "kill -KILL $$", "sleep 300"])
+def test_temporary_files_go_with_the_experiment(program, tmp_path, how):
+    place = tmp_path / "place"
+    run_all([program("leaves", f'echo "$TMPDIR" >{place}\necho left >"$TMPDIR/file"\n{how}\n', timeout_s=2)], tmp_path)
+    scratch = Path(place.read_text().strip())
+    assert scratch.name.startswith("strata-papers-")
+    assert not scratch.exists()
+
+
+def test_an_interrupt_while_an_experiment_starts_leaves_no_process(program, tmp_path, monkeypatch):
+    started, start = [], subprocess.Popen
+
+    def interrupted(*args, **options):
+        started.append(start(*args, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_all([program("hangs", "sleep 300\n")], tmp_path)
+    assert started[0].returncode == -signal.SIGKILL
+
+
 def test_quick_is_passed_on(program, document, tmp_path):
     is_quick = program("good", '[ "$5" = --quick ] || exit 1\n' + writes(document("good", quick=True)))
     assert run_all([is_quick], tmp_path, quick=True)[0].document["quick"]
@@ -139,6 +167,43 @@ def test_plots_are_whole_and_the_same_each_time(document, tmp_path):
     text = "".join(ElementTree.parse(first).getroot().itertext())
     for word in ("left", "right", "first", "second", "threads", "ns"):
         assert word in text
+
+
+@pytest.fixture
+def curves(document):
+    """A document with a curve of the paper in one panel, and another unit in the other."""
+    paper = [{"name": "first", "panel": "left", "points": [[1, 99], [3, 101.5]]}]
+    return document(published_curves=paper, panel_units={"right": "rounds"})
+
+
+def test_published_curves_are_drawn_and_stand_in_the_table_of_their_panel(curves, tmp_path):
+    running.validate(curves, catalogue.Experiment("made-up", "good", "good"))
+    plots.draw(curves, tmp_path / "plot.svg")
+    text = "".join(ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert text.count("first (published)") == 1
+    lines = markdown.measured_tables(curves)
+    assert "| threads | first (published) | first | second |" in lines
+    assert "| 1 | 99 | 12.35 |  |" in lines
+    assert "| 3 | 101.5 |  |  |" in lines
+    assert "| threads | first |" in lines
+
+
+def test_a_panel_may_have_a_unit_of_its_own(curves, tmp_path):
+    plots.draw(curves, tmp_path / "plot.svg")
+    text = "".join(ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert "rounds" in text
+    assert "ns" in text
+    lines = markdown.measured_tables(curves)
+    assert "Measured, left, in ns:" in lines
+    assert "Measured, right, in rounds:" in lines
+
+
+def test_a_course_over_time_is_drawn_but_no_table(document, tmp_path):
+    points = [[x, x] for x in range(markdown.TABLE_ROWS_MAX + 1)]
+    long = document(measured=[{"name": "n", "panel": "", "points": points}])
+    plots.draw(long, tmp_path / "plot.svg")
+    assert markdown.measured_tables(long) == []
+    assert markdown.measured_tables(document(measured=[{"name": "n", "panel": "", "points": points[1:]}])) != []
 
 
 def test_numbers():

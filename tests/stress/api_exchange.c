@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <strata/kmem.h>
 #include <strata/malloc.h>
 #include <strata/strata.h>
 
@@ -25,6 +26,7 @@ enum { THREADS = 4, GENERATIONS = 3, BOXES = 256, DEFAULT_ROUNDS = 20000 };
 struct parcel {
     size_t bytes;
     uint64_t seed;
+    bool sized; /* may be freed by its size: kmem's way */
 };
 
 static struct parcel *boxes[BOXES]; /* exchanged atomically: whoever takes a parcel out owns it */
@@ -76,10 +78,15 @@ static struct parcel *make(uint64_t *state) {
         size_t align = (size_t)16 << next_random(state) % 12;
         parcel = strata_aligned_alloc(align, bytes);
         EXPECT((uintptr_t)parcel % align == 0);
+    } else if (way == 2) {
+        parcel = strata_kmem_zalloc(bytes, STRATA_KMEM_SLEEP);
+    } else if (way == 3 && bytes <= STRATA_KMEM_COOKIE_MAX) {
+        parcel = strata_kmem_cookie_alloc(strata_kmem_cookie_of(bytes), STRATA_KMEM_NO_SLEEP);
     } else {
         parcel = strata_malloc(bytes);
     }
     EXPECT(parcel != NULL && (uintptr_t)parcel % 16 == 0);
+    parcel->sized = way != 1;
     fill(parcel, bytes, next_random(state));
     return parcel;
 }
@@ -92,8 +99,20 @@ static struct parcel *resize(struct parcel *parcel, uint64_t *state) {
     struct parcel *moved = strata_realloc(parcel, bytes);
     EXPECT(moved != NULL && moved->seed == seed);
     if (marked) EXPECT(*(unsigned char *)(moved + 1) == mark);
+    moved->sized = false; /* it may have stayed in another class */
     fill(moved, bytes, seed);
     return moved;
+}
+
+static void give_back(struct parcel *parcel, uint64_t *state) {
+    size_t bytes = parcel->bytes;
+    unsigned way = next_random(state) % 4;
+    if (!parcel->sized || way == 0)
+        strata_free(parcel);
+    else if (way == 1 && bytes <= STRATA_KMEM_COOKIE_MAX)
+        strata_kmem_cookie_free(strata_kmem_cookie_of(bytes), parcel);
+    else
+        strata_kmem_free(parcel, bytes);
 }
 
 static void *exchange(void *argument) {
@@ -105,7 +124,7 @@ static void *exchange(void *argument) {
         if (other == NULL) continue;
         check(other);
         if (next_random(&state) % 2 == 0)
-            strata_free(other);
+            give_back(other, &state);
         else
             strata_free(resize(other, &state));
     }

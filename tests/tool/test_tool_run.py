@@ -17,6 +17,17 @@ def test_library_is_mapped_in_the_program(tool):
     assert str(tool.library) in done.stdout
 
 
+def test_debug_is_an_option_of_the_library(tool):
+    """The last one counts, and what it is made of is the library's to judge."""
+    done = tool("run", "--debug", "mtbf=1+seed=7@malloc-none;guard", "--", "echo", "x")
+    assert (done.returncode, done.stdout) == (0, "x\n")
+    assert done.stderr.startswith('strata: debug: features = "guard": allowed: off, or of default, audit')
+    done = tool("run", "--debug", "default", "--", "python3", "-c", "print(sum(range(10)))")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "45\n", "")
+    done = tool("run", "--debug", "a,b", "--", "true")
+    assert done.returncode == 125 and "without commas" in done.stderr
+
+
 def test_options_of_the_program_are_not_ours(tool):
     done = tool("run", "echo", "--stats", "-q", "--", "-n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "--stats -q -- -n\n", "")

@@ -54,7 +54,7 @@ class Claim:
 
 @dataclass
 class Result:
-    """The document of one experiment. `unit` is that of all measured y values."""
+    """The document of one experiment. `unit` is that of all measured y values, but in panels that have one of their own."""
 
     id: str
     title: str
@@ -63,6 +63,8 @@ class Result:
     measured: list[Series]
     holds: list[Claim]
     published: list[Published] = field(default_factory=list)
+    published_curves: list[Series] = field(default_factory=list)
+    panel_units: dict[str, str] = field(default_factory=dict)
     note: str = ""
     x_log: bool = False
     y_log: bool = False

@@ -19,6 +19,8 @@ its own results.
 
 QUICK_WARNING = "**From a QUICK run of seconds: the figures are rough, and claims about time may fail by chance.**\n"
 
+TABLE_ROWS_MAX = 80
+
 REPEATING = """\
 ## How to repeat
 
@@ -50,12 +52,14 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], text_columns: i
 def measured_tables(document: dict) -> list[str]:
     lines: list[str] = []
     for panel in plots.panels_of(document):
-        series = [one for one in document["measured"] if one["panel"] == panel]
-        xs = sorted({x for one in series for x, _ in one["points"]})
-        values = [dict(map(tuple, one["points"])) for one in series]
+        curves = plots.curves_of(document, panel)
+        xs = sorted({x for _, one in curves for x, _ in one["points"]})
+        if len(xs) > TABLE_ROWS_MAX:  # a course over time: the plot shows it, the document has it
+            continue
+        values = [dict(map(tuple, one["points"])) for _, one in curves]
         rows = [[number(x), *(number(points[x]) if x in points else "" for points in values)] for x in xs]
-        lines += [f"Measured{', ' + panel if panel else ''}, in {document['unit']}:", ""]
-        lines += table([document["x_label"], *(one["name"] for one in series)], rows)
+        lines += [f"Measured{', ' + panel if panel else ''}, in {plots.unit_of(document, panel)}:", ""]
+        lines += table([document["x_label"], *(name for name, _ in curves)], rows)
     return lines
 
 

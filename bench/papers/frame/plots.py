@@ -11,6 +11,7 @@ from matplotlib import pyplot  # noqa: E402  (the backend has to be chosen first
 
 PANEL_WIDTH_INCHES, HEIGHT_INCHES = 5.2, 3.9
 MARKERS = "osD^vPX*"
+MARKED_POINTS_MAX = 80
 TICKS_MAX = 12
 # Labels of numbers beyond would touch each other; powers of ten say as much.
 TICK_VALUE_MAX = 100_000
@@ -23,9 +24,19 @@ def panels_of(document: dict) -> list[str]:
     return list(dict.fromkeys(series["panel"] for series in document["measured"]))
 
 
+def unit_of(document: dict, panel: str) -> str:
+    return document.get("panel_units", {}).get(panel, document["unit"])
+
+
+def curves_of(document: dict, panel: str) -> list[tuple[str, dict]]:
+    """What stands in a panel, published curves first, under the names to show."""
+    published = [(f"{one['name']} (published)", one) for one in document.get("published_curves", []) if one["panel"] == panel]
+    return published + [(one["name"], one) for one in document["measured"] if one["panel"] == panel]
+
+
 def draw(document: dict, file: Path) -> None:
     panels = panels_of(document)
-    names = list(dict.fromkeys(series["name"] for series in document["measured"]))
+    names = list(dict.fromkeys(name for panel in panels for name, _ in curves_of(document, panel)))
     columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     size = (PANEL_WIDTH_INCHES * columns, HEIGHT_INCHES * rows)
@@ -34,16 +45,19 @@ def draw(document: dict, file: Path) -> None:
         axis.remove()
     for axis, panel in zip(axes.flat, panels, strict=False):
         xs: set[float] = set()
-        for series in document["measured"]:
-            if series["panel"] != panel:
-                continue
-            index = names.index(series["name"])
+        for name, series in curves_of(document, panel):
+            index = names.index(name)
             x, y = zip(*series["points"], strict=True)
             xs.update(x)
-            axis.plot(x, y, label=series["name"], color=f"C{index % 10}", marker=MARKERS[index % len(MARKERS)], markersize=4, linewidth=1.3)
+            if document["y_log"]:  # nothing has no place there; lines end beside it
+                y = [value if value > 0 else math.nan for value in y]
+            # Many points are a line; the marks of a hundred would hide it.
+            marker = MARKERS[index % len(MARKERS)] if len(x) <= MARKED_POINTS_MAX else ""
+            style = "--" if name != series["name"] else "-"
+            axis.plot(x, y, style, label=name, color=f"C{index % 10}", marker=marker, markersize=4, linewidth=1.3)
         axis.set_title(panel)
         axis.set_xlabel(document["x_label"])
-        axis.set_ylabel(document["unit"])
+        axis.set_ylabel(unit_of(document, panel))
         if document["x_log"]:
             axis.set_xscale("log")
         if len(xs) <= TICKS_MAX and max(xs) < TICK_VALUE_MAX and all(float(x).is_integer() for x in xs):

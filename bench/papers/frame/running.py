@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,22 +70,26 @@ def run_one(experiment: Experiment, sources: Path, build: Path, output: Path, qu
     command = [*command_of(experiment, sources, build), "--build", str(build), "--output", str(part), *(["--quick"] if quick else [])]
     start = time.monotonic()
     outcome = Outcome(experiment, 0)
-    with tempfile.TemporaryFile("w+") as errors:
+    process: subprocess.Popen | None = None
+    # What it keeps for itself goes with it, however it ends: its temporary files are here.
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryDirectory(prefix="strata-papers-", ignore_cleanup_errors=True) as scratch:
+        env = {**os.environ, "TMPDIR": scratch}
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True)
-        except OSError as error:
-            outcome.failure = str(error)
-            return outcome
-        try:
+            with _interrupts_later():
+                process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True)
             status = process.wait(experiment.timeout_s)
             if status:
                 errors.seek(0)
                 how = f"signal {-status}" if status < 0 else f"exit status {status}"
                 outcome.failure = f"{how}: {errors.read()[-ERROR_TAIL_CHARS:].strip()}"
+        except OSError as error:
+            outcome.failure = str(error)
+            return outcome
         except subprocess.TimeoutExpired:
             outcome.failure = f"not done within {experiment.timeout_s} s"
         finally:
-            _end_group(process)
+            if process is not None:
+                _end_group(process)
     outcome.seconds = time.monotonic() - start
     if not outcome.failure:
         try:
@@ -95,6 +99,20 @@ def run_one(experiment: Experiment, sources: Path, build: Path, output: Path, qu
             outcome.failure = f"its document: {error}"
     part.unlink(missing_ok=True)
     return outcome
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Puts off SIGINT and SIGTERM until the end of the block: one that came while a process starts would leave it to nobody."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _end_group(process: subprocess.Popen) -> None:

@@ -69,6 +69,15 @@ def run_command(
             show_default=False,
         ),
     ] = None,
+    debug: Annotated[
+        str | None,
+        typer.Option(
+            "--debug",
+            metavar="FEATURES",
+            help="Find memory errors: default, firewall, mtbf=N and more, FEATURES or FEATURES@PATTERN; see man strata_debug.",
+            show_default=False,
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,7 +101,8 @@ def run_command(
     """
     from strata.run import RunRequest, run
 
-    run(RunRequest(command, lib, option or [], verify, stats, json, output, quiet))
+    settings = ([f"debug:{debug}"] if debug is not None else []) + (option or [])
+    run(RunRequest(command, lib, settings, verify, stats, json, output, quiet))
 
 
 @app.command("where")

@@ -124,6 +124,8 @@ bool platform_commit(void *address, size_t bytes) {
     return ok;
 }
 
+bool platform_decommit(void *address, size_t bytes) { return linux_map(address, bytes, PROT_NONE, MAP_FIXED) == address; }
+
 static bool advise(void *address, size_t bytes, int advice) {
     int saved = errno;
     bool ok = madvise(address, bytes, advice) == 0;

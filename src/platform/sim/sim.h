@@ -58,6 +58,7 @@ enum sim_call {
     SIM_RELEASE,
     SIM_POPULATE,
     SIM_ADVISE_HUGE,
+    SIM_DECOMMIT,
     SIM_MOVE,
     SIM_RESET,
     SIM_PRESENCE,
@@ -225,6 +226,12 @@ bool sim_explore_replay(struct sim_exploration *exploration, const char *choices
 void sim_explore_ignore(bool ignore);
 /* A point in a thread with a body, for tests that have shared state of their own. */
 void sim_yield(void);
+
+/* ------------------------------------------------------------------ stacks */
+
+/* What platform_stack tells from now on, the innermost first; at first nothing. Thread numbers are 1000 and above. */
+void sim_stack_set(const uintptr_t *frames, unsigned count);
+#define SIM_MODULE_START UINT64_C(0x400000)
 
 /* ------------------------------------------------------------------ the outside */
 

@@ -234,6 +234,15 @@ bool platform_commit(void *address, size_t bytes) {
     return true;
 }
 
+bool platform_decommit(void *address, size_t bytes) {
+    struct range range = check_range("platform_decommit", address, bytes, NEEDS_COMMITTED);
+    if (sim_call_fails(SIM_DECOMMIT)) return false;
+    drop_pages(range);
+    real(mprotect(address, bytes, PROT_NONE) == 0, "to close pages");
+    sim_vma_unmap(range.start, range.end);
+    return sim_vma_map(range.start, range.end);
+}
+
 bool platform_release(void *address, size_t bytes) {
     struct range range = check_range("platform_release", address, bytes, NEEDS_COMMITTED);
     if (sim_call_fails(SIM_RELEASE)) return false;

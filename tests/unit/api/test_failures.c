@@ -119,64 +119,15 @@ static void resize(unsigned i, size_t bytes) {
     mark(i);
 }
 
-/* ------------------------------------------------------------------ blocks of pages */
-
-static void fill(char *block, size_t bytes, unsigned char with) {
-    for (size_t at = 0; at < bytes; at += 4 * KIB) block[at] = (char)(with + at / (4 * KIB));
-}
-static bool is_filled(const char *block, size_t bytes, unsigned char with) {
-    for (size_t at = 0; at < bytes; at += 4 * KIB)
-        if (block[at] != (char)(with + at / (4 * KIB))) return false;
-    return true;
-}
-static bool reads_as_zeros(const char *block, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += 4 * KIB)
-        if (block[at] != 0) return false;
-    return true;
-}
-
-static bool worked(enum strata_page_status status) {
-    assert_int_equal(errno, ERRNO_BEFORE);
-    assert_int_equal(sim_locks_held(), 0);
-    if (strict) assert_int_equal(status, STRATA_PAGE_OK);
-    refused += status != STRATA_PAGE_OK;
-    return status == STRATA_PAGE_OK;
-}
-
-/* Whatever is refused has changed nothing; whatever is done is done wholly. */
-static void page_blocks(void) {
-    enum { SIZE = 5 * MIB, PART = 768 * KIB };
-    void *a = NULL, *b = NULL, *second;
-    if (!worked(strata_page_alloc(SIZE, STRATA_PAGE_ZEROED, &a))) return;
-    assert_true(reads_as_zeros(a, SIZE));
-    if (worked(strata_page_alloc(SIZE, 0, &b))) {
-        fill(a, SIZE, 1), fill(b, SIZE, 2);
-        bool swapped = worked(strata_page_swap(a, b, SIZE));
-        assert_true(is_filled(a, SIZE, swapped ? 2 : 1) && is_filled(b, SIZE, swapped ? 1 : 2));
-        fill(a, SIZE, 3), fill(b, SIZE, 4);
-        if (worked(strata_page_move((char *)a + PART, b, PART)))
-            assert_true(reads_as_zeros((char *)a + PART, PART) && is_filled(b, PART, (unsigned char)(3 + PART / (4 * KIB))));
-        assert_true(is_filled(a, PART, 3));
-        if (worked(strata_page_release(b, PART))) assert_true(reads_as_zeros(b, PART));
-        if (worked(strata_page_split(a, 2 * MIB, &second)) && !worked(strata_page_join(a, second))) worked(strata_page_free(second));
-        struct strata_page_info info;
-        if (worked(strata_page_query(a, &info))) assert_ptr_equal(info.block, a);
-        struct strata_page_op ops[] = {{.operation = STRATA_PAGE_OP_RELEASE, .address = b, .bytes = PART},
-                                       {.operation = STRATA_PAGE_OP_COMMIT, .address = b, .bytes = PART},
-                                       {.operation = STRATA_PAGE_OP_REALLOC, .address = a, .bytes = 40 * MIB},
-                                       {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 100 * KIB}};
-        size_t done;
-        worked(strata_page_batch(ops, ARRAY_LENGTH(ops), &done));
-        for (size_t i = 0; i < ARRAY_LENGTH(ops); i++) assert_true((i < done) == (ops[i].status == STRATA_PAGE_OK));
-        a = ops[2].address;
-        assert_true(is_filled(a, PART, 3));
-        if (done == 4) assert_int_equal(strata_page_free(ops[3].address), STRATA_PAGE_OK);
-        assert_int_equal(strata_page_free(b), STRATA_PAGE_OK);
-    }
-    assert_int_equal(strata_page_free(a), STRATA_PAGE_OK);
-}
-
 /* ------------------------------------------------------------------ the work */
+
+/* All else about blocks of pages fails in test_page_failures.c. */
+static void block_with_a_hole(void) {
+    void *block;
+    if (strata_page_alloc(2 * platform_info()->page_bytes, 0, &block) != STRATA_PAGE_OK) return;
+    assert_int_equal(strata_page_release(block, platform_info()->page_bytes), STRATA_PAGE_OK);
+    assert_int_equal(strata_page_free(block), STRATA_PAGE_OK);
+}
 
 static void many_small(unsigned from, unsigned to) {
     for (unsigned i = from; i < to; i++) {
@@ -268,7 +219,7 @@ static void whole_api(void) {
     time_passes();
     for (unsigned i = 0; i < 500; i += 4) drop(i);
     many_small(520, 620);
-    page_blocks();
+    block_with_a_hole();
     strata_malloc_trim(0);
     assert_int_equal(errno, ERRNO_BEFORE);
 }
@@ -389,6 +340,16 @@ static void each_call_fails(const struct sim_config *sim, const char *conf) {
 #define PLAIN "background:on,decay_ms:10,reserve:8G,thp:never"
 #define BUSY "background:on,decay_ms:10,reserve:8G,thp:always,populate_pages:1"
 
+/* Debugged buffers of two layouts among ordinary ones. */
+#define DEBUGGED PLAIN ",debug:default@malloc-*;firewall+guards+audit=1@malloc-176;off@malloc-?;off@malloc-64"
+
+static void each_call_fails_with_debugging(void **state) {
+    struct sim_config sim = {.thread_mode = true};
+    (void)state;
+    each_call_fails(NULL, DEBUGGED);
+    each_call_fails(&sim, DEBUGGED);
+}
+
 static void each_call_fails_with_huge_pages(void **state) {
     (void)state;
     each_call_fails(NULL, BUSY);
@@ -455,9 +416,9 @@ static void the_work_calls_all_that_can_fail(void **state) {
     (void)state;
     uint64_t calls[SIM_CALLS_FAILABLE] = {0};
     strict = true;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         growing = i == 2;
-        new_process(NULL, i == 0 ? BUSY : PLAIN);
+        new_process(NULL, i == 0 ? BUSY : i == 3 ? DEBUGGED : PLAIN);
         whole_api();
         drop_everything();
         growing = false;
@@ -529,6 +490,7 @@ static void the_report_at_exit_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_work_calls_all_that_can_fail),
+        cmocka_unit_test(each_call_fails_with_debugging),
         cmocka_unit_test(each_call_fails_with_huge_pages),
         cmocka_unit_test(each_call_fails_without_huge_pages),
         cmocka_unit_test(each_call_fails_with_pages_of_16_kib),

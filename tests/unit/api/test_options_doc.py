@@ -30,7 +30,7 @@ def test_page_is_up_to_date():
 def test_every_option_has_a_row():
     definition = (ROOT / "src/api/options.def").read_text()
     page = (ROOT / "docs/options.md").read_text()
-    starts = ("OPTION_CHOICE(", "OPTION_NUMBER(", "OPTION_SIZE(", "OPTION_FILE(")
+    starts = ("OPTION_CHOICE(", "OPTION_NUMBER(", "OPTION_SIZE(", "OPTION_TEXT(", "OPTION_FILE(")
     keys = [line.split("(")[1].split(",")[0] for line in definition.splitlines() if line.startswith(starts)]
     assert len(keys) >= 12
     assert [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")] == keys

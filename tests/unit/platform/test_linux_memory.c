@@ -1,80 +1,12 @@
 /*
  * test_linux_memory.c - moves of pages on Linux: over mappings of several kinds, under limits that have come down, and where the process has
- * hardly a mapping left. Whatever the answer is, no contents are lost.
- *
- * Each range lies in the midst of one that is like it, so that a move has to split mappings, as in the heap. What changes the process is done
- * in a child.
+ * hardly a mapping left. Whatever the answer is, no contents are lost. What changes the process is done in a child.
  */
 #define _GNU_SOURCE 1
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "linux_test.h"
-
-#define PAGES ((size_t)96)
-#define PIECES_MAX 64
-#define EVERY 256u
-
-static size_t page_bytes, range_bytes;
-
-/* A committed range of PAGES pages, with as many around it on both sides. */
-static char *new_range(void) {
-    char *wide = platform_reserve(NULL, 3 * range_bytes, page_bytes);
-    if (wide == NULL || !platform_commit(wide, 3 * range_bytes)) return NULL;
-    return wide + range_bytes;
-}
-
-static void fill(char *range, char seed) {
-    for (size_t i = 0; i < range_bytes; i += EVERY) range[i] = (char)(seed + (char)(i / page_bytes) % 50);
-}
-
-static bool holds(const char *range, char seed) {
-    for (size_t i = 0; i < range_bytes; i += EVERY)
-        if (range[i] != (char)(seed + (char)(i / page_bytes) % 50)) return false;
-    return true;
-}
-
-static bool is_zero(const char *range) {
-    for (size_t i = 0; i < range_bytes; i++)
-        if (range[i] != 0) return false;
-    return true;
-}
-
-static bool is_writable(char *range) {
-    for (size_t i = 0; i < range_bytes; i += page_bytes) {
-        char before = range[i];
-        range[i] = (char)(before + 1);
-        if (range[i] != (char)(before + 1)) return false;
-        range[i] = before;
-    }
-    return true;
-}
-
-/* How many mappings a range consists of, from the kernel's own list. */
-static unsigned count_mappings(const char *range) {
-    char line[512];
-    unsigned count = 0;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    if (maps == NULL) return 0;
-    while (fgets(line, sizeof line, maps) != NULL) {
-        char *rest;
-        uintptr_t start = strtoul(line, &rest, 16), end = strtoul(rest + 1, NULL, 16);
-        count += start < (uintptr_t)range + range_bytes && end > (uintptr_t)range;
-    }
-    fclose(maps);
-    return count;
-}
-
-/* Into mappings of three kinds; a kernel without huge pages has but two. */
-static void split(char *range) {
-    platform_advise_huge(range + 5 * page_bytes, 9 * page_bytes, true);
-    madvise(range + 20 * page_bytes, page_bytes, MADV_DONTDUMP);
-    madvise(range + 21 * page_bytes, 30 * page_bytes, MADV_DONTDUMP);
-    platform_advise_huge(range + 60 * page_bytes, 2 * page_bytes, true);
-    madvise(range + 80 * page_bytes, 10 * page_bytes, MADV_DONTDUMP);
-}
+#include "linux_ranges.h"
 
 static void a_range_of_one_mapping_moves(void **state) {
     (void)state;
@@ -165,21 +97,6 @@ static void a_lowered_limit_refuses_and_loses_nothing(void **state) {
 }
 
 /* ------------------------------------------------------------------ hardly a mapping left */
-
-static char *crowd;
-static size_t crowd_pairs, crowd_bytes;
-
-/* Uses up the mappings of the process: every second page of one range is of another kind. */
-static bool use_up_mappings(void) {
-    size_t most = (size_t)1 << 21;
-    crowd_bytes = most * 2 * page_bytes;
-    crowd = platform_reserve(NULL, crowd_bytes, page_bytes);
-    if (crowd == NULL) return false;
-    while (crowd_pairs < most && mprotect(crowd + 2 * crowd_pairs * page_bytes, page_bytes, PROT_READ) == 0) crowd_pairs++;
-    return crowd_pairs < most;
-}
-
-static bool give_back_one(void) { return crowd_pairs != 0 && mprotect(crowd + 2 * --crowd_pairs * page_bytes, page_bytes, PROT_NONE) == 0; }
 
 /* Until one move has gone well: before, each has to leave all at the source, and the target usable. */
 static void move_with_few_mappings(void *pieces) {
@@ -303,8 +220,6 @@ int main(void) {
         cmocka_unit_test(contents_wander_unhurt),
         cmocka_unit_test(locked_pages_go_back),
     };
-    platform_init();
-    page_bytes = platform_info()->page_bytes;
-    range_bytes = PAGES * page_bytes;
+    ranges_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,7 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_false(platform_release(address, PAGE));
     assert_false(platform_populate(address, PAGE));
     assert_false(platform_advise_huge(address, PAGE, true));
+    assert_false(platform_decommit(address, PAGE));
     assert_false(platform_move(address, address + 4 * PAGE, PAGE));
     assert_false(platform_reset(address, PAGE));
     uint8_t presence;

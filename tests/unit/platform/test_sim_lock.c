@@ -95,17 +95,17 @@ static void misuse_dies(void **state) {
         void (*body)(void *);
         const char *text;
     } cases[] = {
-        {take_depot_under_arena, "lock order: rank 5 taken while rank 8 is held"},
-        {try_depot_under_arena, "lock order: rank 5 taken while rank 8 is held"},
-        {take_two_of_a_rank, "lock order: rank 5 taken while rank 5 is held"},
-        {take_after_releasing_the_lower, "lock order: rank 7 taken while rank 8 is held"},
+        {take_depot_under_arena, "lock order: rank 6 taken while rank 9 is held"},
+        {try_depot_under_arena, "lock order: rank 6 taken while rank 9 is held"},
+        {take_two_of_a_rank, "lock order: rank 6 taken while rank 6 is held"},
+        {take_after_releasing_the_lower, "lock order: rank 8 taken while rank 9 is held"},
         {take_twice, "taken again by the thread that holds it"},
         {release_free, "does not hold it"},
         {release_of_another, "does not hold it"},
         {take_rankless, "rank 0, which is none"},
         {wait_for_an_identity, "deadlock"},
-        {fence_under_a_depot, "platform_fence_cpus: a lock of rank 5 is held"},
-        {start_under_a_lock, "platform_thread_start: a lock of rank 5 is held"},
+        {fence_under_a_depot, "platform_fence_cpus: a lock of rank 6 is held"},
+        {start_under_a_lock, "platform_thread_start: a lock of rank 6 is held"},
     };
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         machine();
@@ -194,7 +194,7 @@ static void the_thread_that_forks_takes_what_it_holds(void **state) {
     assert_int_equal(depot.word, PLATFORM_LOCK_FORK); /* not free: the fork still holds it */
     assert_int_equal(zone.word, PLATFORM_LOCK_FORK);
     sim_thread_become(1);
-    assert_dies(take_depot, NULL, "deadlock: thread 1 waits for a lock of rank 5");
+    assert_dies(take_depot, NULL, "deadlock: thread 1 waits for a lock of rank 6");
     sim_thread_become(0);
     platform_fork_end();
     platform_lock_unhold(&zone);

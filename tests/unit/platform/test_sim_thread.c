@@ -315,7 +315,7 @@ static void misuse_dies(void **state) {
     machine();
     lock.word = event_a.word = 0;
     platform_thread_start(end_with_a_lock, &lock);
-    assert_dies(run_all, NULL, "ends while it holds a lock of rank 7");
+    assert_dies(run_all, NULL, "ends while it holds a lock of rank 8");
 
     /* The order check would catch a crossing of two ranks, so one body simply never lets go. */
     machine();

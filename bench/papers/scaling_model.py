@@ -1,0 +1,93 @@
+"""A model of how allocation scales with CPUs, from counts of visits and locks, and from times measured on the machine at hand.
+
+One CPU needs for an operation, on average:
+
+    Z        its own work: the program's, and the array of its CPU; nobody waits for anybody there
+    D(lock)  for each lock: taken * hold + handed_over * LINES * line
+
+where `taken` and `handed_over` are counted per operation, on as many virtual CPUs as are asked about; `hold` is the time of a visit over the locks
+taken in it, as if all of a visit were under its locks; `line` is the time that a cache line takes from one CPU to another, and LINES of them lie under a
+lock: its own, and that of what it guards.
+
+n CPUs are then a closed network of queues: each thinks for Z, and visits each lock's queue for D(lock). Its throughput comes from exact mean value
+analysis; it approaches n / (Z + sum of D) while nobody waits, and 1 / max D once one lock is always taken. What the model leaves out makes it
+optimistic beyond that point (locks that are fought for cost more than a queue: spinning, sleeping, waking), and pessimistic before it (work outside of
+locks is counted as under them; arrays that grow under contention halve the visits, but the clock of the simulation stands still).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LINES = 2
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Nanoseconds, measured by scaling_constants.c."""
+
+    fast_ns: float
+    depot_ns: float
+    slab_ns: float
+    zone_ns: float
+    line_ns: float
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Counts of one lock, per operation."""
+
+    layer: str
+    taken: float
+    handed_over: float
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one run of scaling_visits.c counted, per operation."""
+
+    depot_visits: float
+    slab_visits: float
+    locks: Sequence[Lock]
+
+    def handed_over(self) -> float:
+        return sum(lock.handed_over for lock in self.locks)
+
+
+def counts_of(run: dict) -> Counts:
+    operations = run["operations"]
+    locks = [Lock(one["layer"], one["taken"] / operations, one["handed_over"] / operations) for one in run["locks"]]
+    return Counts(run["depot_visits"] / operations, run["slab_visits"] / operations, locks)
+
+
+def hold_ns(counts: Counts, constants: Constants, layer: str) -> float:
+    """How long a lock of this layer is held: a visit's time over the locks that it takes."""
+    visit_ns = {"depot": constants.depot_ns, "slab": constants.slab_ns}.get(layer, constants.zone_ns)
+    visits = {"depot": counts.depot_visits, "slab": counts.slab_visits}.get(layer, 0)
+    taken = sum(lock.taken for lock in counts.locks if lock.layer == layer)
+    return visit_ns * min(1.0, visits / taken) if visits and taken else visit_ns
+
+
+def demands(counts: Counts, constants: Constants) -> list[float]:
+    return [lock.taken * hold_ns(counts, constants, lock.layer) + lock.handed_over * LINES * constants.line_ns for lock in counts.locks]
+
+
+def busiest_layer(counts: Counts, constants: Constants) -> str:
+    """Whose lock it is that ends the throughput; "" where no lock is taken."""
+    return max(zip(demands(counts, constants), [lock.layer for lock in counts.locks], strict=True), default=(0, ""))[1]
+
+
+def own_ns(measured_ns: float, counts: Counts, constants: Constants) -> float:
+    """Z: what one thread was measured to need for an operation, without its visits of locks; at least what the array alone takes."""
+    return max(constants.fast_ns, measured_ns - sum(demands(counts, constants)))
+
+
+def throughput(think_ns: float, demand_ns: Sequence[float], cpus: int) -> float:
+    """Operations a nanosecond of so many CPUs: mean value analysis of a closed network with one kind of customers."""
+    queues = [demand for demand in demand_ns if demand > 0]
+    lengths = [0.0] * len(queues)
+    rate = 0.0
+    for n in range(1, cpus + 1):
+        times = [demand * (1 + length) for demand, length in zip(queues, lengths, strict=True)]
+        rate = n / (think_ns + sum(times))
+        lengths = [rate * time for time in times]
+    return rate

@@ -1,0 +1,150 @@
+/*
+ * strata_layers.c - strata's heap on the simulated machine, with its visits counted: malloc and free as api/malloc.c and api/heap.c have them, step
+ * by step. See layers.h and strata_sim.h.
+ *
+ * Counts of the depot and the slabs are read from their own structures before and after a slow path; maintenance, which the slow path ends with in
+ * the library too, comes after that, so that what it moves is not taken for the request's. No locks of its own.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/heap.h"
+#include "layers.h"
+#include "platform/sim/sim.h"
+#include "strata_sim.h"
+
+static struct layers_counts totals[LAYERS_SIZES];
+static uint64_t in_use;
+
+static _Noreturn void fail(const char *what) {
+    fprintf(stderr, "load failed: %s\n", what);
+    exit(2);
+}
+
+void strata_sim_start(unsigned cpus, const char *conf) {
+    if (!cpus || cpus > SIM_CPUS_MAX) fail("so many CPUs can't be simulated");
+    sim_reset(&(struct sim_config){.cpus = cpus});
+    sim_env_set("STRATA_CONF", conf);
+    if (!heap_init()) fail("the heap can't be built");
+    if (sim_output()[0]) fail(sim_output());
+}
+
+void strata_sim_tick(void) {
+    object_caches_tick(&heap.objects);
+    cache_tick(&heap.caches);
+    slab_reap(&heap.slabs);
+    zone_tick(&heap.zone);
+}
+
+void strata_sim_reap(void) { cache_reap(&heap.caches); }
+
+struct strata_sim_depot strata_sim_depot_of(size_t bytes) {
+    unsigned tag = slab_class_of_size(&heap.slabs, bytes);
+    const struct depot *depot = &heap.caches.depots[tag];
+    const struct slab_cache *slabs = &heap.slabs.caches[tag];
+    return (struct strata_sim_depot){
+        .transfer = depot->rounds / 2u, .full = depot->full_count, .slab_allocs = slabs->allocs, .slab_frees = slabs->allocs - slabs->in_use};
+}
+
+unsigned strata_sim_lock_rank(const void *lock) { return ((const struct platform_lock *)lock)->rank; }
+
+const char *strata_sim_rank_name(unsigned rank) {
+    switch (rank) {
+    case LOCK_RANK_DEPOT: return "depot";
+    case LOCK_RANK_SLAB: return "slab";
+    case LOCK_RANK_ZONE: return "zone";
+    case LOCK_RANK_API: return "api";
+    default: return "other";
+    }
+}
+
+static void start(unsigned cpus) { strata_sim_start(cpus, "background:off"); }
+
+/* What lies below the CPU's array of one class. */
+struct below {
+    uint64_t visits, allocs, frees, slabs;
+};
+
+static struct below below_of(unsigned tag) {
+    const struct slab_cache *slabs = &heap.slabs.caches[tag];
+    return (struct below){
+        .visits = heap.caches.depots[tag].visits, .allocs = slabs->allocs, .frees = slabs->allocs - slabs->in_use, .slabs = slabs->slabs};
+}
+
+static unsigned size_of_tag(unsigned tag) { return layers_size_index(heap.slabs.caches[tag].object_bytes); }
+
+void *strata_sim_alloc(unsigned cpu, size_t bytes) {
+    sim_cpu_set(cpu);
+    unsigned tag = slab_class_of_size(&heap.slabs, bytes);
+    struct layers_way *way = &totals[layers_size_index(bytes)].alloc;
+    way->requests++;
+    in_use++;
+    void *object = cpu_pop(tag);
+    if (object) return object;
+    struct below before = below_of(tag);
+    object = cache_alloc_slow(&heap.caches, tag);
+    if (!object) fail("no memory");
+    struct below after = below_of(tag);
+    way->global += after.visits != before.visits;
+    way->coalescing += after.allocs != before.allocs;
+    if (after.slabs > before.slabs) way->pages += after.slabs - before.slabs;
+    maintenance_slow_call(true);
+    return object;
+}
+
+void strata_sim_free(unsigned cpu, void *object) {
+    sim_cpu_set(cpu);
+    unsigned tag = heap.zone.tags[zone_granule_of(&heap.zone, object)] & 0xff;
+    struct layers_way *way = &totals[size_of_tag(tag)].free;
+    way->requests++;
+    in_use--;
+    if (cpu_push(tag, object)) return;
+    struct below before = below_of(tag);
+    cache_free_slow(&heap.caches, tag, object);
+    struct below after = below_of(tag);
+    way->global += after.visits != before.visits;
+    way->coalescing += after.frees != before.frees;
+    if (after.slabs < before.slabs) way->pages += before.slabs - after.slabs;
+    maintenance_slow_call(false);
+}
+
+static void advance(uint64_t now_us) {
+    uint64_t now_ns = platform_now_ns(), wanted_ns = heap.started_ns + now_us * 1000;
+    if (wanted_ns > now_ns) sim_clock_advance(wanted_ns - now_ns);
+}
+
+static void read_counts(struct layers_counts counts[LAYERS_SIZES]) {
+    for (unsigned size = 0; size < LAYERS_SIZES; size++) counts[size] = totals[size];
+}
+
+static void read_memory(struct layers_memory memory[LAYERS_SIZES]) {
+    for (unsigned size = 0; size < LAYERS_SIZES; size++) memory[size] = (struct layers_memory){0};
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
+        struct slab_stats slabs;
+        slab_stats_get(&heap.slabs, tag, &slabs);
+        if (slabs.object_bytes > LAYERS_BYTES_MAX) continue;
+        struct layers_memory *row = &memory[size_of_tag(tag)];
+        row->pages_bytes += slabs.memory_bytes;
+        row->waste_bytes += slabs.memory_bytes - slabs.in_use * slabs.object_bytes;
+    }
+}
+
+static void check_empty(void) {
+    if (in_use) fail("blocks are in use");
+    const char *broken = heap_check();
+    if (broken) fail(broken);
+    cache_drain(&heap.caches);
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++)
+        if (heap.slabs.caches[tag].in_use) fail("objects were lost");
+}
+
+const struct layers strata_layers = {
+    .name = "strata",
+    .start = start,
+    .alloc = strata_sim_alloc,
+    .free = strata_sim_free,
+    .advance = advance,
+    .counts = read_counts,
+    .memory = read_memory,
+    .check_empty = check_empty,
+};

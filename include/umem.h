@@ -1,0 +1,104 @@
+/*
+ * umem.h - the names of illumos's libumem, for programs that were written for it: libstrata-umem, on strata's caches.
+ *
+ * Source-compatible with the manual pages umem_alloc(3MALLOC), umem_cache_create(3MALLOC), umem_setmtbf(3MALLOC) and umem_debug(3MALLOC): same names,
+ * types and values of flags. Valid in C99, C11 and C++. As libumem does, the library makes strata the malloc of the program. New programs rather use
+ * <strata/kmem.h> and <strata/cache.h>.
+ *
+ * The environment: UMEM_DEBUG and UMEM_LOGGING are read at the start, and become features and logs of <strata/debug.h>, for all caches; where they
+ * are not set, what the program's functions _umem_debug_init and _umem_logging_init return (const char *, no arguments) takes their place. What can't
+ * be used there, and UMEM_OPTIONS, which chooses among mechanisms that strata doesn't have, is one warning on standard error each. libstrata-umem(3)
+ * has the list.
+ *
+ * For all functions, where nothing else is said: any thread may call them, also before main, and may free what another allocated; fork: as
+ * <strata/malloc.h> says; not for signal handlers; cost: that of what they stand on, named with each.
+ */
+#ifndef STRATA_UMEM_H
+#define STRATA_UMEM_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <sys/vmem.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of an allocation. */
+#define UMEM_DEFAULT 0x0000 /* NULL where there is no memory */
+#define UMEM_NOFAIL 0x0100  /* the callback decides: see umem_nofail_callback */
+#define UMEM_FLAGS 0xffff
+
+/*
+ * umem_alloc - a block of `size` bytes, aligned to 16. NULL for size 0, and with UMEM_DEFAULT where there is no memory (errno ENOMEM).
+ * On strata_kmem_alloc.
+ */
+extern void *umem_alloc(size_t size, int flags);
+/* umem_zalloc - the same, all zero. */
+extern void *umem_zalloc(size_t size, int flags);
+/*
+ * umem_free - gives a block back. size: as it was asked for; another one is found as <strata/kmem.h> says, with UMEM_DEBUG at once. NULL: does
+ * nothing.
+ */
+extern void umem_free(void *buf, size_t size);
+/* umem_alloc_align - a block at a multiple of align, a power of two; any other: NULL, errno EINVAL. For umem_free_align only. */
+extern void *umem_alloc_align(size_t size, size_t align, int flags);
+extern void umem_free_align(void *buf, size_t size);
+
+/* What the callback returns: try again, or exit(status). */
+#define UMEM_CALLBACK_RETRY 0
+#define UMEM_CALLBACK_EXIT(status) (0x100 | ((status) & 0xff))
+typedef int umem_nofail_callback_t(void);
+/*
+ * umem_nofail_callback - sets the function that is called where an allocation with UMEM_NOFAIL finds nothing; NULL: exit(255), as without one.
+ *
+ * It runs on the thread that allocates, with no lock held, several at a time; it may longjmp, or end its thread. What it returns beside the two
+ * values above counts as UMEM_CALLBACK_EXIT(255), with one line on standard error. One thread calls exit; others that want to wait for ever.
+ */
+extern void umem_nofail_callback(umem_nofail_callback_t *callback);
+
+/* ------------------------------------------------------------------ object caches */
+
+#define UMC_NOTOUCH 0x00010000    /* nothing is written into free objects: never is, and UMEM_DEBUG leaves the cache alone */
+#define UMC_NODEBUG 0x00020000    /* UMEM_DEBUG leaves the cache alone */
+#define UMC_NOMAGAZINE 0x00040000 /* nothing is kept constructed */
+#define UMC_NOHASH 0x00080000     /* of libumem's structures: means nothing here */
+
+typedef struct umem_cache umem_cache_t;
+/* Makes an object of raw memory. flags: those of the allocation, to be passed on. Returns 0, or something else where it can't. */
+typedef int umem_constructor_t(void *buf, void *callback_data, int flags);
+typedef void umem_destructor_t(void *buf, void *callback_data);
+/* Asks the program to free objects that it can do without: see `reclaim` in <strata/cache.h>. */
+typedef void umem_reclaim_t(void *callback_data);
+
+/*
+ * umem_cache_create - a cache of objects that stay constructed while nobody uses them.
+ *
+ * debug_name: for messages and statistics, copied. bufsize: bytes; objects of more than STRATA_CACHE_OBJECT_MAX are constructed each time. align: a
+ * power of two up to the system's page; 0: 16. source: an arena that slabs come from; NULL: the heap. cflags: 0, or UMC_ flags. Returns the cache;
+ * NULL and errno EINVAL (debug_name NULL, bufsize 0, align) or ENOMEM. On strata_cache_create.
+ */
+extern umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t align, umem_constructor_t *constructor,
+                                       umem_destructor_t *destructor, umem_reclaim_t *reclaim, void *callback_data, vmem_t *source, int cflags);
+/* umem_cache_destroy - ends a cache. Objects that were not freed are named in one line on standard error. NULL: does nothing. */
+extern void umem_cache_destroy(umem_cache_t *cache);
+/* umem_cache_alloc - an object, constructed. NULL, with UMEM_DEFAULT, where there is no memory or the constructor refused. */
+extern void *umem_cache_alloc(umem_cache_t *cache, int flags);
+/* umem_cache_free - gives an object back, in its constructed state. */
+extern void umem_cache_free(umem_cache_t *cache, void *buf);
+
+/* umem_reap - destructs what is cached, and gives idle memory back to the system. On strata_cache_reap and strata_release. */
+extern void umem_reap(void);
+
+/*
+ * umem_setmtbf - from now on one allocation in about `threshold` fails; 1: all; 0: none. Only where UMEM_DEBUG has switched something on. Allocations
+ * with UMEM_NOFAIL go to the callback then. On strata_debug_set.
+ */
+extern void umem_setmtbf(uint32_t threshold);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

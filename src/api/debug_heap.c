@@ -1,0 +1,92 @@
+/*
+ * debug_heap.c - malloc with debugging features: what the slow paths of malloc, free and realloc ask. See debug.h.
+ */
+#include "api/debug.h"
+#include "base/check.h"
+
+/* malloc's natural alignment: that of every place in a twin of its classes. */
+#define NATURAL_ALIGN 16
+
+bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_features *features) {
+    struct debug_cache *cache = debug->classes[tag];
+    if (cache == NULL && features == NULL) return true;
+    if (cache == NULL) {
+        const struct slab_cache *class = &heap.slabs.caches[tag];
+        cache = debug_cache_create(&debug->layer, class->name, class->object_bytes, NATURAL_ALIGN, NULL, NULL, true);
+        if (cache == NULL) return false;
+        __atomic_store_n(&debug->classes[tag], cache, __ATOMIC_RELEASE);
+    }
+    if (!debug_cache_set(cache, features)) return false;
+    bool shut = __atomic_load_n(&heap.caches.depots[tag].shut, __ATOMIC_RELAXED) != 0;
+    if (features != NULL && !shut) cache_shut(&heap.caches, tag);
+    if (features == NULL && shut) cache_open(&heap.caches, tag);
+    return true;
+}
+
+static struct debug_cache *active_class(const struct debug_heap *debug, unsigned tag) {
+    struct debug_cache *cache = __atomic_load_n(&debug->classes[tag], __ATOMIC_ACQUIRE);
+    return cache != NULL && debug_cache_is_active(cache) ? cache : NULL;
+}
+
+bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object) {
+    const struct debug_heap *debug = debug_heap();
+    struct debug_cache *cache = active_class(debug, tag);
+    if (cache == NULL) return false;
+    /* A place is aligned as malloc's are; so an aligned buffer needs one with room to move in. */
+    size_t room = align > NATURAL_ALIGN ? bytes + align - NATURAL_ALIGN : bytes;
+    if (room > SIZE_CLASS_MAX_BYTES) cache = NULL;
+    if (cache != NULL && room > cache->bytes) cache = active_class(debug, slab_class_of_size(&heap.slabs, room));
+    if (cache == NULL) {
+        __atomic_fetch_add(&heap.debug->layer.plain, 1, __ATOMIC_RELAXED);
+        return false;
+    }
+    return debug_alloc(cache, bytes, align, "malloc", object) != DEBUG_PLAIN;
+}
+
+void debug_heap_failed(unsigned tag, size_t bytes) {
+    struct debug_cache *cache = active_class(debug_heap(), tag);
+    if (cache != NULL) debug_note_failure(cache, bytes);
+}
+
+static bool is_of_malloc(struct debug_cache *cache, const void *address, const char *function) {
+    if (cache->of_malloc) return true;
+    debug_wrong_function(cache, address, function, "an object of a cache, which strata_cache_free takes back");
+    return false;
+}
+
+bool debug_heap_free(const char *function, void *address) {
+    struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
+    if (cache == NULL) return false;
+    if (is_of_malloc(cache, address, function)) debug_free(cache, address, function);
+    return true;
+}
+
+bool debug_heap_owns(const void *address) { return debug_cache_of(&debug_heap()->layer, address) != NULL; }
+
+bool debug_heap_usable(const char *function, const void *address, size_t *bytes) {
+    struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
+    uint64_t asked = 0;
+    if (cache == NULL) return false;
+    bool live = is_of_malloc(cache, address, function) && debug_claim(cache, address, function, &asked) == DEBUG_LIVE;
+    *bytes = live ? asked : SIZE_MAX;
+    return true;
+}
+
+/* ------------------------------------------------------------------ the heap's own calls */
+
+void debug_heap_reap(void) { debug_reap(&debug_heap()->layer); }
+const char *debug_heap_check(void) { return debug_check(&debug_heap()->layer); }
+
+/* Nothing of it can come into being while heap.lock is held, as it is from before the first of these on. */
+void debug_heap_fork_prepare_first(void) { platform_lock_hold(&debug_heap()->layer.lock); }
+void debug_heap_fork_prepare_slabs(void) { debug_fork_prepare(&debug_heap()->layer); }
+void debug_heap_fork_done(void) {
+    struct debug_heap *debug = debug_heap();
+    debug_fork_done(&debug->layer);
+    platform_lock_unhold(&debug->layer.lock);
+}
+/* A setter in another thread of the parent has not come along: what it had done so far stands, each cache by itself. */
+void debug_heap_fork_child(void) {
+    debug_heap()->setting = 0;
+    debug_heap_fork_done();
+}

@@ -1,0 +1,153 @@
+/*
+ * kmem.c - kmem's forms of malloc (strata/kmem.h): the caller says the size, or by a cookie the size class.
+ *
+ * The fast paths are those of malloc.c without what is known already: cookies skip the table of classes, frees skip the tags. So nothing there looks
+ * at the address; verify() does, wherever the slow path is taken, and in builds with STRATA_DEBUG each time. Past that, slab/ verifies what comes
+ * back to it. heap.kmem_end tells whether there is a heap, as small_end does for malloc. A cookie is the version of the class map above 16 bits of
+ * class, so that one subtraction and one comparison find both a foreign version and a class that there is none of.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "api/heap.h"
+#include "base/check.h"
+#include "strata/kmem.h"
+#include "strata/malloc.h"
+
+#define COOKIE_FIRST ((strata_kmem_cookie)STRATA_KMEM_MAP << 16)
+
+_Static_assert(STRATA_KMEM_COOKIE_MAX == SIZE_CLASS_MAX_BYTES, "every size of a class has a cookie");
+_Static_assert(STRATA_KMEM_COOKIE(1) == COOKIE_FIRST, "the first class has the first cookie");
+_Static_assert(STRATA_KMEM_COOKIE(SIZE_CLASS_MAX_BYTES) == COOKIE_FIRST + SIZE_CLASS_COUNT - 1, "the last class has the last cookie");
+
+#ifdef STRATA_DEBUG
+#define VERIFIED_ALWAYS true
+#else
+#define VERIFIED_ALWAYS false
+#endif
+
+/* ------------------------------------------------------------------ what a block is */
+
+static bool is_dying(void) { return __atomic_load_n(&heap.dying, __ATOMIC_RELAXED); }
+
+/* What a block of that tag would have been freed with, for messages. */
+static STRATA_COLD _Noreturn void wrong_size(const char *function, const void *p, size_t size, unsigned tag) {
+    if (slab_is_cache(tag)) fatal("%s(): %p: size is %zu, but this is a block of cache %s", function, p, size, heap.slabs.caches[tag].name);
+    fatal("%s(): %p: size is %zu, but this is a block of %zu bytes", function, p, size, zone_block_bytes(&heap.zone, p));
+}
+
+/* Whether it is a debugged buffer, which knows what was asked for; what else may be wrong with it is the debugger's to say. */
+static bool is_debugged(const char *function, void *p, size_t size) {
+    size_t asked;
+    if (!heap_is_debugged() || !heap_debug_usable(HEAP_FREE, p, &asked)) return false;
+    bool same = size <= SIZE_CLASS_MAX_BYTES && asked <= SIZE_CLASS_MAX_BYTES;
+    if (same) same = slab_class_of_size(&heap.slabs, asked) == slab_class_of_size(&heap.slabs, size);
+    if (!same && asked != SIZE_MAX) fatal("%s(): %p: size is %zu, but this is a debugged block of %zu bytes", function, p, size, asked);
+    return true;
+}
+
+/* Ends the process where p is not a block that strata_kmem_alloc(size) may have given. Not seen: that it is free already. */
+static void verify(const char *function, void *p, size_t size) {
+    if (is_debugged(function, p, size)) return;
+    if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & 15) != 0) fatal("%s(): %p: not a pointer of this heap", function, p);
+    unsigned tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
+    unsigned wanted = size <= SIZE_CLASS_MAX_BYTES ? slab_class_of_size(&heap.slabs, size) : TAG_BLOCK;
+    if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES) {
+        if (!slab_is_object(&heap.slabs, tag, p)) fatal("%s(): %p: not the start of an object (cache %s)", function, p, heap.slabs.caches[tag].name);
+        if (tag != wanted) wrong_size(function, p, size, tag);
+        return;
+    }
+    size_t bytes = tag == TAG_BLOCK ? zone_block_bytes(&heap.zone, p) : 0;
+    if (bytes == 0) fatal("%s(): %p: not an allocated block (double free, or inside a block)", function, p);
+    size_t unit = max_u64(GRANULE_BYTES, platform_info()->page_bytes);
+    if (wanted != TAG_BLOCK || size > bytes || bytes - size >= unit) wrong_size(function, p, size, tag);
+}
+
+/* ------------------------------------------------------------------ by size */
+
+/* Memory is short; it may be there later. NULL: never. */
+static STRATA_COLD void *alloc_asleep(size_t size, bool zero, int saved_errno) {
+    if (size > HEAP_BYTES_MAX) return NULL;
+    for (uint64_t interval = HEAP_DOZE_MIN_NS;; interval = heap_doze(interval)) {
+        void *p = zero ? strata_calloc(1, size) : strata_malloc(size);
+        if (p != NULL) {
+            errno = saved_errno;
+            return p;
+        }
+    }
+}
+
+static STRATA_NOINLINE void *alloc_slow(size_t size, unsigned flags, bool zero) {
+    int saved = errno;
+    void *p = zero ? strata_calloc(1, size) : strata_malloc(size);
+    return STRATA_LIKELY(p != NULL) || (flags & STRATA_KMEM_SLEEP) == 0 ? p : alloc_asleep(size, zero, saved);
+}
+
+void *strata_kmem_alloc(size_t size, unsigned flags) {
+    if (STRATA_LIKELY(size < heap_kmem_end())) {
+        void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
+        if (STRATA_LIKELY(object != NULL)) return object;
+    }
+    return alloc_slow(size, flags, false);
+}
+
+void *strata_kmem_zalloc(size_t size, unsigned flags) {
+    if (STRATA_LIKELY(size < heap_kmem_end())) {
+        void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
+        if (STRATA_LIKELY(object != NULL)) return memset(object, 0, size);
+    }
+    return alloc_slow(size, flags, true);
+}
+
+static STRATA_NOINLINE void free_slow(const char *function, void *p, size_t size) {
+    if (p == NULL || is_dying()) return;
+    heap_init(); /* it may be the first call of the process: then for the message */
+    verify(function, p, size);
+    strata_free(p); /* by its address, which has just been found good */
+}
+
+void strata_kmem_free(void *p, size_t size) {
+    if (STRATA_LIKELY(size < heap_kmem_end() && p != NULL)) {
+        if (VERIFIED_ALWAYS) verify("strata_kmem_free", p, size);
+        if (STRATA_LIKELY(cpu_push(slab_class_of_size(&heap.slabs, size), p))) return;
+    }
+    free_slow("strata_kmem_free", p, size);
+}
+
+/* ------------------------------------------------------------------ by cookie */
+
+strata_kmem_cookie strata_kmem_cookie_of(size_t size) {
+    if (size == 0 || size > SIZE_CLASS_MAX_BYTES) return 0;
+    return STRATA_KMEM_COOKIE_OF_(size);
+}
+
+/* The size of the class of a cookie that is one. */
+static STRATA_COLD size_t bytes_of(const char *function, strata_kmem_cookie cookie) {
+    if (cookie - COOKIE_FIRST < SIZE_CLASS_COUNT) return size_class_bytes(cookie - COOKIE_FIRST);
+    heap_init(); /* it may be the first call of the process: then for the message */
+    if (cookie >> 16 == STRATA_KMEM_MAP || cookie == 0) fatal("%s(): cookie is 0x%x, which is none of STRATA_KMEM_COOKIE", function, cookie);
+    fatal("%s(): cookie is 0x%x, of version %u of the class map; this library has version %d: compile the program anew", function, cookie,
+          cookie >> 16, STRATA_KMEM_MAP);
+}
+
+/* Whether the fast path may take the cookie: there is a heap, and the class is one of its. */
+STRATA_INLINE bool is_usable(strata_kmem_cookie cookie) {
+    return STRATA_LIKELY(cookie - COOKIE_FIRST < SIZE_CLASS_COUNT) && STRATA_LIKELY(heap_kmem_end() != 0);
+}
+STRATA_INLINE unsigned cache_of(strata_kmem_cookie cookie) { return SLAB_CACHE_FIRST + (cookie - COOKIE_FIRST); }
+
+void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {
+    if (is_usable(cookie)) {
+        void *object = cpu_pop(cache_of(cookie));
+        if (STRATA_LIKELY(object != NULL)) return object;
+    }
+    return alloc_slow(bytes_of("strata_kmem_cookie_alloc", cookie), flags, false);
+}
+
+void strata_kmem_cookie_free(strata_kmem_cookie cookie, void *p) {
+    if (is_usable(cookie) && STRATA_LIKELY(p != NULL)) {
+        if (VERIFIED_ALWAYS) verify("strata_kmem_cookie_free", p, bytes_of("strata_kmem_cookie_free", cookie));
+        if (STRATA_LIKELY(cpu_push(cache_of(cookie), p))) return;
+    }
+    free_slow("strata_kmem_cookie_free", p, bytes_of("strata_kmem_cookie_free", cookie));
+}

@@ -1,0 +1,152 @@
+/*
+ * object_debug.c - object caches with debugging features: their objects are debugged buffers, constructed for each allocation and destructed at each
+ * free.
+ *
+ * With features on, the arrays of a cache are shut (cache_shut), and every operation comes to its backend, which asks here first. When they are off
+ * again the arrays stay shut until the last debugged object is freed, as it might be put into one and be handed out as an ordinary one.
+ *
+ * debug_changing is taken by whoever shuts or opens the arrays. Constructors and destructors run with no lock held, as ever.
+ */
+#include "cache/object_debug.h"
+
+#include "cache/cache_internal.h"
+
+/* ------------------------------------------------------------------ on and off */
+
+static bool is_shut(const struct object_cache *cache) {
+    return __atomic_load_n(&cache->owner->layer.depots[cache->index].shut, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* Whether the arrays are shut, and need not be. */
+static bool may_open(const struct object_cache *cache) {
+    const struct debug_cache *debug = object_debug_of(cache);
+    return debug != NULL && is_shut(cache) && !debug_cache_is_used(debug);
+}
+
+static bool try_change(struct object_cache *cache) {
+    uint32_t nobody = 0;
+    return __atomic_compare_exchange_n(&cache->debug_changing, &nobody, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+/* Opens the arrays where the last debugged object went meanwhile. */
+static void end_change(struct object_cache *cache) {
+    do {
+        if (may_open(cache)) cache_open(&cache->owner->layer, cache->index);
+        __atomic_store_n(&cache->debug_changing, 0, __ATOMIC_SEQ_CST);
+        platform_word_wake(&cache->debug_changing);
+    } while (may_open(cache) && try_change(cache)); /* else whoever changes it now will see it */
+}
+
+bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *layer, const struct debug_features *features) {
+    if (cache->integers || (features == NULL && object_debug_of(cache) == NULL)) return true;
+    while (!try_change(cache)) platform_word_wait(&cache->debug_changing, 1);
+    bool ok = true;
+    struct debug_cache *debug = object_debug_of(cache);
+    if (debug == NULL) {
+        const struct object_slabs *slabs = &cache->slabs;
+        const struct slab_source *source = slabs->source == &slab_source_zone ? NULL : slabs->source;
+        debug = debug_cache_create(layer, cache->name, cache->bytes, cache->align, source, slabs->source_context, false);
+        ok = debug != NULL;
+        if (ok) __atomic_store_n(&cache->debug, debug, __ATOMIC_RELEASE);
+    }
+    ok = ok && debug_cache_set(debug, features);
+    if (ok && features != NULL && !is_shut(cache)) cache_shut(&cache->owner->layer, cache->index);
+    end_change(cache);
+    return ok;
+}
+
+/* The next cache that this walk has not seen, pinned; NULL: none. */
+static struct object_cache *pin_next(struct object_caches *objects, uint64_t epoch) {
+    struct object_cache *found = NULL;
+    platform_lock_acquire(&objects->lock);
+    LIST_FOR_EACH(&objects->all, node) {
+        struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);
+        if (cache->debug_epoch >= epoch || cache->integers) continue;
+        cache->debug_epoch = epoch;
+        cache->pins++;
+        found = cache;
+        break;
+    }
+    platform_lock_release(&objects->lock);
+    return found;
+}
+
+void object_caches_debug_each(struct object_caches *objects, void (*apply)(struct object_cache *cache, void *argument), void *argument) {
+    platform_lock_acquire(&objects->lock);
+    uint64_t epoch = ++objects->debug_epoch;
+    platform_lock_release(&objects->lock);
+    for (struct object_cache *cache; (cache = pin_next(objects, epoch)) != NULL;) {
+        apply(cache, argument);
+        platform_lock_acquire(&objects->lock);
+        if (--cache->pins == 0 && cache->owner->layer.depots[cache->index].leaving) platform_event_wake(&cache->unpinned);
+        platform_lock_release(&objects->lock);
+    }
+}
+
+/* ------------------------------------------------------------------ objects */
+
+bool object_debug_take_slow(struct object_cache *cache, void **objects, unsigned *taken) {
+    struct debug_cache *debug = object_debug_of(cache);
+    *taken = 0;
+    switch (debug_alloc(debug, cache->bytes, 1, cache->alloc_function, &objects[0])) {
+    case DEBUG_PLAIN: return false;
+    case DEBUG_REFUSED: return true;
+    case DEBUG_GIVEN: break;
+    }
+    if (cache->construct != NULL && cache->construct(objects[0], cache->argument) != 0) {
+        debug_free(debug, objects[0], cache->alloc_function);
+        debug_note_failure(debug, cache->bytes);
+        __atomic_fetch_add(&cache->refused, 1, __ATOMIC_RELAXED);
+        return true;
+    }
+    if (cache->construct != NULL) __atomic_fetch_add(&cache->constructed, 1, __ATOMIC_RELAXED);
+    *taken = 1;
+    return true;
+}
+
+static void give_one(struct object_cache *cache, struct debug_cache *debug, void *object, object_debug_plain *plain) {
+    enum debug_claim claim = debug_claim(debug, object, cache->free_function, NULL);
+    if (claim == DEBUG_WRONG) return;
+    if (claim == DEBUG_FOREIGN) {
+        struct debug_cache *other = debug_cache_of(debug->layer, object);
+        if (other != NULL)
+            debug_wrong_function(other, object, cache->free_function, "an object of another cache than was said");
+        else
+            plain(cache, &object, 1);
+        return;
+    }
+    if (cache->destruct != NULL) cache->destruct(object, cache->argument);
+    if (debug_free(debug, object, cache->free_function) == DEBUG_LIVE) __atomic_fetch_add(&cache->destructed, 1, __ATOMIC_RELAXED);
+}
+
+void object_debug_give_slow(struct object_cache *cache, void *const *objects, unsigned count, object_debug_plain *plain) {
+    struct debug_cache *debug = object_debug_of(cache);
+    for (unsigned i = 0; i < count; i++) give_one(cache, debug, objects[i], plain);
+    if (STRATA_UNLIKELY(may_open(cache)) && try_change(cache)) end_change(cache);
+}
+
+/* ------------------------------------------------------------------ the rest */
+
+uint64_t object_debug_destroy(struct object_cache *cache) {
+    struct debug_cache *debug = object_debug_of(cache);
+    cache->debug = NULL;
+    return debug != NULL ? debug_cache_destroy(debug) : 0;
+}
+
+void object_debug_reap(struct object_cache *cache) {
+    struct debug_cache *debug = object_debug_of(cache);
+    if (debug != NULL) debug_cache_reap(debug);
+}
+
+void object_debug_add_stats(const struct object_cache *cache, struct object_slabs_stats *stats) {
+    struct debug_cache *debug = object_debug_of(cache);
+    if (debug == NULL) return;
+    platform_lock_acquire(&debug->lock);
+    stats->in_use += debug->in_use;
+    stats->total += debug->in_use + debug->free;
+    stats->slabs += debug->slabs;
+    stats->memory_bytes += debug->memory_bytes;
+    stats->allocs += debug->allocs;
+    stats->frees += debug->frees;
+    platform_lock_release(&debug->lock);
+}

@@ -1,0 +1,28 @@
+/*
+ * block_internal.h - what block.c and resize.c share. Private to page/; all functions run under the zone's lock.
+ */
+#ifndef STRATA_PAGE_BLOCK_INTERNAL_H
+#define STRATA_PAGE_BLOCK_INTERNAL_H
+
+#include "page/zone_internal.h"
+
+/* Whole pages for so many bytes; whole superpages for so many granules. */
+STRATA_INLINE size_t block_granules(const struct zone *zone, size_t bytes) {
+    return align_up((bytes >> GRANULE_SHIFT) + ((bytes & (GRANULE_BYTES - 1)) != 0), zone->page_granules);
+}
+STRATA_INLINE size_t block_superpages(size_t granules) { return (granules + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES; }
+
+/* Marks granules [from, to) of a block of whole superpages allocated, or free. Returns how many were not present. */
+uint64_t block_mark_allocated(struct zone *zone, struct superpage *first, size_t from, size_t to, bool *zeroed);
+void block_mark_free(struct zone *zone, struct superpage *first, size_t from, size_t to);
+/* Superpages [from, to) become part of a block, or are no longer one's. */
+void block_adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility);
+void block_give_up(struct zone *zone, struct superpage *first, size_t from, size_t to);
+/* Huge pages for the superpages from `from` on of which a large block uses all; nobody has touched them yet. question: as zone_decide_huge_block. */
+void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, struct huge_question *question);
+/* What has its granules becomes a block. */
+void block_begin(struct zone *zone, char *address, struct block_desc block);
+/* The block goes; its tag first, so that a second free is seen. */
+void block_end(struct zone *zone, void *address);
+
+#endif

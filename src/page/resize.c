@@ -1,0 +1,122 @@
+/*
+ * resize.c - blocks that change their size: in place where they can, else by giving their pages a new address (UMPA, section 2).
+ *
+ * What lies behind a block of superpages costs address space only, so growth goes there first. A block that must move gets twice what it asked for,
+ * so that a sequence of n growing steps moves its pages O(log n) times, and each move changes page tables instead of copying. Lock: LOCK_RANK_ZONE.
+ */
+#include "base/check.h"
+#include "page/block_internal.h"
+#include "page/cost.h"
+
+/* A run that shrinks, or grows into the free granules behind it. */
+static bool resize_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    struct superpage *superpage = superpage_of(zone, address);
+    size_t start = zone_granule_of(zone, address) % SUPERPAGE_GRANULES;
+    if (granules < block->granules) {
+        zone_mark_free(zone, superpage, (unsigned)(start + granules), (unsigned)(block->granules - granules));
+        if (STRATA_UNLIKELY(block->holes)) zone_settle_holes(zone, address + (granules << GRANULE_SHIFT), block->granules - granules);
+        return true;
+    }
+    unsigned more = (unsigned)(granules - block->granules);
+    if (start + granules > SUPERPAGE_GRANULES || bits_count_range(superpage->allocated, (unsigned)(start + block->granules), more) != 0) return false;
+    bool zeroed;
+    unsigned fresh = zone_mark_allocated(zone, superpage, (unsigned)(start + block->granules), more, &zeroed);
+    if (fresh != 0) zone_make_room(zone, fresh);
+    return true;
+}
+
+static bool resize_space(struct zone *zone, const char *address, uint64_t old, uint64_t superpages) {
+    return arena_resize(&zone->addresses, (uintptr_t)address, old << SUPERPAGE_SHIFT, superpages << SUPERPAGE_SHIFT) == ARENA_OK;
+}
+
+bool zone_block_extend(struct zone *zone, char *address, uint64_t wanted) {
+    struct block_desc *block = block_of(zone, address);
+    struct superpage *first = superpage_of(zone, address);
+    if (!resize_space(zone, address, block->superpages, wanted)) return false;
+    if (!zone_superpages_commit(zone, first, wanted)) {
+        CHECK(resize_space(zone, address, wanted, block->superpages));
+        return false;
+    }
+    block_adopt(zone, first, block->superpages, wanted, (enum mobility)block->mobility);
+    block->superpages = wanted;
+    return true;
+}
+
+/* A block of superpages that shrinks, or grows within its address space or into what is free behind it. */
+static bool resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    struct superpage *first = superpage_of(zone, address);
+    size_t needed = block_superpages(granules), owned = block->superpages;
+    if (needed > owned) {
+        if (!zone_block_extend(zone, address, needed)) return false;
+        block_decide_huge(zone, first, owned, granules, NULL); /* a measurement would cost more than all else */
+    }
+    if (granules < block->granules) {
+        block_mark_free(zone, first, granules, block->granules);
+        if (STRATA_UNLIKELY(block->holes)) zone_settle_holes(zone, address + (granules << GRANULE_SHIFT), block->granules - granules);
+    } else {
+        bool zeroed;
+        uint64_t fresh = block_mark_allocated(zone, first, block->granules, granules, &zeroed);
+        if (fresh != 0) zone_make_room(zone, fresh);
+    }
+    if (needed < owned / 4 && !block->reserved && granules < block->granules && resize_space(zone, address, owned, needed)) {
+        for (size_t i = needed; i < owned; i++) {
+            first[i].state = SUPERPAGE_FREE;
+            zone_superpage_relink(zone, &first[i], first[i].idle);
+        }
+        block->superpages = needed;
+    }
+    return true;
+}
+
+/* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */
+static void *move_block(struct zone *zone, char *address, const struct block_desc *block, size_t granules) {
+    if (block->granules < ZONE_MOVE_GRANULES_MIN || !zone_mappings_left(zone)) return NULL;
+    struct block_desc moved = *block;
+    size_t needed = block_superpages(granules);
+    moved.superpages = zone->growing ? needed : needed * 2;
+    struct superpage *first = zone_superpages_take(zone, moved.superpages, 1);
+    if (first == NULL) first = zone_superpages_take(zone, moved.superpages = needed, 1);
+    if (first == NULL) return NULL;
+    char *target = superpage_address(zone, first);
+    block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
+    size_t old = moved.granules;
+    if (!platform_move(address, target, old << GRANULE_SHIFT)) {
+        block_give_up(zone, first, 0, moved.superpages);
+        return NULL;
+    }
+    block_of(zone, address)->holes = false; /* what is absent there is what has moved */
+    block_end(zone, address);
+    zone_wake_blocks(zone); /* it shall not rest: its pages are gone */
+    zone_moved_pages(zone, address, target, old);
+    bool zeroed;
+    uint64_t fresh = block_mark_allocated(zone, first, 0, granules, &zeroed);
+    moved.granules = granules;
+    block_begin(zone, target, moved);
+    if (fresh != 0) zone_make_room(zone, fresh);
+    return target;
+}
+
+void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move) {
+    size_t granules = block_granules(zone, bytes == 0 ? 1 : bytes);
+    void *result = NULL;
+    platform_lock_acquire(&zone->lock);
+    struct block_desc *block = block_of(zone, address);
+    size_t old = block->granules;
+    if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
+    if (granules == old) {
+        result = address;
+    } else if (granules < old || zone_within_limit(zone, granules - old)) {
+        bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules);
+        if (in_place) {
+            block->granules = granules;
+            zone->counters.block_granules += granules;
+            zone->counters.block_granules -= old;
+            result = address;
+            zone_trim_to_limit(zone);
+        } else if (may_move && !block->fixed && granules > old) {
+            result = move_block(zone, address, block, granules);
+        }
+    }
+    platform_lock_release(&zone->lock);
+    return result;
+}

@@ -1,0 +1,181 @@
+/*
+ * paged.c - memory whose pages the process brings itself: shared memory that is mapped twice, and userfaultfd on the first of the two mappings.
+ *
+ * A page is brought by writing it at the second mapping. Until UFFDIO_CONTINUE puts it into the first one's page tables, whoever touches it there
+ * waits; MADV_DONTNEED takes it out of these again, and MADV_REMOVE out of memory, through both. The memory has no file number that the program might
+ * close, and no size that RLIMIT_FSIZE counts: a mapping is repeated by mremap with an old size of 0. One page more than asked for lies behind the
+ * block: touching that one is how a waiting thread is told to stop.
+ *
+ * Neither mapping is inherited by a fork (MADV_DONTFORK), so that no child changes what its parent writes to the file. No locks, no state but the
+ * caller's; errno is kept.
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "platform/linux/linux.h"
+
+/* What the headers of older systems lack. */
+#define REGISTER_MINOR (UINT64_C(1) << 2)     /* Linux 5.13, for shared memory 5.14 */
+#define CONTINUE_PROTECTED (UINT64_C(1) << 1) /* Linux 6.4 */
+#ifndef UFFDIO_CONTINUE
+struct uffdio_continue {
+    struct uffdio_range range;
+    __u64 mode;
+    __s64 mapped;
+};
+#define UFFDIO_CONTINUE _IOWR(UFFDIO, 0x07, struct uffdio_continue)
+#endif
+
+static size_t page_bytes(void) { return platform_info()->page_bytes; }
+
+static enum platform_faults_status serve(struct platform_paged *paged, size_t offset, size_t bytes) {
+    struct uffdio_register request = {.range = {.start = (uintptr_t)paged->block + offset, .len = bytes},
+                                      .mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP | REGISTER_MINOR};
+    if (ioctl(paged->faults.file, UFFDIO_REGISTER, &request) == 0) return PLATFORM_FAULTS_OK;
+    return errno == ENOMEM ? PLATFORM_FAULTS_NO_MEMORY : PLATFORM_FAULTS_UNSUPPORTED;
+}
+
+/* NULL: none. */
+static char *map_shared(size_t bytes, int flags, int file) {
+    char *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | flags, file, 0);
+    return address == MAP_FAILED ? NULL : address;
+}
+static char *map_again(char *address, size_t bytes) {
+    char *again = mremap(address, 0, bytes, MREMAP_MAYMOVE);
+    return again == MAP_FAILED ? NULL : again;
+}
+
+/* A page behind the end of its file. */
+static char *map_nothing(void) {
+    int file = memfd_create("strata paging", MFD_CLOEXEC);
+    if (file < 0) return NULL;
+    char *address = map_shared(page_bytes(), 0, file);
+    close(file);
+    return address;
+}
+
+/* Not inherited; and never huge pages, as memory is counted and given back page by page. */
+static bool set_up(char *address, size_t bytes) {
+    (void)madvise(address, bytes, MADV_NOHUGEPAGE);
+    return madvise(address, bytes, MADV_DONTFORK) == 0;
+}
+
+enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes) {
+    int saved = errno;
+    *paged = (struct platform_paged){.bytes = bytes, .faults = PLATFORM_FAULTS_CLOSED};
+    enum platform_faults_status status = platform_faults_open(&paged->faults, PLATFORM_FAULTS_PROTECT);
+    if (status != PLATFORM_FAULTS_OK) return status;
+    size_t whole = bytes + page_bytes();
+    paged->nothing = map_nothing();
+    paged->block = map_shared(whole, MAP_ANONYMOUS, -1);
+    paged->own = paged->block != NULL ? map_again(paged->block, whole) : NULL;
+    bool ok = paged->nothing != NULL && paged->own != NULL && set_up(paged->nothing, page_bytes()) && set_up(paged->block, whole) &&
+              set_up(paged->own, whole);
+    status = ok ? serve(paged, 0, whole) : PLATFORM_FAULTS_NO_MEMORY;
+    if (status != PLATFORM_FAULTS_OK) platform_paged_close(paged, false);
+    errno = saved;
+    return status;
+}
+
+void platform_paged_close(struct platform_paged *paged, bool forked) {
+    int saved = errno;
+    size_t whole = paged->bytes + page_bytes();
+    platform_faults_close(&paged->faults);
+    if (!forked && paged->block != NULL) munmap(paged->block, whole);
+    if (!forked && paged->own != NULL) munmap(paged->own, whole);
+    if (!forked && paged->nothing != NULL) munmap(paged->nothing, page_bytes());
+    *paged = (struct platform_paged){.faults = PLATFORM_FAULTS_CLOSED};
+    errno = saved;
+}
+
+/* ------------------------------------------------------------------ waiting */
+
+enum platform_faults_status platform_paged_wait(struct platform_paged *paged, struct platform_fault *faults, unsigned count, unsigned *got) {
+    unsigned read = 0, kept = 0;
+    enum platform_faults_status status = platform_faults_read(&paged->faults, faults, count, UINT64_MAX, &read);
+    for (unsigned i = 0; i < read; i++) {
+        if (faults[i].page != paged->block + paged->bytes) {
+            faults[kept++] = faults[i];
+        } else {
+            bool writable = true;
+            paged->own[paged->bytes] = 1; /* brings the page */
+            (void)platform_paged_map(paged, paged->bytes, page_bytes(), &writable);
+        }
+    }
+    *got = kept;
+    return status;
+}
+
+void platform_paged_ring(struct platform_paged *paged) { (void)*(volatile char *)(paged->block + paged->bytes); }
+
+void platform_paged_wake(struct platform_paged *paged, size_t offset, size_t bytes) {
+    platform_faults_wake(&paged->faults, paged->block + offset, bytes);
+}
+
+/* ------------------------------------------------------------------ pages */
+
+static int continue_at(struct platform_paged *paged, size_t offset, size_t bytes, bool writable) {
+    struct uffdio_continue request = {.range = {.start = (uintptr_t)paged->block + offset, .len = bytes}, .mode = writable ? 0 : CONTINUE_PROTECTED};
+    int result;
+    do result = ioctl(paged->faults.file, UFFDIO_CONTINUE, &request) == 0 ? 0 : errno;
+    while (result == EAGAIN && request.mapped <= 0);
+    return result;
+}
+
+enum platform_faults_status platform_paged_map(struct platform_paged *paged, size_t offset, size_t bytes, bool *writable) {
+    int saved = errno;
+    int error = continue_at(paged, offset, bytes, *writable);
+    if (error == EINVAL && !*writable) {
+        *writable = true;
+        error = continue_at(paged, offset, bytes, true);
+    }
+    enum platform_faults_status status = PLATFORM_FAULTS_OK;
+    if (error == EEXIST && *writable)
+        status = platform_faults_protect(&paged->faults, paged->block + offset, bytes, false);
+    else if (error == EEXIST)
+        platform_paged_wake(paged, offset, bytes);
+    else if (error != 0)
+        status = error == ENOMEM ? PLATFORM_FAULTS_NO_MEMORY : PLATFORM_FAULTS_GONE;
+    errno = saved;
+    return status;
+}
+
+enum platform_faults_status platform_paged_protect(struct platform_paged *paged, size_t offset, size_t bytes) {
+    return platform_faults_protect(&paged->faults, paged->block + offset, bytes, true);
+}
+
+void platform_paged_hide(struct platform_paged *paged, size_t offset, size_t bytes) {
+    int saved = errno;
+    CHECK(madvise(paged->block + offset, bytes, MADV_DONTNEED) == 0);
+    errno = saved;
+}
+
+void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t bytes) {
+    int saved = errno;
+    CHECK(madvise(paged->own + offset, bytes, MADV_REMOVE) == 0);
+    errno = saved;
+}
+
+bool platform_paged_break(struct platform_paged *paged, size_t offset, size_t bytes, bool on) {
+    int saved = errno;
+    bool ok = true;
+    for (size_t done = 0; ok && done < bytes; done += page_bytes()) {
+        char *page = paged->block + offset + done, *from = on ? paged->nothing : paged->own + offset + done;
+        ok = mremap(from, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
+        if (ok && !on) ok = serve(paged, offset + done, page_bytes()) == PLATFORM_FAULTS_OK;
+    }
+    platform_paged_wake(paged, offset, bytes);
+    errno = saved;
+    return ok;
+}
+
+void platform_paged_seal(struct platform_paged *paged) {
+    int saved = errno;
+    mprotect(paged->block, paged->bytes, PROT_NONE);
+    errno = saved;
+}

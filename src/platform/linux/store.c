@@ -1,0 +1,109 @@
+/*
+ * store.c - the file behind a paged block: read and written at offsets, in full or with the reason.
+ *
+ * The program may close our file number, as daemons do, and have another file of its own under it: what is written is its data, so the file is
+ * known by device and inode, and looked at before each call. No locks, no state but the caller's; errno is kept.
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/linux/linux.h"
+
+#define FILE_MODE 0600
+#define FILE_NUMBER_LEAST 200 /* out of the way of programs that count on low ones */
+
+/* Growing beyond the limit of the process would also raise SIGXFSZ, on the caller's thread. */
+static int grow(int file, uint64_t bytes) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return EFBIG;
+    return bytes > INT64_MAX ? EFBIG : ftruncate(file, (off_t)bytes) == 0 ? 0 : errno;
+}
+
+/* Takes over the file number. */
+static int keep(struct platform_store *store, int file, uint64_t bytes) {
+    struct stat status;
+    int mode = fcntl(file, F_GETFL), error = 0;
+    if (mode < 0 || fstat(file, &status) != 0)
+        error = errno;
+    else if (!S_ISREG(status.st_mode) || (mode & O_ACCMODE) != O_RDWR || (mode & O_APPEND) != 0)
+        error = EINVAL;
+    else if ((uint64_t)status.st_size < bytes)
+        error = grow(file, bytes);
+    if (error != 0) {
+        close(file);
+        return error;
+    }
+    *store = (struct platform_store){.file = file, .device = status.st_dev, .inode = status.st_ino};
+    return 0;
+}
+
+int platform_store_open(struct platform_store *store, const char *path, int file, uint64_t bytes) {
+    int saved = errno, error;
+    int own = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, FILE_MODE) : fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
+    if (own >= 0 && path != NULL) {
+        int high = fcntl(own, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
+        if (high >= 0) {
+            close(own);
+            own = high;
+        }
+    }
+    error = own < 0 ? errno : keep(store, own, bytes);
+    errno = saved;
+    return error;
+}
+
+static bool is_ours(const struct platform_store *store) {
+    struct stat status;
+    return fstat(store->file, &status) == 0 && status.st_dev == store->device && status.st_ino == store->inode;
+}
+
+/* EFAULT: the system has no memory for a page of ours. */
+static int error_of(int error) { return error == EFAULT ? ENOMEM : error; }
+
+int platform_store_read(struct platform_store *store, void *to, size_t bytes, uint64_t offset) {
+    int saved = errno, error = is_ours(store) ? 0 : EBADF;
+    for (size_t done = 0; error == 0 && done < bytes;) {
+        ssize_t got = pread(store->file, (char *)to + done, bytes - done, (off_t)(offset + done));
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0)
+            error = PLATFORM_STORE_NO_DATA;
+        else if (errno != EINTR)
+            error = error_of(errno);
+    }
+    errno = saved;
+    return error;
+}
+
+int platform_store_write(struct platform_store *store, const void *from, size_t bytes, uint64_t offset) {
+    int saved = errno, error = is_ours(store) ? 0 : EBADF;
+    for (size_t done = 0; error == 0 && done < bytes;) {
+        ssize_t got = pwrite(store->file, (const char *)from + done, bytes - done, (off_t)(offset + done));
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0)
+            error = EIO;
+        else if (errno != EINTR)
+            error = error_of(errno);
+    }
+    errno = saved;
+    return error;
+}
+
+int platform_store_sync(struct platform_store *store) {
+    int saved = errno, error = EBADF;
+    if (is_ours(store)) error = fdatasync(store->file) == 0 ? 0 : errno;
+    errno = saved;
+    return error;
+}
+
+void platform_store_close(struct platform_store *store) {
+    int saved = errno;
+    if (is_ours(store)) close(store->file);
+    store->file = -1;
+    errno = saved;
+}

@@ -1,0 +1,116 @@
+/*
+ * umem.c - umem_alloc and its kind on strata_kmem_alloc, and what happens when an allocation that must not fail does.
+ *
+ * No locks: the callback is one word, and so is the thread that calls exit.
+ */
+#define _GNU_SOURCE
+#include "umem_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <strata/cache.h>
+#include <strata/kmem.h>
+#include <strata/malloc.h>
+
+/* ------------------------------------------------------------------ messages */
+
+static __attribute__((format(printf, 1, 0))) void write_line(const char *format, va_list args) {
+    char line[256] = "umem: ";
+    int head = 6, length = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, args);
+    size_t bytes = (size_t)head + (length < 0 ? 0 : (size_t)length);
+    if (bytes > sizeof line - 2) bytes = sizeof line - 2;
+    line[bytes++] = '\n';
+    while (write(STDERR_FILENO, line, bytes) < 0 && errno == EINTR) {}
+}
+
+void umem_line(const char *format, ...) {
+    int saved = errno;
+    va_list args;
+    va_start(args, format);
+    write_line(format, args);
+    va_end(args);
+    errno = saved;
+}
+
+void umem_die(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    write_line(format, args);
+    va_end(args);
+    abort();
+}
+
+/* ------------------------------------------------------------------ UMEM_NOFAIL */
+
+static umem_nofail_callback_t *nofail_callback; /* atomic */
+static uintptr_t exiting;                       /* the thread that calls exit; atomic */
+
+void umem_nofail_callback(umem_nofail_callback_t *callback) { __atomic_store_n(&nofail_callback, callback, __ATOMIC_RELEASE); }
+
+/* exit by one thread; others wait until it has ended them. */
+static _Noreturn void leave(int status) {
+    uintptr_t nobody = 0, self = (uintptr_t)pthread_self();
+    if (__atomic_compare_exchange_n(&exiting, &nobody, self, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) exit(status);
+    if (nobody == self) umem_die("no memory for an allocation with UMEM_NOFAIL, in a handler of exit");
+    for (;;) pause();
+}
+
+bool umem_retry(int flags) {
+    if ((flags & UMEM_NOFAIL) == 0) return false;
+    umem_nofail_callback_t *callback = __atomic_load_n(&nofail_callback, __ATOMIC_ACQUIRE);
+    int answer = callback != NULL ? callback() : UMEM_CALLBACK_EXIT(255);
+    if (answer == UMEM_CALLBACK_RETRY) return true;
+    if ((answer & ~0xff) != 0x100) {
+        umem_line("the callback of umem_nofail_callback returned 0x%x, which is neither UMEM_CALLBACK_RETRY nor UMEM_CALLBACK_EXIT",
+                  (unsigned)answer);
+        answer = UMEM_CALLBACK_EXIT(255);
+    }
+    leave(answer & 0xff);
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+void *umem_alloc(size_t size, int flags) {
+    if (size == 0) return NULL;
+    for (;;) {
+        void *block = strata_kmem_alloc(size, STRATA_KMEM_NO_SLEEP);
+        if (block != NULL || !umem_retry(flags)) return block;
+    }
+}
+
+void *umem_zalloc(size_t size, int flags) {
+    if (size == 0) return NULL;
+    for (;;) {
+        void *block = strata_kmem_zalloc(size, STRATA_KMEM_NO_SLEEP);
+        if (block != NULL || !umem_retry(flags)) return block;
+    }
+}
+
+void umem_free(void *buf, size_t size) { strata_kmem_free(buf, size); }
+
+void *umem_alloc_align(size_t size, size_t align, int flags) {
+    if (align == 0 || (align & (align - 1)) != 0) {
+        errno = EINVAL; /* which no callback mends */
+        return NULL;
+    }
+    if (size == 0) return NULL;
+    for (;;) {
+        void *block = strata_aligned_alloc(align, size);
+        if (block != NULL || !umem_retry(flags)) return block;
+    }
+}
+
+/* The size says nothing of the alignment, and so not where the block came from. */
+void umem_free_align(void *buf, size_t size) {
+    (void)size;
+    strata_free(buf);
+}
+
+void umem_reap(void) {
+    strata_cache_reap(NULL);
+    strata_release(0);
+}

@@ -1,0 +1,134 @@
+/*
+ * umem_cache.c - umem_cache_create and its kind on strata's object caches.
+ *
+ * A umem_cache is a strata_cache and what its callbacks want: the constructor's flags are those of the allocation that is under way on this thread,
+ * in a thread-local word. Objects that are too large for a strata_cache come from the heap, or the source, one by one. Locks: none.
+ */
+#include "umem_internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <strata/cache.h>
+#include <strata/kmem.h>
+#include <strata/malloc.h>
+
+struct umem_cache {
+    struct strata_cache *cache; /* NULL: the objects are too large for one */
+    umem_constructor_t *constructor;
+    umem_destructor_t *destructor;
+    umem_reclaim_t *reclaim;
+    void *callback_data;
+    vmem_t *source;
+    size_t size, align;
+};
+
+static __thread int allocation_flags;
+
+/* ------------------------------------------------------------------ callbacks */
+
+static int construct(void *object, void *argument) {
+    const umem_cache_t *cache = argument;
+    return cache->constructor(object, cache->callback_data, allocation_flags);
+}
+static void destruct(void *object, void *argument) {
+    const umem_cache_t *cache = argument;
+    cache->destructor(object, cache->callback_data);
+}
+static void reclaim(void *argument, size_t wanted_bytes, enum strata_cache_need need) {
+    const umem_cache_t *cache = argument;
+    (void)wanted_bytes, (void)need; /* the callback isn't told, and frees what it thinks right */
+    cache->reclaim(cache->callback_data);
+}
+
+/* Slabs are segments of the source; a NULL alignment would do where they are multiples of the quantum, as xalloc sees for itself. */
+static void *slab_allocate(void *context, size_t bytes, size_t align) { return vmem_xalloc(context, bytes, align, 0, 0, NULL, NULL, VM_NOSLEEP); }
+static void slab_release(void *context, void *memory, size_t bytes) { vmem_xfree(context, memory, bytes); }
+
+/* ------------------------------------------------------------------ large objects */
+
+static void release_large(umem_cache_t *cache, void *object) {
+    if (cache->source != NULL)
+        vmem_xfree(cache->source, object, cache->size);
+    else
+        strata_free(object);
+}
+
+static void *alloc_large(umem_cache_t *cache) {
+    void *object = cache->source != NULL ? slab_allocate(cache->source, cache->size, cache->align) : strata_aligned_alloc(cache->align, cache->size);
+    if (object == NULL || cache->constructor == NULL || construct(object, cache) == 0) return object;
+    release_large(cache, object);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the interface */
+
+static bool is_valid(const char *name, size_t size, size_t align) {
+    return name != NULL && size != 0 && (align & (align - 1)) == 0 && align <= (size_t)sysconf(_SC_PAGESIZE);
+}
+
+umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t align, umem_constructor_t *constructor, umem_destructor_t *destructor,
+                                umem_reclaim_t *reclaim_callback, void *callback_data, vmem_t *source, int cflags) {
+    umem_start();
+    if (align == 0) align = 16;
+    if (!is_valid(debug_name, bufsize, align)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    umem_cache_t *cache = bufsize <= PTRDIFF_MAX ? strata_kmem_zalloc(sizeof *cache, STRATA_KMEM_NO_SLEEP) : NULL;
+    if (cache == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    *cache = (umem_cache_t){.constructor = constructor,
+                            .destructor = destructor,
+                            .reclaim = reclaim_callback,
+                            .callback_data = callback_data,
+                            .source = source,
+                            .size = bufsize,
+                            .align = align};
+    if (((bufsize + align - 1) & ~(align - 1)) > STRATA_CACHE_OBJECT_MAX) return cache;
+
+    const char *name = *debug_name != 0 ? debug_name : "umem";
+    if ((cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0) umem_debug_not(name);
+    const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = source};
+    const struct strata_cache_config config = {.size = bufsize,
+                                               .align = align,
+                                               .constructor = constructor != NULL ? construct : NULL,
+                                               .destructor = destructor != NULL ? destruct : NULL,
+                                               .argument = cache,
+                                               .reclaim = reclaim_callback != NULL ? reclaim : NULL,
+                                               .source = source != NULL ? &slabs : NULL,
+                                               .no_magazines = (cflags & UMC_NOMAGAZINE) != 0};
+    if (strata_cache_create(name, &config, &cache->cache) == STRATA_CACHE_OK) return cache;
+    strata_kmem_free(cache, sizeof *cache);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void umem_cache_destroy(umem_cache_t *cache) {
+    if (cache == NULL) return;
+    if (cache->cache != NULL) strata_cache_destroy(cache->cache);
+    strata_kmem_free(cache, sizeof *cache);
+}
+
+void *umem_cache_alloc(umem_cache_t *cache, int flags) {
+    for (;;) {
+        int outer = allocation_flags; /* a constructor may allocate from other caches */
+        allocation_flags = flags;
+        void *object = cache->cache != NULL ? strata_cache_alloc(cache->cache, STRATA_CACHE_NO_SLEEP) : alloc_large(cache);
+        allocation_flags = outer;
+        if (object != NULL || !umem_retry(flags)) return object;
+    }
+}
+
+void umem_cache_free(umem_cache_t *cache, void *buf) {
+    if (cache->cache != NULL) {
+        strata_cache_free(cache->cache, buf);
+        return;
+    }
+    if (buf == NULL) return;
+    if (cache->destructor != NULL) destruct(buf, cache);
+    release_large(cache, buf);
+}

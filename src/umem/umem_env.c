@@ -1,0 +1,221 @@
+/*
+ * umem_env.c - UMEM_DEBUG and UMEM_LOGGING become features and logs of strata/debug.h; UMEM_OPTIONS has nothing to choose here.
+ *
+ * Read once: by this library's constructor, or by the first umem_cache_create or vmem_create of a constructor that runs before it. A process that has
+ * more rights than its user reads no environment. What is not understood costs one line on standard error.
+ * Lock: `excluded_lock`, for the list of caches that debugging leaves alone.
+ */
+#define _GNU_SOURCE
+#include "umem_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <strata/debug.h>
+#include <strata/kmem.h>
+
+/* Defined by programs that want other settings than none. */
+extern const char *_umem_debug_init(void) __attribute__((weak));
+extern const char *_umem_logging_init(void) __attribute__((weak));
+extern const char *_umem_options_init(void) __attribute__((weak));
+
+/* As the manual page has them. */
+#define FRAMES_DEFAULT 15
+#define CONTENTS_DEFAULT 256
+#define LOG_DEFAULT 65536
+/* What the feature takes. */
+#define FIREWALL_MAX 1048576
+
+struct settings {
+    bool audit, guards, verify, aborts;
+    unsigned long long frames, contents; /* 0: none */
+    unsigned long long firewall, mtbf;   /* firewall: ULLONG_MAX: none */
+};
+
+static struct settings settings = {.firewall = ULLONG_MAX, .aborts = true}; /* immutable but for mtbf once umem_start has run */
+
+/* ------------------------------------------------------------------ items */
+
+/* "12k" -> 12288. False: not a number with at most one of those suffixes, or too large. */
+static bool parse_size(const char *text, unsigned long long *value) {
+    static const char suffixes[] = "kmgt";
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    errno = 0;
+    *value = strtoull(text, &end, 0);
+    if (errno != 0) return false;
+    const char *suffix = *end != 0 ? strchr(suffixes, *end | 0x20) : NULL;
+    if (suffix == NULL) return *end == 0;
+    unsigned shift = 10 * (unsigned)(suffix - suffixes + 1);
+    if (end[1] != 0 || *value > ULLONG_MAX >> shift) return false;
+    *value <<= shift;
+    return true;
+}
+
+/* The value of an item as a number within limits; the default where it has none, or one that is no number. */
+static unsigned long long number_of(const char *variable, const char *item, const char *value, unsigned long long otherwise,
+                                    unsigned long long most) {
+    unsigned long long number;
+    if (value == NULL) return otherwise;
+    if (!parse_size(value, &number)) {
+        umem_line("%s: %s=%s: not a number; %llu is used", variable, item, value, otherwise);
+        return otherwise;
+    }
+    return number > most ? most : number;
+}
+
+/* Calls take for each item of a list, cut at its '='. */
+static void each_item(const char *variable, const char *list, void (*take)(const char *variable, const char *item, const char *value)) {
+    char copy[512];
+    if (strlen(list) >= sizeof copy) {
+        umem_line("%s: more than %zu characters; ignored", variable, sizeof copy - 1);
+        return;
+    }
+    strcpy(copy, list);
+    char *rest, *item = strtok_r(copy, ", \t", &rest);
+    for (; item != NULL; item = strtok_r(NULL, ", \t", &rest)) {
+        char *value = strchr(item, '=');
+        if (value != NULL) *value++ = 0;
+        take(variable, item, value);
+    }
+}
+
+/* What is switched on or off, and has no value. */
+static bool is_switch(const char *variable, const char *item, const char *value, const char *name) {
+    if (strcmp(item, name) != 0) return false;
+    if (value != NULL) umem_line("%s: %s=%s: has no value; it is ignored", variable, item, value);
+    return true;
+}
+
+static void take_debug(const char *variable, const char *item, const char *value) {
+    if (strcmp(item, "audit") == 0) {
+        settings.audit = settings.guards = true;
+        settings.frames = number_of(variable, item, value, FRAMES_DEFAULT, STRATA_DEBUG_FRAMES_MAX);
+    } else if (strcmp(item, "contents") == 0) {
+        settings.contents = number_of(variable, item, value, CONTENTS_DEFAULT, STRATA_DEBUG_CONTENTS_MAX);
+    } else if (is_switch(variable, item, value, "default")) {
+        settings.audit = settings.guards = true;
+        if (settings.frames == 0) settings.frames = FRAMES_DEFAULT;
+        if (settings.contents == 0) settings.contents = CONTENTS_DEFAULT;
+    } else if (is_switch(variable, item, value, "guards")) {
+        settings.guards = true;
+    } else if (strcmp(item, "firewall") == 0) {
+        settings.firewall = number_of(variable, item, value, 0, FIREWALL_MAX);
+    } else if (strcmp(item, "mtbf") == 0) {
+        settings.mtbf = number_of(variable, item, value, 0, 1000000000);
+    } else if (is_switch(variable, item, value, "maxverify")) {
+        settings.guards = settings.verify = true;
+    } else if (is_switch(variable, item, value, "noabort")) {
+        settings.aborts = false;
+    } else if (!is_switch(variable, item, value, "verbose")) { /* errors always go to standard error */
+        umem_line("%s: %s: not known; ignored", variable, item);
+    }
+}
+
+static void take_log(const char *variable, const char *item, const char *value) {
+    unsigned long long size = LOG_DEFAULT;
+    char log[64];
+    if (value != NULL && !parse_size(value, &size)) {
+        umem_line("%s: %s=%s: not a size; this log is off", variable, item, value);
+        size = 0;
+    }
+    if (strcmp(item, "contents") == 0) { /* they are kept with each buffer, not in a log of their own */
+        if (size != 0 && settings.contents == 0) settings.contents = CONTENTS_DEFAULT;
+    } else if (strcmp(item, "transaction") == 0 || strcmp(item, "fail") == 0) {
+        unsigned long long fits = size == 0 || size >= STRATA_DEBUG_LOG_MIN ? size : STRATA_DEBUG_LOG_MIN;
+        if (fits > STRATA_DEBUG_LOG_MAX) fits = STRATA_DEBUG_LOG_MAX;
+        if (fits != size) umem_line("%s: %s=%s: %llu bytes are used", variable, item, value, fits);
+        snprintf(log, sizeof log, "%s=%llu", item, fits);
+        strata_debug_log_set(log);
+    } else {
+        umem_line("%s: %s: not known; ignored", variable, item);
+    }
+}
+
+static void take_option(const char *variable, const char *item, const char *value) {
+    umem_line("%s: %s%s%s: strata has nothing to choose there; ignored", variable, item, value != NULL ? "=" : "", value != NULL ? value : "");
+}
+
+/* ------------------------------------------------------------------ features */
+
+/* The settings as strata_debug_set wants them; empty: none. */
+static void write_features(char *text, size_t bytes) {
+    size_t length = 0;
+    text[0] = 0;
+#define FEATURE(...)                                                                             \
+    do {                                                                                         \
+        length += (size_t)snprintf(text + length, bytes - length, "%s", length != 0 ? "+" : ""); \
+        length += (size_t)snprintf(text + length, bytes - length, __VA_ARGS__);                  \
+    } while (0)
+    if (settings.audit) FEATURE("audit");
+    if (settings.audit && settings.frames != 0) FEATURE("frames=%llu", settings.frames);
+    if (settings.contents != 0 && settings.audit) FEATURE("contents=%llu", settings.contents);
+    if (settings.guards) FEATURE("guards");
+    if (settings.verify) FEATURE("verify=1");
+    if (settings.firewall != ULLONG_MAX) FEATURE("firewall=%llu", settings.firewall);
+    if (settings.mtbf != 0) FEATURE("mtbf=%llu+seed=1", settings.mtbf);
+}
+
+/* Caches that are left alone: by their names, for when all caches get other features. */
+struct excluded {
+    struct excluded *next;
+    char name[STRATA_DEBUG_PATTERN_MAX + 1];
+};
+static pthread_mutex_t excluded_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct excluded *excluded;
+static bool debugs; /* something is switched on; immutable once umem_start has run */
+
+static void set_features(void) {
+    char features[160];
+    write_features(features, sizeof features);
+    strata_debug_set("*", features[0] != 0 ? features : "off");
+    pthread_mutex_lock(&excluded_lock);
+    for (const struct excluded *one = excluded; one != NULL; one = one->next) strata_debug_set(one->name, "off");
+    pthread_mutex_unlock(&excluded_lock);
+}
+
+void umem_debug_not(const char *name) {
+    if (!debugs) return;
+    pthread_mutex_lock(&excluded_lock);
+    struct excluded *one = excluded;
+    while (one != NULL && strncmp(one->name, name, 31) != 0) one = one->next;
+    if (one == NULL && (one = strata_kmem_zalloc(sizeof *one, STRATA_KMEM_NO_SLEEP)) != NULL) {
+        strncpy(one->name, name, 31); /* as caches are named */
+        one->next = excluded;
+        excluded = one;
+        strata_debug_set(one->name, "off");
+    }
+    pthread_mutex_unlock(&excluded_lock);
+}
+
+void umem_setmtbf(uint32_t threshold) {
+    umem_start();
+    if (!debugs) return;
+    settings.mtbf = threshold < 1000000000 ? threshold : 1000000000;
+    set_features();
+}
+
+/* ------------------------------------------------------------------ the start */
+
+static const char *value_of(const char *variable, const char *(*of_program)(void)) {
+    const char *value = secure_getenv(variable);
+    return value != NULL ? value : of_program != NULL ? of_program() : NULL;
+}
+
+static void start(void) {
+    const char *debug = value_of("UMEM_DEBUG", _umem_debug_init), *logging = value_of("UMEM_LOGGING", _umem_logging_init);
+    const char *options = value_of("UMEM_OPTIONS", _umem_options_init);
+    if (debug != NULL) each_item("UMEM_DEBUG", debug, take_debug);
+    if (logging != NULL) each_item("UMEM_LOGGING", logging, take_log);
+    if (options != NULL) each_item("UMEM_OPTIONS", options, take_option);
+    if (!settings.aborts) strata_debug_on_error(STRATA_DEBUG_CONTINUE);
+    debugs = settings.audit || settings.guards || settings.firewall != ULLONG_MAX || settings.mtbf != 0;
+    if (debugs) set_features();
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static __attribute__((constructor)) void start_early(void) { umem_start(); }
+void umem_start(void) { pthread_once(&once, start); }

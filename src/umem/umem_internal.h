@@ -1,0 +1,26 @@
+/*
+ * umem_internal.h - what the files of libstrata-umem share. They stand on the public headers of strata, and on the C library.
+ */
+#ifndef STRATA_UMEM_INTERNAL_H
+#define STRATA_UMEM_INTERNAL_H
+
+#include <stdbool.h>
+
+/* The library is compiled with hidden names; these are its public ones. */
+#pragma GCC visibility push(default)
+#include <umem.h>
+#include <vmem.h>
+#pragma GCC visibility pop
+
+/* umem.c: one line on standard error, "umem: ...", and that with abort(). Neither allocates. */
+void umem_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void umem_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* An allocation has found nothing: whether to try again. Does not return where the callback ends the process. */
+bool umem_retry(int flags);
+
+/* umem_env.c: reads the environment, once; whoever makes a cache comes by, as constructors of a static program run in any order. */
+void umem_start(void);
+/* Before a cache of that name is made: debugging leaves it alone. */
+void umem_debug_not(const char *name);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * vmem.c - vmem's names on strata's arenas.
+ *
+ * A vmem_t is a strata_arena and what its import functions want. Where these are vmem_alloc and vmem_free themselves, the arena imports directly
+ * (strata_arena_set_source), and its sleepers are woken by what is freed above; where they are functions of the program, arenas that import from
+ * one are in its list, so that a free there makes their sleepers try again.
+ * Lock: `importers`, for these lists; strata_arena_wake is called with it, functions of the program never.
+ */
+#include "umem_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include <strata/arena.h>
+#include <strata/kmem.h>
+
+struct vmem {
+    struct strata_arena *arena;
+    size_t quantum;
+    bool identifiers;
+    char name[32];
+    /* Immutable. */
+    vmem_t *source;
+    vmem_alloc_t *alloc;
+    vmem_ximport_t *ximport;
+    vmem_free_t *free;
+    /* Guarded by the lock; whether there are any is read without it. */
+    vmem_t *first_importer, *next_importer;
+};
+
+static pthread_mutex_t importers = PTHREAD_MUTEX_INITIALIZER;
+
+static void before_fork(void) { pthread_mutex_lock(&importers); }
+static void after_fork(void) { pthread_mutex_unlock(&importers); }
+static __attribute__((constructor)) void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+/* ------------------------------------------------------------------ importing */
+
+static enum strata_arena_status import_alloc(void *context, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
+    const vmem_t *vmp = context;
+    int vmflag = (flags & STRATA_ARENA_SLEEP) != 0 ? VM_SLEEP : VM_NOSLEEP;
+    size_t bytes = size;
+    void *span = vmp->ximport != NULL ? vmp->ximport(vmp->source, &bytes, vmp->quantum, vmflag) : vmp->alloc(vmp->source, bytes, vmflag);
+    if (span == NULL) return STRATA_ARENA_NO_SPACE;
+    *start = (uintptr_t)span;
+    *got = bytes;
+    return STRATA_ARENA_OK;
+}
+static void import_release(void *context, uint64_t start, uint64_t size) {
+    const vmem_t *vmp = context;
+    vmp->free(vmp->source, (void *)(uintptr_t)start, size);
+}
+
+static void wake(const vmem_t *vmp) {
+    for (const vmem_t *importer = vmp->first_importer; importer != NULL; importer = importer->next_importer) {
+        strata_arena_wake(importer->arena);
+        wake(importer);
+    }
+}
+/* Something was freed or added: who imports from here by a function may find something now. */
+static void wake_importers(const vmem_t *vmp) {
+    if (__atomic_load_n(&vmp->first_importer, __ATOMIC_ACQUIRE) == NULL) return;
+    pthread_mutex_lock(&importers);
+    wake(vmp);
+    pthread_mutex_unlock(&importers);
+}
+
+static void list_importer(vmem_t *vmp) {
+    pthread_mutex_lock(&importers);
+    vmp->next_importer = vmp->source->first_importer;
+    __atomic_store_n(&vmp->source->first_importer, vmp, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&importers);
+}
+static void unlist_importer(vmem_t *vmp) {
+    pthread_mutex_lock(&importers);
+    vmem_t **link = &vmp->source->first_importer;
+    while (*link != NULL && *link != vmp) link = &(*link)->next_importer;
+    if (*link != NULL) __atomic_store_n(link, vmp->next_importer, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&importers);
+}
+
+static enum strata_arena_status set_import(vmem_t *vmp) {
+    if (vmp->alloc == NULL && vmp->ximport == NULL) return STRATA_ARENA_OK;
+    if (vmp->source != NULL && vmp->alloc == vmem_alloc && vmp->free == vmem_free) {
+        enum strata_arena_status status = strata_arena_set_source(vmp->arena, vmp->source->arena);
+        if (status != STRATA_ARENA_BAD_ARGUMENT) return status;
+        /* The source deals in smaller pieces than this arena: its segments may not fit, which import_alloc's caller finds out one by one. */
+    }
+    enum strata_arena_status status = strata_arena_set_import(vmp->arena, import_alloc, vmp->free != NULL ? import_release : NULL, vmp);
+    if (status == STRATA_ARENA_OK && vmp->source != NULL) list_importer(vmp);
+    return status;
+}
+
+/* ------------------------------------------------------------------ life */
+
+static void doze(void) { nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
+
+/* At most as many quantum caches as an arena may have. */
+static enum strata_arena_status set_quantum_caches(vmem_t *vmp, size_t qcache_max, int vmflag) {
+    if (qcache_max == 0 || (vmflag & VMC_NO_QCACHE) != 0) return STRATA_ARENA_OK;
+    size_t count = (qcache_max - 1) / vmp->quantum + 1;
+    if (count > STRATA_ARENA_QUANTUM_CACHES_MAX) count = STRATA_ARENA_QUANTUM_CACHES_MAX;
+    while (count > 1 && count > ((uint64_t)1 << 60) / vmp->quantum) count--;
+    return strata_arena_set_quantum_caches(vmp->arena, count * vmp->quantum);
+}
+
+/* *vmp is filled but for the arena. */
+static enum strata_arena_status try_create(vmem_t *vmp, const char *name, void *base, size_t size, size_t qcache_max, int vmflag) {
+    enum strata_arena_status status = strata_arena_create(name, (uintptr_t)base, size, vmp->quantum, STRATA_ARENA_INSTANT_FIT, &vmp->arena);
+    if (status != STRATA_ARENA_OK) return status;
+    status = set_quantum_caches(vmp, qcache_max, vmflag);
+    if (status == STRATA_ARENA_OK) status = set_import(vmp);
+    if (status != STRATA_ARENA_OK) strata_arena_destroy(vmp->arena);
+    return status;
+}
+
+static vmem_t *create(const char *name, void *base, size_t size, size_t quantum, vmem_alloc_t *alloc, vmem_ximport_t *ximport, vmem_free_t *ffunc,
+                      vmem_t *source, size_t qcache_max, int vmflag) {
+    umem_start();
+    if (name == NULL || (base == NULL && size != 0) || quantum == 0) {
+        errno = EINVAL;
+        return NULL;
+    }
+    vmem_t *vmp = strata_kmem_zalloc(sizeof *vmp, (vmflag & VM_NOSLEEP) != 0 ? STRATA_KMEM_NO_SLEEP : STRATA_KMEM_SLEEP);
+    if (vmp == NULL) return NULL;
+    *vmp = (vmem_t){
+        .quantum = quantum, .identifiers = (vmflag & VMC_IDENTIFIER) != 0, .source = source, .alloc = alloc, .ximport = ximport, .free = ffunc};
+    strncpy(vmp->name, name, sizeof vmp->name - 1);
+    enum strata_arena_status status;
+    while ((status = try_create(vmp, name, base, size, qcache_max, vmflag)) == STRATA_ARENA_NO_MEMORY && (vmflag & VM_NOSLEEP) == 0) doze();
+    if (status == STRATA_ARENA_OK) return vmp;
+    strata_kmem_free(vmp, sizeof *vmp);
+    errno = status == STRATA_ARENA_NO_MEMORY ? ENOMEM : EINVAL;
+    return NULL;
+}
+
+vmem_t *vmem_create(const char *name, void *base, size_t size, size_t quantum, vmem_alloc_t *afunc, vmem_free_t *ffunc, vmem_t *source,
+                    size_t qcache_max, int vmflag) {
+    return create(name, base, size, quantum, afunc, NULL, ffunc, source, qcache_max, vmflag);
+}
+
+vmem_t *vmem_xcreate(const char *name, void *base, size_t size, size_t quantum, vmem_ximport_t *afunc, vmem_free_t *ffunc, vmem_t *source,
+                     size_t qcache_max, int vmflag) {
+    return create(name, base, size, quantum, NULL, afunc, ffunc, source, qcache_max, vmflag);
+}
+
+static int free_leaked(const struct strata_arena_segment *segment, void *context) {
+    const vmem_t *vmp = context;
+    strata_arena_xfree(vmp->arena, segment->start, segment->size); /* slabs of quantum caches aren't ours to free: they say no, and stay */
+    return 1;
+}
+
+void vmem_destroy(vmem_t *vmp) {
+    if (vmp == NULL) return;
+    enum strata_arena_status status = strata_arena_destroy(vmp->arena);
+    if (status == STRATA_ARENA_BUSY) {
+        size_t leaked = vmem_size(vmp, VMEM_ALLOC);
+        if (leaked != 0) umem_line("vmem_destroy(%s): leaked %zu %s", vmp->name, leaked, vmp->identifiers ? "identifiers" : "bytes");
+        strata_arena_walk(vmp->arena, STRATA_ARENA_ALLOCATED, free_leaked, vmp);
+        status = strata_arena_destroy(vmp->arena);
+    }
+    if (status != STRATA_ARENA_OK) {
+        umem_line("vmem_destroy(%s): %s: it stays", vmp->name, strata_arena_status_text(status));
+        return;
+    }
+    if (vmp->source != NULL) unlist_importer(vmp);
+    strata_kmem_free(vmp, sizeof *vmp);
+}
+
+void *vmem_add(vmem_t *vmp, void *vaddr, size_t size, int vmflag) {
+    enum strata_arena_status status = STRATA_ARENA_BAD_ARGUMENT;
+    while (vaddr != NULL && (status = strata_arena_add(vmp->arena, (uintptr_t)vaddr, size)) == STRATA_ARENA_NO_MEMORY && (vmflag & VM_NOSLEEP) == 0)
+        doze();
+    if (status == STRATA_ARENA_OK) {
+        wake_importers(vmp);
+        return vaddr;
+    }
+    if ((vmflag & VM_PANIC) != 0) umem_die("vmem_add(%s): %p, %zu: %s", vmp->name, vaddr, size, strata_arena_status_text(status));
+    errno = status == STRATA_ARENA_NO_MEMORY ? ENOMEM : EINVAL;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ segments */
+
+static unsigned flags_of(int vmflag) {
+    unsigned flags = (vmflag & VM_BESTFIT) != 0   ? STRATA_ARENA_BEST_FIT
+                     : (vmflag & VM_NEXTFIT) != 0 ? STRATA_ARENA_NEXT_FIT
+                                                  : STRATA_ARENA_INSTANT_FIT;
+    return (vmflag & VM_NOSLEEP) != 0 ? flags : flags | STRATA_ARENA_SLEEP;
+}
+
+/* What an allocation returns. Only a lack of space or memory is not the caller's mistake. */
+static void *answer(const char *function, const vmem_t *vmp, size_t size, int vmflag, enum strata_arena_status status, uint64_t start) {
+    if (status == STRATA_ARENA_OK) return (void *)(uintptr_t)start;
+    bool lacks = status == STRATA_ARENA_NO_SPACE || status == STRATA_ARENA_NO_MEMORY;
+    if (!lacks || (vmflag & VM_PANIC) != 0) umem_die("%s(%s): size %zu: %s", function, vmp->name, size, strata_arena_status_text(status));
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *vmem_alloc(vmem_t *vmp, size_t size, int vmflag) {
+    uint64_t start = 0;
+    enum strata_arena_status status = strata_arena_alloc(vmp->arena, size, flags_of(vmflag), &start);
+    return answer("vmem_alloc", vmp, size, vmflag, status, start);
+}
+
+void *vmem_xalloc(vmem_t *vmp, size_t size, size_t align, size_t phase, size_t nocross, void *minaddr, void *maxaddr, int vmflag) {
+    uint64_t start = 0;
+    if (align <= vmp->quantum && (align & (align - 1)) == 0) align = 0; /* every segment is */
+    enum strata_arena_status status =
+        strata_arena_xalloc(vmp->arena, size, align, phase, nocross, (uintptr_t)minaddr, (uintptr_t)maxaddr, flags_of(vmflag), &start);
+    return answer("vmem_xalloc", vmp, size, vmflag, status, start);
+}
+
+static void freed(const char *function, const vmem_t *vmp, void *vaddr, size_t size, enum strata_arena_status status) {
+    if (status != STRATA_ARENA_OK) umem_die("%s(%s): %p, size %zu: %s", function, vmp->name, vaddr, size, strata_arena_status_text(status));
+    wake_importers(vmp);
+}
+
+void vmem_free(vmem_t *vmp, void *vaddr, size_t size) { freed("vmem_free", vmp, vaddr, size, strata_arena_free(vmp->arena, (uintptr_t)vaddr, size)); }
+void vmem_xfree(vmem_t *vmp, void *vaddr, size_t size) {
+    freed("vmem_xfree", vmp, vaddr, size, strata_arena_xfree(vmp->arena, (uintptr_t)vaddr, size));
+}
+
+/* ------------------------------------------------------------------ looking inside */
+
+static unsigned kinds_of(int typemask) {
+    unsigned kinds = (typemask & VMEM_ALLOC) != 0 ? STRATA_ARENA_ALLOCATED : 0;
+    if ((typemask & VMEM_FREE) != 0) kinds |= STRATA_ARENA_FREE;
+    return (typemask & VMEM_SPAN) != 0 ? kinds | STRATA_ARENA_SPAN : kinds;
+}
+
+int vmem_contains(vmem_t *vmp, void *vaddr, size_t size) { return strata_arena_contains(vmp->arena, (uintptr_t)vaddr, size); }
+
+struct walk {
+    void (*func)(void *arg, void *vaddr, size_t size);
+    void *arg;
+};
+static int visit(const struct strata_arena_segment *segment, void *context) {
+    const struct walk *walk = context;
+    walk->func(walk->arg, (void *)(uintptr_t)segment->start, segment->size);
+    return 1;
+}
+
+void vmem_walk(vmem_t *vmp, int typemask, void (*func)(void *arg, void *vaddr, size_t size), void *arg) {
+    struct walk walk = {.func = func, .arg = arg};
+    if (kinds_of(typemask) != 0) strata_arena_walk(vmp->arena, kinds_of(typemask), visit, &walk);
+}
+
+size_t vmem_size(vmem_t *vmp, int typemask) {
+    uint64_t size = 0;
+    if (kinds_of(typemask) != 0) strata_arena_size(vmp->arena, kinds_of(typemask), &size);
+    return size;
+}

@@ -1,0 +1,195 @@
+/*
+ * model_pages_batch.h - the part of model_pages.c for batches: operations made up at random, right and wrong, and what the header promises of them.
+ *
+ * A batch is refused as a whole when an operation in it is wrong, or two want the same pages and one of these ends, resizes, cuts or joins its
+ * block; else it is done in order up to the first that lacks memory or room. The reference decides that pair by pair.
+ */
+#ifndef STRATA_TESTS_MODEL_PAGES_BATCH_H
+#define STRATA_TESTS_MODEL_PAGES_BATCH_H
+
+/* One that is mostly right. */
+static struct strata_page_op make_op(uint64_t *state) {
+    struct strata_page_op op = {.operation = (enum strata_page_operation)(dice(state) % (STRATA_PAGE_OP_JOIN + 1)),
+                                .status = (enum strata_page_status)77};
+    size_t pages;
+    if (block_count == 0) op.operation = STRATA_PAGE_OP_ALLOC;
+    if (op.operation == STRATA_PAGE_OP_ALLOC) {
+        op.bytes = dice(state) % 16 == 0 ? 0 : 1 + dice(state) % (dice(state) % 4 == 0 ? 3 * MIB : 16 * page_bytes);
+        op.flags = dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0;
+        return op;
+    }
+    struct block *block = &blocks[dice(state) % block_count], *other = &blocks[dice(state) % block_count];
+    op.address = block->start;
+    switch (op.operation) {
+    case STRATA_PAGE_OP_REALLOC:
+        op.flags = dice(state) % 32 == 0 ? STRATA_PAGE_HUGE : dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0; /* fall through */
+    case STRATA_PAGE_OP_RESERVE: op.bytes = dice(state) % 32 == 0 ? 0 : 1 + dice(state) % (2 * block->pages * page_bytes); break;
+    case STRATA_PAGE_OP_SPLIT:
+        op.bytes = cut_unit(block) * (1 + dice(state) % 4);
+        if (dice(state) % 16 == 0) op.bytes += 512;
+        break;
+    case STRATA_PAGE_OP_JOIN:
+        op.other = block_at(block->start + block->pages * page_bytes) != NULL ? block->start + block->pages * page_bytes : other->start;
+        break;
+    case STRATA_PAGE_OP_SWAP:
+    case STRATA_PAGE_OP_MOVE:
+        op.address = range_of(block, state, other->pages, &pages);
+        op.other = other->start + (other->pages - pages) * page_bytes;
+        op.bytes = pages * page_bytes;
+        break;
+    case STRATA_PAGE_OP_COMMIT:
+    case STRATA_PAGE_OP_RELEASE:
+        op.address = range_of(block, state, 40, &pages);
+        op.bytes = pages * page_bytes;
+        break;
+    default: break;
+    }
+    if (dice(state) % 64 == 0) op.address = (char *)op.address + 8;
+    return op;
+}
+
+/* ------------------------------------------------------------------ the look, pair by pair */
+
+static bool is_whole(enum strata_page_operation operation) {
+    return operation == STRATA_PAGE_OP_FREE || operation == STRATA_PAGE_OP_REALLOC || operation == STRATA_PAGE_OP_RESERVE ||
+           operation == STRATA_PAGE_OP_SPLIT || operation == STRATA_PAGE_OP_JOIN;
+}
+
+static bool is_range(const void *address, size_t bytes) {
+    const struct block *block = block_with(address);
+    return block != NULL && bytes != 0 && ((uintptr_t)address | bytes) % page_bytes == 0 &&
+           bytes <= block->pages * page_bytes - (size_t)((const char *)address - block->start);
+}
+
+static bool is_right(const struct strata_page_op *op) {
+    const struct block *block = block_at(op->address);
+    switch (op->operation) {
+    case STRATA_PAGE_OP_ALLOC: return op->bytes != 0;
+    case STRATA_PAGE_OP_FREE: return block != NULL;
+    case STRATA_PAGE_OP_REALLOC: return block != NULL && op->bytes != 0 && (op->flags & STRATA_PAGE_HUGE) == 0;
+    case STRATA_PAGE_OP_RESERVE: return block != NULL && op->bytes != 0;
+    case STRATA_PAGE_OP_SPLIT: return block != NULL && op->bytes % cut_unit(block) == 0 && op->bytes < block->pages * page_bytes;
+    case STRATA_PAGE_OP_JOIN: return block != NULL && block_at(op->other) != NULL;
+    case STRATA_PAGE_OP_COMMIT:
+    case STRATA_PAGE_OP_RELEASE: return is_range(op->address, op->bytes);
+    default:
+        return is_range(op->address, op->bytes) && is_range(op->other, op->bytes) &&
+               ((char *)op->address + op->bytes <= (char *)op->other || (char *)op->other + op->bytes <= (char *)op->address);
+    }
+}
+
+/* The pages that an operation wants: of a whole block, or the range. */
+static void extent_of(const struct strata_page_op *op, unsigned which, const char **start, const char **end) {
+    const char *address = which == 0 ? op->address : op->other;
+    const struct block *block = block_with(address);
+    bool none = op->operation == STRATA_PAGE_OP_ALLOC || block == NULL ||
+                (which == 1 && op->operation != STRATA_PAGE_OP_JOIN && op->operation != STRATA_PAGE_OP_SWAP && op->operation != STRATA_PAGE_OP_MOVE);
+    *start = none ? NULL : is_whole(op->operation) ? block->start : address;
+    *end = none ? NULL : is_whole(op->operation) ? block->start + block->pages * page_bytes : address + op->bytes;
+}
+
+static bool in_conflict(const struct strata_page_op *a, const struct strata_page_op *b) {
+    const char *a_start, *a_end, *b_start, *b_end;
+    if (!is_whole(a->operation) && !is_whole(b->operation)) return false;
+    for (unsigned i = 0; i < 4; i++) {
+        extent_of(a, i % 2, &a_start, &a_end);
+        extent_of(b, i / 2, &b_start, &b_end);
+        if (a_start < b_end && b_start < a_end) return true;
+    }
+    return false;
+}
+
+enum look { RIGHT, WRONG, CONFLICT };
+
+static bool is_right_batch(const struct strata_page_op *ops, size_t count, enum look *look) {
+    bool all = true;
+    for (size_t i = 0; i < count; i++) look[i] = is_right(&ops[i]) ? RIGHT : WRONG;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < i; j++)
+            if (look[i] != WRONG && look[j] != WRONG && in_conflict(&ops[i], &ops[j])) look[i] = look[j] = CONFLICT;
+    }
+    for (size_t i = 0; i < count; i++) all &= look[i] == RIGHT;
+    return all;
+}
+
+/* Of two that are in conflict at least one is named, so of all at least one; what is wrong in itself has a status of its own. */
+static void check_refusal(const struct strata_page_op *ops, size_t count, const enum look *look) {
+    size_t conflicts = 0, named = 0;
+    for (size_t i = 0; i < count; i++) {
+        enum strata_page_status status = ops[i].status;
+        bool fits = look[i] == RIGHT      ? status == STRATA_PAGE_NOT_DONE
+                    : look[i] == CONFLICT ? status == STRATA_PAGE_NOT_DONE || status == STRATA_PAGE_OVERLAP
+                                          : status != STRATA_PAGE_NOT_DONE && status != STRATA_PAGE_OK;
+        MODEL_EXPECT(model, fits, "operation %zu of the batch: %s", i, strata_page_status_text(status));
+        conflicts += look[i] == CONFLICT;
+        named += look[i] == CONFLICT && status == STRATA_PAGE_OVERLAP;
+    }
+    MODEL_EXPECT(model, (conflicts != 0) == (named != 0), "%zu operations are in conflict, %zu are named", conflicts, named);
+}
+
+/* ------------------------------------------------------------------ the doing */
+
+/* What was asked, by `before`, and what came of it, by `op`. */
+static void follow_op(const struct strata_page_op *before, const struct strata_page_op *op, unsigned how) {
+    size_t pages = before->bytes / page_bytes;
+    struct block *block;
+    switch (op->operation) {
+    case STRATA_PAGE_OP_ALLOC: follow_alloc(op->address, before->bytes, before->flags, how); break;
+    case STRATA_PAGE_OP_FREE: remove_block(block_at(before->address)); break;
+    case STRATA_PAGE_OP_REALLOC: follow_realloc(block_at(before->address), op->address, before->bytes, before->flags, 0); break;
+    case STRATA_PAGE_OP_SPLIT:
+        split_block(block_at(before->address), pages);
+        MODEL_EXPECT(model, op->other == (char *)before->address + before->bytes, "the second part is said to be %p", op->other);
+        break;
+    case STRATA_PAGE_OP_JOIN: join_blocks(block_at(before->address), block_at(before->other)); break;
+    case STRATA_PAGE_OP_SWAP: swap_pages(before->address, before->other, pages); break;
+    case STRATA_PAGE_OP_MOVE: move_pages(before->address, before->other, pages); break;
+    case STRATA_PAGE_OP_RELEASE:
+        block = block_with(before->address);
+        set_pages(block, page_in(block, before->address), page_in(block, before->address) + pages, PAGE_ZERO);
+        break;
+    default: break;
+    }
+}
+
+/* Contents are looked at when all is done, not in between: the reference follows operation by operation, and the pages are already further. */
+static void step_batch(const struct model_record *record, uint64_t state) {
+    struct strata_page_op ops[BATCH_MAX], before[BATCH_MAX];
+    enum look look[BATCH_MAX];
+    size_t count = 1 + record->byte[6] % BATCH_MAX, done = 77;
+    if (block_count + 2 * count > BLOCKS_MAX || live_bytes() + 64 * MIB > LIVE_BYTES_MAX) return;
+    for (size_t i = 0; i < count; i++) ops[i] = before[i] = make_op(&state);
+    bool all_right = is_right_batch(ops, count, look);
+    for (size_t i = 0; i < count; i++)
+        if (block_with(ops[i].address) != NULL && block_with(ops[i].address)->pages * page_bytes > 12 * MIB) return;
+    enum strata_page_status status = strata_page_batch(ops, count, &done);
+    model_trace(model, "batch of %zu, %s: %zu done (%s)", count, all_right ? "right" : "wrong", done, strata_page_status_text(status));
+    for (size_t i = 0; i < count; i++)
+        model_trace(model, "  %d of %p and %p, %zu bytes, flags %x: %s", (int)before[i].operation, before[i].address, before[i].other,
+                    before[i].bytes, before[i].flags, strata_page_status_text(ops[i].status));
+    if (status == STRATA_PAGE_NO_MEMORY && done == 0 && ops[0].status == STRATA_PAGE_NOT_DONE && may_lack()) return;
+    if (!all_right) {
+        MODEL_EXPECT(model, done == 0 && status != STRATA_PAGE_OK && status != STRATA_PAGE_NOT_DONE, "a wrong batch: %zu done, %s", done,
+                     strata_page_status_text(status));
+        check_refusal(ops, count, look);
+        return;
+    }
+    MODEL_EXPECT(model, (status == STRATA_PAGE_OK) == (done == count), "%zu of %zu done: %s", done, count, strata_page_status_text(status));
+    for (size_t i = 0; i < count && !model->failed; i++) {
+        if (i < done) {
+            MODEL_EXPECT(model, ops[i].status == STRATA_PAGE_OK, "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
+            if (!model->failed) follow_op(&before[i], &ops[i], 0);
+        } else if (i == done) {
+            bool room = ops[i].status == STRATA_PAGE_NO_ROOM &&
+                        (before[i].operation == STRATA_PAGE_OP_JOIN || before[i].operation == STRATA_PAGE_OP_RESERVE ||
+                         (before[i].operation == STRATA_PAGE_OP_REALLOC && (block_at(before[i].address)->flags & STRATA_PAGE_NO_MOVE) != 0));
+            MODEL_EXPECT(model, ops[i].status == status && (room || (status == STRATA_PAGE_NO_MEMORY && may_lack())),
+                         "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
+        } else {
+            MODEL_EXPECT(model, ops[i].status == STRATA_PAGE_NOT_DONE, "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
+        }
+    }
+    for (unsigned i = 0; i < block_count && !model->failed; i++) check_block(&blocks[i], false);
+}
+
+#endif

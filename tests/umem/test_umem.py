@@ -1,0 +1,136 @@
+"""libstrata-umem as a shared library: what ends a program or is told of, one process a case, and the environment variables of libumem."""
+
+import re
+import signal
+
+import pytest
+
+pytestmark = pytest.mark.strata_only
+
+
+@pytest.fixture
+def run(strata, helper):
+    def run_case(kind, how, program="umem/needs_umem_case", expect=None, conf="", **environment):
+        return strata.run([helper(program), kind, how], env=environment, conf=conf, preload=False, prove=False, quiet=False, expect=expect)
+
+    return run_case
+
+#how, exit status, standard error
+NOFAIL = [
+    ("default", 255, ""),
+    ("7", 7, ""),
+    ("threads", 7, ""),
+    ("nonsense", 255, "umem: the callback of umem_nofail_callback returned 0x2a, which is neither UMEM_CALLBACK_RETRY nor UMEM_CALLBACK_EXIT\n"),
+]
+
+
+@pytest.mark.parametrize("how, status, errors", NOFAIL)
+def test_no_memory_for_what_must_not_fail(run, how, status, errors):
+    result = run("nofail", how)
+    assert (result.returncode, result.text, result.errors) == (status, "exit\n", errors)  # handlers of exit ran, once
+
+
+def test_no_memory_in_a_handler_of_exit(run):
+    result = run("nofail", "again")
+    assert result.returncode == -signal.SIGABRT
+    assert result.errors == "umem: no memory for an allocation with UMEM_NOFAIL, in a handler of exit\n"
+
+
+ARENA_ENDS = {
+    "size": r"umem: vmem_free\(space\): 0x[0-9a-f]+, size 11: .*size.*",
+    "twice": r"umem: vmem_free\(space\): 0x[0-9a-f]+, size 10: nothing allocated starts there",
+    "foreign": r"umem: vmem_xfree\(ids\): 0x[0-9a-f]+, size 10: nothing allocated starts there",
+    "zero": r"umem: vmem_alloc\(space\): size 0: .*argument.*",
+    "align": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
+    "phase": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
+    "window": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
+    "panic": r"umem: vmem_alloc\(space\): size 1000: no free segment fits",
+}
+
+
+@pytest.mark.parametrize("how", ARENA_ENDS)
+def test_misuse_of_arenas(run, how):
+    result = run("arena", how)
+    assert result.returncode == -signal.SIGABRT and re.fullmatch(ARENA_ENDS[how], result.errors.rstrip("\n")), result.describe()
+
+
+def test_leaks_are_named(run):
+    assert run("arena", "leak", expect=0).errors == "umem: vmem_destroy(space): leaked 10 bytes\numem: vmem_destroy(ids): leaked 3 identifiers\n"
+    assert run("leak", "", expect=0).errors == "strata: strata_cache_destroy(): cache letters: 1 objects were not freed\n"
+    assert re.fullmatch(r"umem: vmem_destroy\(space\): .*: it stays\n", run("arena", "busy", expect=0).errors)
+
+
+def test_without_settings_nothing_is_debugged(run):
+    result = run("debug", "stats", expect=0)
+    assert (result.text, result.errors) == ("plain 0 0\nwent on\n", "")
+    assert run("debug", "mtbf", expect=0).text == 4 * "failed none none 0\n" + "went on\n"  # umem_setmtbf needs UMEM_DEBUG
+
+
+@pytest.mark.parametrize("settings", ["guards", "audit", "default", "audit=5,contents=64", "contents,guards,verbose", "maxverify"])
+def test_guards_find_what_is_written_outside(run, settings):
+    assert run("debug", "fresh", expect=0, UMEM_DEBUG=settings).text.startswith("fe")  # 0xbaddcafe, the lowest byte first
+    for how, name in (("past", "letters"), ("past block", "malloc-112"), ("after", "letters")):
+        result = run("debug", how, UMEM_DEBUG=settings)
+        assert result.returncode == -signal.SIGABRT and f"cache {name}" in result.errors, result.describe()
+        assert ("stack" in result.errors or "+0x" in result.errors) == ("audit" in settings or settings == "default"), result.describe()
+
+
+def test_an_error_may_be_survived(run):
+    result = run("debug", "past", expect=0, UMEM_DEBUG="guards,noabort")
+    assert "cache letters" in result.errors and result.text == "went on\n"
+
+
+def test_a_wrong_size_is_found_at_once(run):
+    result = run("debug", "size", UMEM_DEBUG="guards")
+    assert result.returncode == -signal.SIGABRT
+    assert re.fullmatch(r"strata: strata_kmem_free\(\): 0x[0-9a-f]+: size is 1000, but this is a debugged block of 100 bytes\n", result.errors)
+
+
+def test_a_firewall_stops_the_write_itself(run):
+    """Buffers have pages of their own, outside the heap; frees by size find them there."""
+    assert run("debug", "none", expect=0, UMEM_DEBUG="firewall").text == "went on\n"
+    assert run("debug", "past", UMEM_DEBUG="firewall=64").returncode == -signal.SIGSEGV
+    result = run("debug", "size", UMEM_DEBUG="firewall")
+    assert "strata_kmem_free(): " in result.errors and "size is 1000, but this is a debugged block of 100 bytes" in result.errors, result.describe()
+
+
+def test_failures_on_demand(run):
+    text = run("debug", "mtbf", expect=0, UMEM_DEBUG="guards").text
+    assert text == "failed none none 0\nfailed all all 0\nfailed some some 0\nfailed none none 0\nwent on\n"
+
+
+@pytest.mark.parametrize("logging, transaction, fail", [("transaction", 1, 0), ("transaction=16k,fail=1M", 1, 0), ("fail", 0, 0), ("transaction=0", 0, 0)])
+def test_logs(run, logging, transaction, fail):
+    result = run("debug", "stats", expect=0, UMEM_DEBUG="audit", UMEM_LOGGING=logging)
+    assert (result.text, result.errors) == (f"debugged {transaction} {fail}\nwent on\n", "")
+
+
+WARNINGS = [
+    ({"UMEM_DEBUG": "frob,guards"}, ["umem: UMEM_DEBUG: frob: not known; ignored"]),
+    ({"UMEM_DEBUG": "audit=many"}, ["umem: UMEM_DEBUG: audit=many: not a number; 15 is used"]),
+    ({"UMEM_DEBUG": "guards=2"}, ["umem: UMEM_DEBUG: guards=2: has no value; it is ignored"]),
+    ({"UMEM_DEBUG": "guards," + 600 * "x"}, ["umem: UMEM_DEBUG: more than 511 characters; ignored"]),
+    ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "transaction=64q,slab"},
+     ["umem: UMEM_LOGGING: transaction=64q: not a size; this log is off", "umem: UMEM_LOGGING: slab: not known; ignored"]),
+    ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "transaction=1"}, ["umem: UMEM_LOGGING: transaction=1: 4096 bytes are used"]),
+    ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "fail=2T"}, ["umem: UMEM_LOGGING: fail=2T: 1048576 bytes are used"]),
+    ({"UMEM_OPTIONS": "backend=mmap"}, ["umem: UMEM_OPTIONS: backend=mmap: strata has nothing to choose there; ignored"]),
+]
+
+
+@pytest.mark.parametrize("environment, lines", WARNINGS, ids=[str(n) for n in range(len(WARNINGS))])
+def test_what_is_not_understood_is_a_warning(run, environment, lines):
+    result = run("debug", "none", expect=0, **environment)
+    assert (result.errors.splitlines(), result.text) == (lines, "went on\n")
+
+
+def test_a_program_may_bring_settings(run):
+    """_umem_debug_init and _umem_logging_init; the environment wins."""
+    assert run("debug", "stats", program="umem/needs_umem_init", expect=0).text == "debugged 1 0\nwent on\n"
+    assert run("debug", "stats", program="umem/needs_umem_init", expect=0, UMEM_DEBUG="", UMEM_LOGGING="").text == "plain 0 0\nwent on\n"
+
+
+def test_its_malloc_is_stratas(strata, helper):
+    """As with libumem, the library brings its malloc."""
+    result = strata.run([helper("umem/needs_umem_case"), "debug", "none"], preload=False)
+    assert result.stats is not None

@@ -1,0 +1,255 @@
+/*
+ * test_debug.c - debugging as programs see it: every wrong argument with its line, and the whole report of each error.
+ *
+ * What it protects: an error is seen at the byte where it is, and told with who allocated and freed the buffer, and when.
+ */
+#include "unit/api/debug_support.h"
+
+/* ------------------------------------------------------------------ arguments */
+
+static void wrong_text_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern, *features, *line;
+    } cases[] = {
+        {"*", "", "features = \"\": allowed: off, or of default, audit, frames, contents, guards, verify, firewall, mtbf, seed, joined by +"},
+        {"*", "guard",
+         "features = \"guard\": allowed: off, or of default, audit, frames, contents, guards, verify, firewall, mtbf, seed, joined by +"},
+        {"*", "audit=0", "audit = \"0\": not a number from 1 to 64"},
+        {"*", "audit=65", "audit = \"65\": not a number from 1 to 64"},
+        {"*", "audit=", "audit = \"\": not a number from 1 to 64"},
+        {"*", "frames=33+audit", "frames = \"33\": not a number from 1 to 32"},
+        {"*", "contents=4097", "contents = \"4097\": not a number from 1 to 4096"},
+        {"*", "guards=1", "guards = \"1\": takes no number"},
+        {"*", "firewall=1048577", "firewall = \"1048577\": not a number from 0 to 1048576"},
+        {"*", "mtbf", "mtbf = \"\": not a number from 1 to 1000000000"},
+        {"*", "mtbf=99999999999999999999999", "mtbf = \"99999999999999999999999\": not a number from 1 to 1000000000"},
+        {"*", "guards+seed=3", "features = \"guards+seed=3\": seed goes with mtbf"},
+        {"*", "guards+", "features = \"guards+\": ends in +"},
+        {"", "guards", "pattern = \"\": 1 to 63 bytes of a name, * and ?"},
+        {"0123456789012345678901234567890123456789012345678901234567890123", "off",
+         "pattern = \"012345678901234567890123456789012345678901234567890123456789012\": 1 to 63 bytes of a name, * and ?"},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        char expected[512];
+        snprintf(expected, sizeof expected, "strata: strata_debug_set(): %s\n", cases[i].line);
+        sim_output_clear();
+        assert_int_equal(strata_debug_set(cases[i].pattern, cases[i].features), STRATA_DEBUG_BAD_ARGUMENT);
+        assert_string_equal(sim_output(), expected);
+    }
+    sim_output_clear();
+    assert_int_equal(strata_debug_set(NULL, "off"), STRATA_DEBUG_BAD_ARGUMENT);
+    assert_int_equal(strata_debug_set("*", NULL), STRATA_DEBUG_BAD_ARGUMENT);
+    assert_int_equal(strata_debug_log_set("transaction=2M"), STRATA_DEBUG_BAD_ARGUMENT);
+    assert_int_equal(strata_debug_log_set("failures"), STRATA_DEBUG_BAD_ARGUMENT);
+    assert_string_equal(sim_output(), "strata: strata_debug_set(): pattern is NULL\n"
+                                      "strata: strata_debug_set(): features is NULL\n"
+                                      "strata: strata_debug_log_set(): transaction = \"2M\": not a size: 0, or 4K to 1M\n"
+                                      "strata: strata_debug_log_set(): logs = \"failures\": allowed: off, or of transaction, fail, joined by +\n");
+    assert_null(heap.debug); /* nothing was made for all that */
+}
+
+static void the_option_takes_several_patterns(void **state) {
+    (void)state;
+    begin("debug:guards@malloc-6?;audit=3+firewall@x*;nonsense@y,debug_log:fail=4K,debug_error:continue");
+    assert_string_equal(sim_output(), "strata: debug: features = \"nonsense\": allowed: off, or of default, audit, frames, contents, guards, verify, "
+                                      "firewall, mtbf, seed, joined by +\n");
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, 1); /* malloc-64 */
+    assert_int_equal(strata_debug_on_error(STRATA_DEBUG_ABORT), STRATA_DEBUG_CONTINUE);
+    struct strata_cache *cache;
+    assert_int_equal(strata_cache_create("xyz", &(struct strata_cache_config){.size = 24}, &cache), STRATA_CACHE_OK);
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, 2); /* the one that came later, too */
+    struct strata_cache *other;
+    assert_int_equal(strata_cache_create("abc", &(struct strata_cache_config){.size = 24}, &other), STRATA_CACHE_OK);
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, 2); /* no pattern says so */
+    assert_int_equal(strata_cache_destroy(other), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    assert_sound();
+}
+
+static void programs_with_raised_privileges_have_none(void **state) {
+    struct sim_config sim = {.secure = true};
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
+    sim_reset(&sim);
+    sim_env_set("STRATA_CONF", "debug:default");
+    assert_true(heap_init());
+    assert_string_equal(sim_output(), "strata: STRATA_CONF: debug: ignored, as this program runs with raised privileges\n");
+    assert_null(heap.debug);
+}
+
+/* ------------------------------------------------------------------ reports */
+
+static const uintptr_t stack_b[] = {SIM_MODULE_START + 0x20};
+static void *unseen(void *p) {
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+/* What the error of `make_it` writes, with %p for the buffer. */
+static void *buffer;
+static void assert_report(void (*make_it)(void *), const char *expected) {
+    char text[4096], address[32];
+    size_t length = 0;
+    snprintf(address, sizeof address, "%p", buffer);
+    for (const char *p = expected; *p != 0; p++) {
+        if (p[0] == '%' && p[1] == 'p') {
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s", address);
+            p++;
+        } else {
+            text[length++] = *p;
+        }
+    }
+    text[length] = 0;
+    sim_output_clear();
+    assert_true(sim_dies(make_it, buffer));
+    assert_string_equal(sim_output(), text);
+}
+
+#define ENDS_HERE "strata: the process ends here, because of the error above (debug_error:continue goes on)\n"
+#define BY_A(what, ago)                                        \
+    "strata:     " what " by thread 1000, " ago " s before:\n" \
+    "strata:       program+0x10\n"                             \
+    "strata:       0x99\n"
+
+static void free_it(void *p) { put(p); }
+static void verify(void *p) {
+    (void)p;
+    strata_debug_verify(NULL);
+}
+static void allocate_all(void *p) {
+    (void)p;
+    for (unsigned i = 0; i < 1000; i++) assert_non_null(get(50));
+}
+
+static void a_byte_after_the_end_is_seen(void **state) {
+    (void)state;
+    for (size_t bytes = 0; bytes <= 64; bytes++) { /* each remainder of 8, and the whole class */
+        begin("debug:guards");
+        buffer = get(bytes);
+        memset(buffer, 0, bytes);
+        put(buffer); /* nothing to complain of */
+        buffer = get(bytes);
+        assert_int_equal(strata_malloc_usable_size(buffer), bytes);
+        ((unsigned char *)buffer)[bytes] = 0x41;
+        char expected[512];
+        unsigned class_bytes = (unsigned)heap.slabs.caches[slab_class_of_size(&heap.slabs, bytes)].object_bytes;
+        uint64_t redzone = STRATA_DEBUG_REDZONE_PATTERN;
+        unsigned want = bytes % 8 != 0 ? STRATA_DEBUG_SLACK_BYTE : ((unsigned char *)&redzone)[0];
+        snprintf(expected, sizeof expected,
+                 "strata: free(): %%p: written after its end (cache malloc-%u)\n"
+                 "strata:   buffer %%p of %zu bytes, in use: at offset %zu, expected 0x%02x, found 0x41\n"
+                 "strata:     no transactions are kept: audit does\n" ENDS_HERE,
+                 class_bytes, bytes, bytes, want);
+        assert_report(free_it, expected);
+    }
+}
+
+static void a_report_tells_all_that_is_known(void **state) {
+    (void)state;
+    begin("debug:audit=3+contents=4+guards");
+    buffer = get(50);
+    memcpy(buffer, "abcdefgh", 8);
+    sim_clock_advance(1500000000);
+    sim_stack_set(stack_b, 1);
+    put(buffer);
+    sim_clock_advance(2000);
+    ((char *)buffer)[49] = 'x';
+    assert_report(verify,
+                  "strata: strata_debug_verify(): %p: written after it was freed (cache malloc-64)\n"
+                  "strata:   buffer %p of 50 bytes, not in use: at offset 49, expected 0xbe, found 0x78\n"
+                  "strata:     freed by thread 1000, 0.000002 s before:\n"
+                  "strata:       program+0x20\n" BY_A("allocated", "1.500002") "strata:     contents when it was freed: 61 62 63 64\n"
+                                                                               "strata:     contents when it was allocated: ef be ad de\n" ENDS_HERE);
+}
+
+static void each_error_is_seen(void **state) {
+    (void)state;
+    begin("debug:audit+guards");
+    buffer = get(50);
+    ((char *)buffer)[-1] = 7;
+    assert_report(free_it,
+                  "strata: free(): %p: written in front of it (cache malloc-64)\n"
+                  "strata:   buffer %p of 50 bytes, in use: at offset -1, expected 0xfe, found 0x07\n" BY_A("allocated", "0.000000") ENDS_HERE);
+    begin("debug:audit+guards");
+    buffer = get(50);
+    put(buffer);
+    assert_report(free_it, "strata: free(): %p: double free (cache malloc-64)\n"
+                           "strata:   buffer %p of 50 bytes, not in use\n" BY_A("freed", "0.000000") BY_A("allocated", "0.000000") ENDS_HERE);
+    begin("debug:audit+guards");
+    buffer = get(50);
+    put(buffer);
+    ((char *)buffer)[0] = 1;
+    assert_report(allocate_all, "strata: malloc(): %p: written after it was freed (cache malloc-64)\n"
+                                "strata:   buffer %p of 50 bytes, not in use: at offset 0, expected 0xef, found 0x01\n" BY_A("freed", "0.000000")
+                                    BY_A("allocated", "0.000000") ENDS_HERE);
+}
+
+static struct strata_cache *things, *others;
+static void free_thing(void *p) { strata_cache_free(things, p); }
+static void free_middle(void *p) { strata_cache_free(things, (char *)p + 16); }
+
+static void objects_go_back_where_they_belong(void **state) {
+    (void)state;
+    const struct strata_cache_config config = {.size = 40};
+    begin("debug:guards");
+    assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("others", &config, &others), STRATA_CACHE_OK);
+    buffer = strata_cache_alloc(others, 0);
+    assert_report(free_thing, "strata: strata_cache_free(): %p: an object of another cache than was said (cache others)\n"
+                              "strata:   buffer %p of 40 bytes, in use\nstrata:     no transactions are kept: audit does\n" ENDS_HERE);
+    begin("debug:guards");
+    assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+    buffer = strata_cache_alloc(things, 0);
+    assert_report(free_it, "strata: free(): %p: an object of a cache, which strata_cache_free takes back (cache things)\n"
+                           "strata:   buffer %p of 40 bytes, in use\nstrata:     no transactions are kept: audit does\n" ENDS_HERE);
+    begin("debug:guards");
+    assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+    buffer = strata_cache_alloc(things, 0);
+    sim_output_clear();
+    assert_true(sim_dies(free_middle, buffer));
+    assert_non_null(strstr(sim_output(), ": not the start of a buffer (cache things)\nstrata:   buffer "));
+}
+
+static void errors_can_be_survived(void **state) {
+    (void)state;
+    begin("debug:guards,debug_error:continue");
+    char *p = get(20), *q = get(20);
+    p[20] = 1;
+    q[-3] = 1;
+    assert_int_equal(strata_debug_verify("malloc-48"), 0);
+    assert_int_equal(strata_debug_verify("malloc-32"), 2);
+    assert_int_equal(strata_debug_verify(NULL), 0); /* mended */
+    put(q);
+    put(q);
+    q[3] = 1;
+    assert_int_equal(strata_debug_verify(NULL), 1);
+    assert_null(strata_realloc(unseen(q), 30));
+    assert_int_equal(strata_malloc_usable_size(unseen(q)), 0);
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.errors, 6);
+    assert_int_equal(stats.in_use, 1);
+    put(p);
+    assert_sound();
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup(name, fresh_heap)
+    const struct CMUnitTest tests[] = {
+        TEST(wrong_text_is_refused),
+        TEST(the_option_takes_several_patterns),
+        TEST(programs_with_raised_privileges_have_none),
+        TEST(a_byte_after_the_end_is_seen),
+        TEST(a_report_tells_all_that_is_known),
+        TEST(each_error_is_seen),
+        TEST(objects_go_back_where_they_belong),
+        TEST(errors_can_be_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+/*
+ * test_debug_life.c - debugged buffers from one end of their life to the other: contents, features on and off, walks, logs, failures that repeat.
+ *
+ * What it protects: a buffer is debugged or ordinary for life, whatever is switched meanwhile; sizes and alignments are what was asked for;
+ * constructions and destructions balance; a seed makes the same allocations fail; walks and logs find what is there.
+ */
+#include "unit/api/debug_support.h"
+
+static struct strata_cache *things;
+static char name[] = "malloc-208";
+
+/* ------------------------------------------------------------------ contents of buffers */
+
+static void sizes_and_alignments_are_exact(void **state) {
+    (void)state;
+    begin("debug:default");
+    for (size_t align = 16; align <= 4096; align *= 2) {
+        char *p = strata_memalign(align, 100);
+        assert_int_equal((uintptr_t)p % align, 0);
+        assert_int_equal(strata_malloc_usable_size(p), 100);
+        memset(p, 5, 100);
+        p = strata_realloc(p, 200);
+        assert_int_equal(strata_malloc_usable_size(p), 200);
+        for (unsigned i = 0; i < 100; i++) assert_int_equal(p[i], 5);
+        p = strata_realloc(p, 60);
+        assert_int_equal(strata_malloc_usable_size(p), 60);
+        for (unsigned i = 0; i < 60; i++) assert_int_equal(p[i], 5);
+        assert_null(strata_realloc(p, 0));
+    }
+    char *zeros = strata_calloc(7, 13);
+    for (unsigned i = 0; i < 91; i++) assert_int_equal(zeros[i], 0);
+    put(zeros);
+    uint64_t *fresh = get(64);
+    for (unsigned i = 0; i < 8; i++) assert_true(fresh[i] == STRATA_DEBUG_FRESH_PATTERN);
+    put(fresh);
+    for (unsigned i = 0; i < 8; i++) assert_true(fresh[i] == STRATA_DEBUG_FREE_PATTERN); /* the program must not look; the test may */
+    char *large = get(100000);                                                           /* no class: never debugged */
+    assert_true(strata_malloc_usable_size(large) >= 100000);
+    put(large);
+    assert_sound();
+    assert_string_equal(sim_output(), "");
+}
+
+static void a_firewall_ends_at_a_page(void **state) {
+    (void)state;
+    begin("debug:firewall=64");
+    size_t page = platform_info()->page_bytes;
+    char *small = get(20), *p = get(112), *q = get(5000);
+    assert_false(((uintptr_t)small + 32) % page == 0 && ((uintptr_t)small + 16) % page == 0);
+    assert_int_equal(((uintptr_t)p + 112) % page, 0);
+    assert_int_equal(((uintptr_t)q + align_up(5000, 16)) % page, 0);
+    assert_false(zone_contains(&heap.zone, p));
+    assert_int_equal(strata_malloc_usable_size(p), 112);
+    memset(p, 1, 112), memset(q, 1, 5000);
+    p = strata_realloc(p, 9000);
+    for (unsigned i = 0; i < 112; i++) assert_int_equal(p[i], 1);
+    put(p), put(q), put(small);
+    assert_int_equal(heap_release(0) != 0, 1);
+    assert_sound();
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.memory, 0);
+    assert_string_equal(sim_output(), "");
+}
+
+/* ------------------------------------------------------------------ on and off */
+
+static void a_buffer_stays_what_it_is(void **state) {
+    (void)state;
+    const struct strata_cache_config config = {.size = 40};
+    assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+    char *plain = get(50);
+    void *plain_thing = strata_cache_alloc(things, 0);
+    assert_int_equal(strata_debug_set("*", "guards"), STRATA_DEBUG_OK);
+    char *debugged = get(50);
+    void *thing = strata_cache_alloc(things, 0);
+    assert_true(strata_malloc_usable_size(plain) == 64 && strata_malloc_usable_size(debugged) == 50);
+    assert_int_equal(strata_debug_set("*", "audit=1+frames=4"), STRATA_DEBUG_OK); /* another layout: three kinds now */
+    char *audited = get(50);
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.in_use, 3);
+    assert_int_equal(strata_debug_set("*", "off"), STRATA_DEBUG_OK);
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, 0);
+    assert_int_equal(stats.in_use, 3);
+    plain = strata_realloc(plain, 30), put(plain), strata_cache_free(things, plain_thing);
+    struct strata_cache_stats figures;
+    for (unsigned i = 0; i < 100; i++) strata_cache_free(things, strata_cache_alloc(things, 0));
+    strata_cache_stats_get(things, &figures);
+    assert_int_equal(figures.cached, 0); /* a debugged object is out: no arrays yet */
+    strata_cache_free(things, thing);
+    strata_cache_free(things, strata_cache_alloc(things, 0));
+    strata_cache_stats_get(things, &figures);
+    assert_true(figures.cached != 0);
+    put(debugged), put(audited);
+    put(get(50));
+    struct cache_stats cached;
+    cache_stats_get(&heap.caches, slab_class_of_size(&heap.slabs, 50), &cached);
+    assert_true(cached.cached != 0); /* malloc's arrays opened at once */
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.in_use, 0);
+    assert_int_equal(stats.memory, 0); /* the layouts are gone */
+    assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_OK);
+    assert_sound();
+    assert_string_equal(sim_output(), "");
+}
+
+static void the_last_pattern_counts(void **state) {
+    (void)state;
+    struct strata_debug_stats stats;
+    assert_int_equal(strata_debug_set("*-64", "guards"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_debug_set("malloc-*", "audit"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_debug_set("*-64", "off"), STRATA_DEBUG_OK);
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, SIZE_CLASS_COUNT - 1);
+    assert_int_equal(strata_debug_set("malloc-*", "off"), STRATA_DEBUG_OK);
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, 0);
+    assert_sound();
+}
+
+struct tally {
+    unsigned made, unmade, calls;
+};
+static int make(void *object, void *argument) {
+    struct tally *tally = argument;
+    assert_int_equal(sim_locks_held(), 0);
+    if (++tally->calls % 5 == 0) return 1;
+    *(uint64_t *)object = 1234;
+    tally->made++;
+    return 0;
+}
+static void unmake(void *object, void *argument) {
+    struct tally *tally = argument;
+    assert_int_equal(sim_locks_held(), 0);
+    assert_int_equal(*(uint64_t *)object, 1234);
+    *(uint64_t *)object = 0;
+    tally->unmade++;
+}
+
+static void constructions_balance(void **state) {
+    (void)state;
+    struct tally tally = {0};
+    const struct strata_cache_config config = {.size = 40, .constructor = make, .destructor = unmake, .argument = &tally};
+    void *objects[100];
+    assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+    for (unsigned i = 0; i < 50; i++) strata_cache_free(things, strata_cache_alloc(things, 0)); /* some wait in an array */
+    assert_int_equal(strata_debug_set("things", "default"), STRATA_DEBUG_OK);
+    assert_int_equal(tally.made, tally.unmade); /* and came back */
+    assert_int_equal(strata_debug_log_set("fail"), STRATA_DEBUG_OK);
+    unsigned got = 0;
+    for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) got += (objects[i] = strata_cache_alloc(things, 0)) != NULL;
+    assert_int_equal(got, tally.made - tally.unmade);
+    assert_int_equal(got, 80);
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.logged_failures, 20);
+    for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) strata_cache_free(things, objects[i]);
+    assert_int_equal(tally.made, tally.unmade);
+    while ((objects[0] = strata_cache_alloc(things, 0)) == NULL) {}
+    sim_output_clear();
+    assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_IN_USE);
+    assert_string_equal(sim_output(), "strata: strata_cache_destroy(): cache things: 1 objects were not freed\n");
+    assert_sound();
+}
+
+/* ------------------------------------------------------------------ failures on demand */
+
+static uint64_t failing_calls(uint64_t *failures) {
+    uint64_t which = 0;
+    for (unsigned i = 0; i < 640; i++) {
+        void *p = get(100);
+        if (p == NULL) {
+            assert_int_equal(errno, ENOMEM);
+            which = which * 31 + i;
+            ++*failures;
+        }
+        put(p);
+    }
+    return which;
+}
+
+static void a_seed_repeats_failures(void **state) {
+    (void)state;
+    uint64_t failures[3] = {0}, calls[3];
+    static const char *const features[] = {"mtbf=10+seed=7", "mtbf=10+seed=7", "mtbf=10+seed=8"};
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(strata_debug_set("malloc-112", features[i]), STRATA_DEBUG_OK);
+        calls[i] = failing_calls(&failures[i]);
+    }
+    assert_true(failures[0] > 30 && failures[0] < 130);
+    assert_true(calls[0] == calls[1] && failures[0] == failures[1]);
+    assert_true(calls[0] != calls[2]);
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.injected, failures[0] + failures[1] + failures[2]);
+    assert_string_equal(sim_output(), "");
+    sim_clock_advance(12345);
+    assert_int_equal(strata_debug_set("malloc-112", "mtbf=10"), STRATA_DEBUG_OK);
+    unsigned long long seed; /* the one that was chosen repeats them as well */
+    assert_int_equal(sscanf(sim_output(), "strata: debug: mtbf: seed=%llu\n", &seed), 1);
+    char again[64];
+    snprintf(again, sizeof again, "mtbf=10+seed=%llu", seed);
+    failures[0] = failures[1] = 0;
+    calls[0] = failing_calls(&failures[0]);
+    assert_int_equal(strata_debug_set("malloc-112", again), STRATA_DEBUG_OK);
+    assert_true(calls[0] == failing_calls(&failures[1]));
+}
+
+/* ------------------------------------------------------------------ walks and logs */
+
+struct seen {
+    unsigned in_use, freed, transactions;
+    const void *address;
+};
+static bool see(const struct strata_debug_buffer *found, void *argument) {
+    struct seen *seen = argument;
+    assert_int_equal(sim_locks_held(), 0);
+    put(get(10)); /* a visitor may */
+    seen->in_use += found->in_use;
+    seen->freed += !found->in_use;
+    seen->transactions += found->transactions;
+    seen->address = found->address;
+    if (found->transactions != 0) {
+        assert_true(found->transaction[0].kind == (found->in_use ? STRATA_DEBUG_ALLOCATED : STRATA_DEBUG_FREED));
+        assert_int_equal(found->transaction[0].frames, 2);
+        assert_true(found->transaction[0].frame[0] == stack_a[0]);
+        assert_int_equal(found->transaction[0].bytes, found->bytes);
+    }
+    return true;
+}
+
+static unsigned logged[3];
+static bool see_entry(const struct strata_debug_transaction *transaction, void *argument) {
+    assert_string_equal(transaction->cache, argument);
+    logged[transaction->kind - STRATA_DEBUG_ALLOCATED]++;
+    return true;
+}
+
+static void walks_find_what_is_there(void **state) {
+    (void)state;
+    void *buffers[300];
+    struct seen seen = {0};
+    assert_int_equal(strata_debug_log_set("transaction=1M"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_debug_set("malloc-208", "audit=4+contents"), STRATA_DEBUG_OK);
+    for (unsigned i = 0; i < 300; i++) buffers[i] = get(200);
+    for (unsigned i = 0; i < 300; i += 3) put(buffers[i]);
+    assert_true(strata_debug_walk("malloc-*", false, see, &seen));
+    assert_true(seen.in_use == 200 && seen.freed == 0 && seen.transactions == 200);
+    seen = (struct seen){0};
+    assert_true(strata_debug_walk(NULL, true, see, &seen));
+    assert_true(seen.in_use == 200 && seen.freed == 100 && seen.transactions == 400);
+    seen = (struct seen){0};
+    assert_true(strata_debug_find((char *)buffers[7] + 150, see, &seen));
+    assert_ptr_equal(seen.address, buffers[7]);
+    assert_false(strata_debug_find(&seen, see, &seen));
+    memset(logged, 0, sizeof logged);
+    assert_true(strata_debug_log_walk(STRATA_DEBUG_LOG_TRANSACTION, see_entry, name));
+    assert_true(logged[0] == 300 && logged[1] == 100 && logged[2] == 0);
+    int file = platform_file_create("/report");
+    assert_int_equal(strata_debug_report_in_use(NULL, file), 0);
+    const char *text = sim_file_text("/report", NULL);
+    assert_non_null(strstr(text, "40000 bytes in 200 buffers of malloc-208, such as "));
+    assert_non_null(strstr(text, ", allocated at\n    program+0x10\n    0x99\n40000 bytes in 200 buffers are in use\n"));
+    assert_int_equal(strata_debug_report(file), 0);
+    assert_non_null(strstr(sim_file_text("/report", NULL), "  audit=4+frames=15+contents=256\n"));
+    assert_int_equal(strata_debug_report_log(STRATA_DEBUG_LOG_TRANSACTION, file), 0);
+    assert_int_equal(strata_debug_log_set("off"), STRATA_DEBUG_OK);
+    assert_sound();
+}
+
+static void old_entries_give_way(void **state) {
+    (void)state;
+    assert_int_equal(strata_debug_log_set("transaction=4K"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_debug_set("malloc-208", "audit"), STRATA_DEBUG_OK);
+    for (unsigned i = 0; i < 1000; i++) put(get(200));
+    memset(logged, 0, sizeof logged);
+    assert_true(strata_debug_log_walk(STRATA_DEBUG_LOG_TRANSACTION, see_entry, name));
+    assert_int_equal(logged[0] + logged[1], 4096 / sizeof(struct debug_log_entry));
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.logged_transactions, 2000);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup(name, fresh_heap)
+    const struct CMUnitTest tests[] = {
+        TEST(sizes_and_alignments_are_exact), TEST(a_firewall_ends_at_a_page), TEST(a_buffer_stays_what_it_is), TEST(the_last_pattern_counts),
+        TEST(constructions_balance),          TEST(a_seed_repeats_failures),   TEST(walks_find_what_is_there),  TEST(old_entries_give_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
