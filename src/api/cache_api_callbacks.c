@@ -6,6 +6,7 @@
  */
 #include "api/cache_api.h"
 #include "api/heap.h"
+#include "api/pressure.h"
 
 /* Of a cache's memory: one in 2^shift. */
 #define IDLE_SHIFT 4
@@ -46,7 +47,8 @@ void *cache_alloc_reclaimed(struct object_cache *cache) {
 /* What was freed goes on to the slabs, and empty slabs to their source. */
 static bool reclaim(uint64_t bytes, unsigned shift, enum strata_cache_need how) {
     const struct object_need need = {.bytes = bytes, .shift = shift, .need = how};
-    if (object_caches_reclaim(&heap.objects, NULL, &need) == 0) return false;
+    bool handled = pressure_call_handlers(bytes, shift, how);
+    if (object_caches_reclaim(&heap.objects, NULL, &need) == 0) return handled;
     object_caches_reap(&heap.objects);
     return true;
 }
@@ -69,7 +71,7 @@ bool reclaim_for_malloc(void) {
 }
 
 void reclaim_later(void) {
-    if (__atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) == NULL) return;
+    if (__atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) == NULL && __atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) == NULL) return;
     __atomic_store_n(&heap.malloc_failed, true, __ATOMIC_RELAXED);
     platform_event_wake(&heap.maintenance_event);
 }

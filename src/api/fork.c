@@ -13,12 +13,15 @@
 #include <pthread.h>
 
 #include "api/heap.h"
+#include "api/page_watch.h"
+#include "api/pressure.h"
 
 /* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
  * then. */
 static void prepare(void) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
     platform_lock_hold(&heap.lock);
+    pressure_fork_prepare();
     platform_lock_hold(&heap.arenas.lock);
     platform_fork_begin();
     if (heap_is_debugged()) debug_heap_fork_prepare_first();
@@ -29,10 +32,12 @@ static void prepare(void) {
     slab_fork_prepare(&heap.slabs);
     zone_fork_prepare(&heap.zone);
     arenas_fork_prepare(); /* nobody who holds one of these wants another lock */
+    page_watch_fork_prepare();
 }
 
 static void parent(void) {
     if (!platform_fork_is_mine()) return;
+    page_watch_fork_parent();
     arenas_fork_parent();
     zone_fork_parent(&heap.zone);
     slab_fork_parent(&heap.slabs);
@@ -47,6 +52,7 @@ static void parent(void) {
 
 static void child(void) {
     if (!platform_fork_is_mine()) return;
+    page_watch_fork_child();
     arenas_fork_child();
     zone_fork_child(&heap.zone);
     slab_fork_child(&heap.slabs);
@@ -59,6 +65,7 @@ static void child(void) {
     platform_lock_unhold(&heap.lock);
     maintenance_fork_child();
     introspect_fork_child();
+    pressure_fork_child();
     cache_fork_child_settle(&heap.caches);
 }
 

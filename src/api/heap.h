@@ -22,6 +22,20 @@ struct arenas {
     struct strata_arena *first, *last; /* by creation; guarded by the lock */
 };
 
+/* The program's handlers for shortage of memory: see pressure.c. */
+struct strata_pressure;
+struct pressure {
+    struct strata_pressure *first, *running;                   /* these, and numbers and runner, under heap.lock */
+    uint64_t numbers;                                          /* that were given */
+    uint32_t runner;                                           /* the thread, while one runs */
+    uint32_t runs;                                             /* atomic: that have ended */
+    bool forks;                                                /* the runner does, right now */
+    uint64_t calls, wanted_bytes, freed_bytes, resident_bytes; /* atomic: of all, since the start */
+};
+
+/* Watched ranges: see page_watch.h. */
+struct page_watches;
+
 /* Debugging: see debug.h. */
 struct debug_heap;
 
@@ -55,7 +69,9 @@ struct heap {
     bool first_thread_watched;  /* immutable once there is a maintenance thread */
 
     struct arenas arenas;
-    struct debug_heap *debug; /* NULL: nothing was ever debugged; atomic */
+    struct pressure pressure;
+    struct page_watches *watches; /* NULL until the first; written once, under the lock */
+    struct debug_heap *debug;     /* NULL: nothing was ever debugged; atomic */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 
@@ -101,6 +117,8 @@ uint64_t heap_doze(uint64_t interval_ns);
 
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
+/* The thread, where it does not run yet. False: it is not wanted, or can't be had. */
+bool maintenance_start(void);
 void maintenance_fork_child(void);
 void maintenance_watch_first_thread(void);
 

@@ -183,6 +183,9 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->soft_limit = zone_soft_limit(&heap.zone);
     totals->hard_limit = heap.options.hard_limit_bytes;
     totals->pressure_events = __atomic_load_n(&heap.pressure_events, __ATOMIC_RELAXED);
+    totals->handler_calls = __atomic_load_n(&heap.pressure.calls, __ATOMIC_RELAXED);
+    totals->handler_freed_bytes = __atomic_load_n(&heap.pressure.freed_bytes, __ATOMIC_RELAXED);
+    totals->handler_resident_bytes = __atomic_load_n(&heap.pressure.resident_bytes, __ATOMIC_RELAXED);
 }
 
 /*

@@ -124,7 +124,14 @@ static STRATA_COLD void start_thread(void) {
     __atomic_store_n(&heap.maintenance_state, started ? MAINTENANCE_RUNNING : MAINTENANCE_FAILED, __ATOMIC_RELEASE);
 }
 
+bool maintenance_start(void) {
+    if (heap.options.background == OPTION_BACKGROUND_OFF) return false;
+    start_thread();
+    return __atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE) != MAINTENANCE_FAILED;
+}
+
 static bool wants_thread(void) {
+    if (__atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) != NULL) return true; /* in the child of a fork */
     switch (heap.options.background) {
     case OPTION_BACKGROUND_OFF: return false;
     case OPTION_BACKGROUND_ON: return true;

@@ -65,6 +65,7 @@ static void *create(const struct strata_page_request *request, bool *zeroed) {
     };
     void *block = zone_block_create(&heap.zone, &config, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_create(&heap.zone, &config, zeroed);
+    if (block == NULL) reclaim_later();
     return block;
 }
 

@@ -34,6 +34,8 @@ struct report_heap {
     uint64_t soft_limit;            /* bytes; 0 is none */
     uint64_t hard_limit;            /* bytes; 0 is none */
     uint64_t pressure_events;       /* times that the system said that memory is short */
+    /* Calls of the program's handlers for that, and what there was less after them: in its hands, and resident. */
+    uint64_t handler_calls, handler_freed_bytes, handler_resident_bytes;
 };
 
 /* Quiescent, in_use + cached + free in slabs = total. */

@@ -56,6 +56,9 @@ static void put_heap(struct report_writer *writer, const struct report_heap *hea
     PUT(heap, soft_limit);
     PUT(heap, hard_limit);
     PUT(heap, pressure_events);
+    PUT(heap, handler_calls);
+    PUT(heap, handler_freed_bytes);
+    PUT(heap, handler_resident_bytes);
 }
 
 static void put_cache(struct report_writer *writer, bool first, const struct report_cache *cache) {

@@ -252,6 +252,7 @@ enum total {
     TOTAL_MOVES,
     TOTAL_MAPPINGS,
     TOTAL_PRESSURE,
+    TOTAL_HANDLERS,
     TOTAL_SOFT_LIMIT,
     TOTAL_HARD_LIMIT,
     TOTALS
@@ -272,6 +273,7 @@ static const char *const total_names[TOTALS] = {
     [TOTAL_MOVES] = "page moves",
     [TOTAL_MAPPINGS] = "mappings",
     [TOTAL_PRESSURE] = "pressure events",
+    [TOTAL_HANDLERS] = "freed by handlers",
     [TOTAL_SOFT_LIMIT] = "soft limit",
     [TOTAL_HARD_LIMIT] = "hard limit",
 };
@@ -297,6 +299,7 @@ static void total_cell(const struct report_snapshot *snapshot, unsigned row, uns
     case TOTAL_MOVES: cell_count(text, heap->moves); break;
     case TOTAL_MAPPINGS: format_text(text, CELL_BYTES, "%lu of %lu", heap->mappings, heap->mappings_limit); break;
     case TOTAL_PRESSURE: cell_count(text, heap->pressure_events); break;
+    case TOTAL_HANDLERS: cell_size(text, heap->handler_freed_bytes); break;
     case TOTAL_SOFT_LIMIT: cell_limit(text, heap->soft_limit); break;
     case TOTAL_HARD_LIMIT: cell_limit(text, heap->hard_limit); break;
     case TOTALS: text[0] = 0; break;

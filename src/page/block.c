@@ -147,6 +147,7 @@ void zone_block_dissolve(struct zone *zone, char *address, uint64_t granules, ui
 void block_end(struct zone *zone, void *address) {
     struct block_desc block = *block_of(zone, address);
     struct superpage *first = superpage_of(zone, address);
+    zone_end_watches(zone, &block, address, block.granules << GRANULE_SHIFT);
     zone_tag_run(zone, address, 1, TAG_NONE);
     zone->counters.blocks--;
     zone->counters.block_granules -= block.granules;

@@ -62,6 +62,11 @@ static void note_holes(struct zone *zone, const char *block) {
     if (zone_is_block(zone, block)) block_of(zone, block)->holes = true;
 }
 
+/* Under the lock, as above. */
+static void end_watches(struct zone *zone, const char *block, char *address, size_t bytes) {
+    if (zone_is_block(zone, block)) zone_end_watches(zone, block_of(zone, block), address, bytes);
+}
+
 /* ------------------------------------------------------------------ exchange */
 
 static void swap_by_copy(char *a, char *b, size_t bytes) {
@@ -116,6 +121,10 @@ enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t byt
     enum zone_status status = check_ranges(zone, a, b, bytes, &a_block, &b_block);
     if (status != ZONE_OK) return status;
     bool done = false;
+    platform_lock_acquire(&zone->lock);
+    end_watches(zone, a_block, a, bytes);
+    end_watches(zone, b_block, b, bytes);
+    platform_lock_release(&zone->lock);
     if (bytes >> GRANULE_SHIFT >= ZONE_SWAP_GRANULES_MIN) {
         platform_lock_acquire(&zone->lock);
         done = swap_by_tables(zone, a, b, bytes);
@@ -135,6 +144,8 @@ enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t
     if (status != ZONE_OK) return status;
     bool done = false;
     platform_lock_acquire(&zone->lock);
+    end_watches(zone, from_block, from, bytes);
+    end_watches(zone, to_block, to, bytes);
     if (bytes >> GRANULE_SHIFT >= ZONE_GIVE_GRANULES_MIN && zone_mappings_left(zone) && platform_move(from, to, bytes)) {
         note_moved(zone, from, bytes);
         note_moved(zone, to, bytes);
@@ -163,12 +174,24 @@ enum zone_status zone_pages_check(struct zone *zone, void *address, size_t bytes
     return check_range(zone, address, bytes, &block);
 }
 
+enum zone_status zone_pages_watch(struct zone *zone, void *address, size_t bytes, void (*watches_end)(char *address, size_t bytes)) {
+    char *block;
+    enum zone_status status = check_range(zone, address, bytes, &block);
+    if (status != ZONE_OK) return status;
+    platform_lock_acquire(&zone->lock);
+    zone->end_watches = watches_end;
+    if (zone_is_block(zone, block)) block_of(zone, block)->watched = true;
+    platform_lock_release(&zone->lock);
+    return ZONE_OK;
+}
+
 enum zone_status zone_pages_release_all(struct zone *zone, const struct platform_range *ranges, size_t count) {
     char *block;
     for (size_t i = 0; i < count; i++) {
         enum zone_status status = check_range(zone, ranges[i].address, ranges[i].bytes, &block);
         if (status != ZONE_OK) return status;
         platform_lock_acquire(&zone->lock);
+        end_watches(zone, block, ranges[i].address, ranges[i].bytes);
         note_holes(zone, block);
         platform_lock_release(&zone->lock);
     }

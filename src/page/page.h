@@ -144,6 +144,7 @@ struct zone {
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
     struct resting resting;
+    void (*end_watches)(char *address, size_t bytes); /* see zone_pages_watch */
     struct huge_policy {
         uint32_t pause, pause_left; /* fresh superpages: how many go without huge pages after the next dear one, and still are to */
         uint32_t trust;             /* superpages of blocks that need no measurement */
@@ -245,6 +246,11 @@ enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t
 enum zone_status zone_pages_release(struct zone *zone, void *address, size_t bytes);
 /* The same of many, up to the first that is wrong, by one system call where there is one for it. */
 enum zone_status zone_pages_release_all(struct zone *zone, const struct platform_range *ranges, size_t count);
+/*
+ * A range inside one block is watched from now on: before its pages change their address, are released or freed, or its block is resized,
+ * `end_watches` is called with what is concerned, under the zone's lock. The same function for all.
+ */
+enum zone_status zone_pages_watch(struct zone *zone, void *address, size_t bytes, void (*end_watches)(char *address, size_t bytes));
 /* Whether a range is of whole pages inside one block. */
 enum zone_status zone_pages_check(struct zone *zone, void *address, size_t bytes);
 /* Pages present. After each piece `progress` (may be NULL) is told how many bytes are done, and ends it by false: ZONE_CUT_SHORT. */

@@ -119,6 +119,7 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
             block->granules += behind.granules;
             block->superpages += behind.superpages;
             block->holes |= behind.holes;
+            block->watched |= behind.watched;
             block->fixed |= behind.fixed;
             zone->counters.blocks--;
         }

@@ -102,6 +102,7 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
     platform_lock_acquire(&zone->lock);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
+    if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
     if (granules == old) {
         result = address;
     } else if (granules < old || zone_within_limit(zone, granules - old)) {

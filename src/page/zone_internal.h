@@ -15,6 +15,7 @@ struct block_desc {
     bool fixed;          /* its address does not change */
     bool reserved;       /* address space was asked for: it stays when the block shrinks */
     bool holes;          /* pages may be absent that count as present: see zone_settle_holes */
+    bool watched;        /* a range of it may be watched: see zone_end_watches */
 };
 _Static_assert(sizeof(struct block_desc) <= sizeof(struct granule_desc), "a block's descriptor fits one granule's");
 _Static_assert(sizeof(struct superpage) == 256, "superpages are addressed by a shift");
@@ -32,6 +33,10 @@ STRATA_INLINE struct block_desc *block_of(struct zone *zone, const void *address
 /* Under the lock: whether a block starts at the address now. */
 STRATA_INLINE bool zone_is_block(struct zone *zone, const void *address) {
     return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 && zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK;
+}
+/* Somebody watches a range of the block, and must not any more once its pages go elsewhere. */
+STRATA_INLINE void zone_end_watches(struct zone *zone, const struct block_desc *block, char *address, size_t bytes) {
+    if (STRATA_UNLIKELY(block->watched)) zone->end_watches(address, bytes);
 }
 /* Of granules [address, ...) that were a block's until now and are idle: those that are absent are said to be, so that nobody counts on them. */
 void zone_settle_holes(struct zone *zone, char *address, size_t granules);

@@ -146,6 +146,19 @@ struct platform_fault {
 enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
                                                  unsigned *got);
 
+/* The same without such a file, by access rights and the signal of who lacks them. System calls that meet such a page fail with EFAULT. */
+enum platform_access { PLATFORM_ACCESS_NONE, PLATFORM_ACCESS_READ, PLATFORM_ACCESS_ALL };
+/* Of committed pages. False: no mappings left, which each border costs. */
+bool platform_protect(void *address, size_t bytes, enum platform_access access);
+/*
+ * From now on, in the thread that lacks a right: serve(page, write) returns true once it has it; false: it is none of ours, and the program's own
+ * handler is called, or the process ends as it would have. write: it is known to be one. serve is async-signal-safe. The same function for all; for
+ * the life of the process, and of its children. False: the system refuses.
+ */
+bool platform_on_access_fault(bool (*serve)(char *page, bool write));
+/* A thread of platform_thread_start, which is deaf to signals: from now on not to this one. */
+void platform_hear_access_faults(void);
+
 /* ------------------------------------------------------------------ memory whose pages the process brings itself */
 
 /*
@@ -230,6 +243,7 @@ enum lock_rank {
     LOCK_RANK_PAGER = LOCK_RANK_ZONE, /* page/, one a pager: it knows no zone */
     LOCK_RANK_ARENA,                  /* arena/, one an arena; an arena never holds it while it calls its source */
     LOCK_RANK_METADATA,               /* page/ bootstrap allocator */
+    LOCK_RANK_WATCHES,                /* ranges of blocks that the program watches */
     LOCK_RANK_PLATFORM,               /* inside platform/ */
 };
 

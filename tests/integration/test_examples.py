@@ -39,7 +39,8 @@ def example(strata, tmp_path):
 
 def test_every_example_has_a_test():
     assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(
-        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", "paging_sort", *ARENA_EXAMPLES])
+        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", "paging_sort",
+         "snapshots", *ARENA_EXAMPLES])
 
 
 @pytest.mark.strata_only
@@ -76,6 +77,16 @@ def test_list_batches(strata, tmp_path, compiler, batch):
 def test_frames(strata, example):
     result = strata.run([example("frames")], preload=False)
     assert re.fullmatch(r"frames=60 log_bytes=67108864 moved=(yes|no) wrong=0\n", result.text), result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("watch", ["auto", "signals"])
+def test_snapshots(strata, example, watch):
+    """It restores every snapshot and compares; here: that only what changed was saved, by either mechanism."""
+    result = strata.run([example("snapshots")], preload=False, env={"STRATA_CONF": f"watch:{watch}"})
+    saved, mechanism = re.search(r"^(\d+) pages saved in place of 32768, by (userfaultfd|signals); 8 snapshots restored and compared$", result.text, re.M).groups()
+    assert 700 < int(saved) <= 800, result.describe()
+    assert watch == "auto" or mechanism == "signals"
 
 
 @pytest.mark.strata_only

@@ -71,6 +71,8 @@ enum sim_call {
     SIM_FAULTS_REGISTER,
     SIM_FAULTS_PROTECT,
     SIM_FAULTS_COPY, /* and zero */
+    SIM_PROTECT,     /* not of lifting it */
+    SIM_ON_ACCESS_FAULT,
     /* those that can't */
     SIM_UNRESERVE,
     SIM_LOCK_ACQUIRE,   /* locks taken, by acquire or try */
@@ -253,6 +255,10 @@ void sim_faults_offer(unsigned features);
 void sim_fault_raise(void *address, bool write, uint32_t thread);
 bool sim_fault_registered(const void *address);
 bool sim_fault_protected(const void *address);
+/* A thread without the right: what platform_on_access_fault's function answers. */
+bool sim_access_fault(void *address, bool write);
+/* What platform_protect has left; nothing enforces it. */
+enum platform_access sim_access(const void *address);
 /* Calls that wake those who wait. */
 unsigned sim_fault_wakes(void);
 

@@ -12,14 +12,18 @@
 #define PAGE_MISSING 1
 #define PAGE_PROTECTABLE 2
 #define PAGE_PROTECTED 4
+#define PAGE_NO_READ 8
+#define PAGE_NO_WRITE 16
 
 static struct {
     uint8_t *pages; /* PAGE_* of each page of the arena */
     uint64_t pages_bytes;
     struct platform_fault queue[QUEUE_MAX];
     unsigned queued, wakes;
+    bool used;         /* since the last reset */
     unsigned features; /* 0: none to be had */
     bool open;
+    bool (*serve)(char *page, bool write);
 } script;
 
 void sim_fault_reset(void) {
@@ -27,9 +31,10 @@ void sim_fault_reset(void) {
     if (script.pages_bytes < bytes) {
         script.pages = sim_table_map(bytes);
         script.pages_bytes = bytes;
-    } else if (script.open) {
+    } else if (script.used) {
         memset(script.pages, 0, script.pages_bytes);
     }
+    script.used = false;
     script.queued = script.wakes = script.features = 0;
     script.open = false;
 }
@@ -62,7 +67,7 @@ enum platform_faults_status platform_faults_open(struct platform_faults *faults,
     if (sim_call_fails(SIM_FAULTS_OPEN)) return PLATFORM_FAULTS_FORBIDDEN;
     if (script.features == 0 || (needed & ~script.features) != 0) return PLATFORM_FAULTS_UNSUPPORTED;
     if (script.open) fatal("sim: platform_faults_open: one file at a time");
-    script.open = true;
+    script.open = script.used = true;
     faults->file = 1;
     faults->features = script.features;
     return PLATFORM_FAULTS_OK;
@@ -162,3 +167,27 @@ enum platform_faults_status platform_faults_read(struct platform_faults *faults,
     memmove(script.queue, script.queue + *got, script.queued * sizeof script.queue[0]);
     return PLATFORM_FAULTS_OK;
 }
+
+bool platform_protect(void *address, size_t bytes, enum platform_access access) {
+    const struct platform_faults any = {.file = 1};
+    uint8_t *pages = pages_of("platform_protect", &any, address, bytes, 0);
+    if (access != PLATFORM_ACCESS_ALL && sim_call_fails(SIM_PROTECT)) return false;
+    script.used = true;
+    unsigned lacks = access == PLATFORM_ACCESS_ALL ? 0 : access == PLATFORM_ACCESS_READ ? PAGE_NO_WRITE : PAGE_NO_READ | PAGE_NO_WRITE;
+    return mark(pages, bytes, PAGE_NO_READ | PAGE_NO_WRITE, lacks) == PLATFORM_FAULTS_OK;
+}
+
+bool platform_on_access_fault(bool (*serve)(char *page, bool write)) {
+    if (sim_call_fails(SIM_ON_ACCESS_FAULT)) return false;
+    script.serve = serve;
+    return true;
+}
+
+enum platform_access sim_access(const void *address) {
+    uint8_t page = script.pages[page_number(address)];
+    return (page & PAGE_NO_READ) != 0 ? PLATFORM_ACCESS_NONE : (page & PAGE_NO_WRITE) != 0 ? PLATFORM_ACCESS_READ : PLATFORM_ACCESS_ALL;
+}
+
+bool sim_access_fault(void *address, bool write) { return script.serve((char *)align_down((uintptr_t)address, sim_config.page_bytes), write); }
+
+void platform_hear_access_faults(void) {}

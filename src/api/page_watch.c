@@ -1,0 +1,275 @@
+/*
+ * page_watch.c - watched ranges of blocks (strata/page_watch.h): which there are, which of their pages are armed, and how these are closed and
+ * opened.
+ *
+ * A page that is armed is closed in the kernel, by userfaultfd's protection or by lacking access rights; a page that is being told is closed and not
+ * armed. All changes of either are made under the lock, so that both agree for whoever has it. Before pages go elsewhere, page/ has the watch ended,
+ * under the zone's lock. Lock: LOCK_RANK_WATCHES.
+ */
+#include "api/page_watch.h"
+
+#include "base/check.h"
+
+#define KINDS (STRATA_WATCH_WRITES | STRATA_WATCH_READS)
+#define FEATURES (PLATFORM_FAULTS_PROTECT | PLATFORM_FAULTS_PROTECT_ABSENT | PLATFORM_FAULTS_THREAD)
+
+const char *strata_watch_status_text(enum strata_watch_status status) {
+    static const char *const texts[] = {[STRATA_WATCH_OK] = "success",
+                                        [STRATA_WATCH_NO_MEMORY] = "no memory",
+                                        [STRATA_WATCH_BAD_ARGUMENT] = "bad argument",
+                                        [STRATA_WATCH_NO_BLOCK] = "a range that is not inside a block of pages",
+                                        [STRATA_WATCH_TAKEN] = "watched already",
+                                        [STRATA_WATCH_FORBIDDEN] = "the system does not let pages be watched",
+                                        [STRATA_WATCH_GONE] = "the watch has ended"};
+    return (unsigned)status < ARRAY_LENGTH(texts) ? texts[status] : "unknown status";
+}
+
+/* ------------------------------------------------------------------ pages of a watch */
+
+static size_t page_index(const struct strata_watch *watch, const char *page) { return (size_t)(page - watch->start) >> platform_info()->page_shift; }
+static bool bit(const uint64_t *bits, size_t index) { return (bits[index / 64] >> index % 64 & 1) != 0; }
+static void clear(uint64_t *bits, size_t index) { bits[index / 64] &= ~(UINT64_C(1) << index % 64); }
+static void set(uint64_t *bits, size_t index) { bits[index / 64] |= UINT64_C(1) << index % 64; }
+
+struct strata_watch *watch_of_page(struct page_watches *watches, const char *page) {
+    struct strata_watch *watch = watches->first;
+    while (watch != NULL && (watch->ended || page < watch->start || page >= watch->start + watch->bytes)) watch = watch->next;
+    return watch;
+}
+
+bool watch_take(struct strata_watch *watch, const char *page, bool write, enum strata_watch_kind *kind) {
+    size_t index = page_index(watch, page);
+    bool reads = bit(watch->armed_reads, index), writes = bit(watch->armed_writes, index);
+    write |= !reads; /* who can read stops at a write only */
+    *kind = write ? STRATA_WATCH_WRITES : STRATA_WATCH_READS;
+    clear(watch->armed_reads, index);
+    if (write) clear(watch->armed_writes, index);
+    return reads || (write && writes);
+}
+
+/* Closed as it is to be while nothing is being told of it. */
+static enum platform_access access_of(const struct strata_watch *watch, const char *page) {
+    size_t index = page_index(watch, page);
+    if (bit(watch->armed_reads, index)) return PLATFORM_ACCESS_NONE;
+    return bit(watch->armed_writes, index) ? PLATFORM_ACCESS_READ : PLATFORM_ACCESS_ALL;
+}
+
+void watch_open(struct page_watches *watches, struct strata_watch *watch, char *page) {
+    size_t page_bytes = platform_info()->page_bytes;
+    if (watch->by_faults)
+        (void)platform_faults_protect(&watches->file, page, page_bytes, false);
+    else if (!platform_protect(page, page_bytes, access_of(watch, page)))
+        watch_end(watches, watch); /* no mapping is left for the border: without borders none is needed */
+}
+
+void watch_end(struct page_watches *watches, struct strata_watch *watch) {
+    watch->ended = true;
+    watches->changes++;
+    if (watch->by_faults)
+        (void)platform_faults_unregister(&watches->file, watch->start, watch->bytes);
+    else if (!platform_protect(watch->start, watch->bytes, PLATFORM_ACCESS_ALL))
+        fatal("the system keeps %zu watched bytes at %p closed", watch->bytes, (void *)watch->start);
+    if (watches->serves) platform_event_wake(&watches->event);
+}
+
+/* Arms pages [from, to) and closes them. False: not all of them could be. */
+static bool arm(struct page_watches *watches, struct strata_watch *watch, char *from, char *to) {
+    if (from >= to) return true;
+    for (size_t i = page_index(watch, from); i < page_index(watch, to); i++) {
+        if ((watch->kinds & STRATA_WATCH_WRITES) != 0) set(watch->armed_writes, i);
+        if ((watch->kinds & STRATA_WATCH_READS) != 0) set(watch->armed_reads, i);
+    }
+    size_t bytes = (size_t)(to - from);
+    if (watch->by_faults) return platform_faults_protect(&watches->file, from, bytes, true) == PLATFORM_FAULTS_OK;
+    return platform_protect(from, bytes, (watch->kinds & STRATA_WATCH_READS) != 0 ? PLATFORM_ACCESS_NONE : PLATFORM_ACCESS_READ);
+}
+
+/* From page/, under the zone's lock: what is in the range goes elsewhere. */
+static void end_watches(char *address, size_t bytes) {
+    struct page_watches *watches = heap.watches;
+    platform_lock_acquire(&watches->lock);
+    for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next)
+        if (!watch->ended && watch->start < address + bytes && address < watch->start + watch->bytes) watch_end(watches, watch);
+    platform_lock_release(&watches->lock);
+}
+
+/* ------------------------------------------------------------------ the record, and watches */
+
+static struct page_watches *watches_of_process(void) {
+    platform_lock_acquire(&heap.lock);
+    struct page_watches *watches = heap.watches;
+    if (watches == NULL && (watches = zone_metadata_alloc(&heap.zone, sizeof *watches)) != NULL) {
+        *watches = (struct page_watches){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_WATCHES), .file = PLATFORM_FAULTS_CLOSED};
+        __atomic_store_n(&heap.watches, watches, __ATOMIC_RELEASE);
+    }
+    platform_lock_release(&heap.lock);
+    return watches;
+}
+
+static size_t bitmap_words(size_t bytes) { return ((bytes >> platform_info()->page_shift) + 63) / 64; }
+static size_t watch_bytes(size_t bytes) { return sizeof(struct strata_watch) + 2 * sizeof(uint64_t) * bitmap_words(bytes); }
+
+static struct strata_watch *new_watch(const struct strata_watch *wanted) {
+    size_t words = bitmap_words(wanted->bytes);
+    struct strata_watch *watch = zone_metadata_alloc(&heap.zone, watch_bytes(wanted->bytes));
+    if (watch == NULL) return NULL;
+    *watch = *wanted;
+    watch->armed_writes = (uint64_t *)(watch + 1);
+    watch->armed_reads = watch->armed_writes + words;
+    __builtin_memset(watch->armed_writes, 0, 2 * words * sizeof(uint64_t));
+    return watch;
+}
+
+void watch_free(struct strata_watch *watch) { zone_metadata_free(&heap.zone, watch, watch_bytes(watch->bytes)); }
+
+/* By userfaultfd, where that can be had and serves the purpose. */
+static bool use_faults(struct page_watches *watches, unsigned kinds) {
+    if (heap.options.watch == OPTION_WATCH_SIGNALS || kinds != STRATA_WATCH_WRITES) return false;
+    platform_lock_acquire(&watches->lock);
+    bool open = watches->file.file >= 0 || platform_faults_open(&watches->file, FEATURES) == PLATFORM_FAULTS_OK;
+    platform_lock_release(&watches->lock);
+    return open && watch_start_reader(watches);
+}
+
+static bool is_taken(const struct page_watches *watches, const char *start, size_t bytes) {
+    for (const struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next)
+        if (!watch->ended && watch->start < start + bytes && start < watch->start + watch->bytes) return true;
+    return false;
+}
+
+static void unlink_watch(struct page_watches *watches, const struct strata_watch *watch) {
+    for (struct strata_watch **link = &watches->first; *link != NULL; link = &(*link)->next) {
+        if (*link != watch) continue;
+        *link = watch->next;
+        return;
+    }
+}
+
+static enum strata_watch_status begin_watch(struct page_watches *watches, struct strata_watch *watch) {
+    enum strata_watch_status status = STRATA_WATCH_OK;
+    platform_lock_acquire(&watches->lock);
+    if (is_taken(watches, watch->start, watch->bytes)) {
+        status = STRATA_WATCH_TAKEN;
+    } else {
+        watches->changes++;
+        watch->next = watches->first;
+        watches->first = watch;
+        bool ok = !watch->by_faults || platform_faults_register(&watches->file, watch->start, watch->bytes, false, true) == PLATFORM_FAULTS_OK;
+        if (!ok || !arm(watches, watch, watch->start, watch->start + watch->bytes)) {
+            unlink_watch(watches, watch);
+            watch_end(watches, watch);
+            status = STRATA_WATCH_NO_MEMORY;
+        }
+    }
+    platform_lock_release(&watches->lock);
+    return status;
+}
+
+enum strata_watch_status strata_page_watch(void *address, size_t bytes, unsigned kinds, watch_handler *handler, void *argument,
+                                           struct strata_watch **watch) {
+    if (handler == NULL || watch == NULL || kinds == 0 || (kinds & ~(unsigned)KINDS) != 0) return STRATA_WATCH_BAD_ARGUMENT;
+    if (!heap_init() || __atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return STRATA_WATCH_NO_BLOCK;
+    enum zone_status range = zone_pages_check(&heap.zone, address, bytes);
+    if (range != ZONE_OK) return range == ZONE_BAD_RANGE ? STRATA_WATCH_BAD_ARGUMENT : STRATA_WATCH_NO_BLOCK;
+    struct page_watches *watches = watches_of_process();
+    if (watches == NULL || !watch_start_server(watches)) return STRATA_WATCH_NO_MEMORY;
+    struct strata_watch wanted = {.start = address, .bytes = bytes, .kinds = kinds, .handler = handler, .argument = argument};
+    wanted.by_faults = use_faults(watches, kinds);
+    if (!wanted.by_faults && !platform_on_access_fault(watch_serve_signal)) return STRATA_WATCH_FORBIDDEN;
+    struct strata_watch *made = new_watch(&wanted);
+    if (made == NULL) return STRATA_WATCH_NO_MEMORY;
+    enum strata_watch_status status = STRATA_WATCH_NO_BLOCK;
+    if (zone_pages_watch(&heap.zone, address, bytes, end_watches) == ZONE_OK) status = begin_watch(watches, made);
+    if (status == STRATA_WATCH_OK)
+        *watch = made;
+    else
+        watch_free(made);
+    return status;
+}
+
+enum strata_watch_status strata_page_rearm(struct strata_watch *watch, void *address, size_t bytes) {
+    size_t page_bytes = platform_info()->page_bytes;
+    char *from = address;
+    if (watch == NULL || bytes == 0 || (((uintptr_t)address | bytes) & (page_bytes - 1)) != 0 || from < watch->start || bytes > watch->bytes ||
+        (size_t)(from - watch->start) > watch->bytes - bytes)
+        return STRATA_WATCH_BAD_ARGUMENT;
+    struct page_watches *watches = heap.watches;
+    enum strata_watch_status status = STRATA_WATCH_OK;
+    platform_lock_acquire(&watches->lock);
+    if (watch->ended) {
+        status = STRATA_WATCH_GONE;
+    } else {
+        char *told = watches->current_page, *to = from + bytes;
+        bool within = told != NULL && told >= from && told < to;
+        if (!arm(watches, watch, from, within ? told : to) || (within && !arm(watches, watch, told + page_bytes, to))) {
+            watch_end(watches, watch);
+            status = STRATA_WATCH_NO_MEMORY;
+        }
+    }
+    platform_lock_release(&watches->lock);
+    return status;
+}
+
+void strata_page_unwatch(struct strata_watch *watch) {
+    if (watch == NULL) return;
+    struct page_watches *watches = heap.watches;
+    platform_lock_acquire(&watches->lock);
+    if (!watch->ended) watch_end(watches, watch);
+    unlink_watch(watches, watch);
+    bool by_itself = watches->current == watch && __atomic_load_n(&watches->server, __ATOMIC_RELAXED) == platform_thread_self();
+    watch->gone = by_itself;
+    while (!by_itself && watches->current == watch) {
+        uint32_t seen = __atomic_load_n(&watches->runs, __ATOMIC_ACQUIRE);
+        platform_lock_release(&watches->lock);
+        platform_word_wait(&watches->runs, seen);
+        platform_lock_acquire(&watches->lock);
+    }
+    platform_lock_release(&watches->lock);
+    if (!by_itself) watch_free(watch);
+}
+
+void strata_page_watch_info(struct strata_watch *watch, struct strata_watch_info *info) {
+    struct page_watches *watches = heap.watches;
+    platform_lock_acquire(&watches->lock);
+    *info = (struct strata_watch_info){.address = watch->start,
+                                       .bytes = watch->bytes,
+                                       .kinds = watch->kinds,
+                                       .userfaultfd = watch->by_faults,
+                                       .in_kernel = watch->by_faults && (watches->file.features & PLATFORM_FAULTS_IN_KERNEL) != 0,
+                                       .ended = watch->ended,
+                                       .writes = watch->writes,
+                                       .reads = watch->reads};
+    platform_lock_release(&watches->lock);
+}
+
+/* ------------------------------------------------------------------ fork */
+
+void page_watch_fork_prepare(void) {
+    struct page_watches *watches = heap.watches;
+    if (watches == NULL) return;
+    platform_lock_hold(&watches->lock);
+    watches->forks = __atomic_load_n(&watches->server, __ATOMIC_RELAXED) == platform_thread_self();
+}
+
+void page_watch_fork_parent(void) {
+    if (heap.watches != NULL) platform_lock_unhold(&heap.watches->lock);
+}
+
+/* The kernel has taken off what userfaultfd watched; access rights have come along. */
+void page_watch_fork_child(void) {
+    struct page_watches *watches = heap.watches;
+    if (watches == NULL) return;
+    for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next) {
+        if (!watch->ended && !watch->by_faults) (void)platform_protect(watch->start, watch->bytes, PLATFORM_ACCESS_ALL);
+        watch->ended = watch->told_end = true;
+    }
+    platform_faults_close(&watches->file);
+    watches->waiters = watches->last_waiter = NULL;
+    watches->fault_count = 0;
+    watches->event = (struct platform_event){0};
+    watches->reads_file = false;
+    watches->serves = watches->forks; /* a handler that forks goes on, as a thread of another number */
+    __atomic_store_n(&watches->server, watches->forks ? platform_thread_self() : 0, __ATOMIC_RELAXED);
+    if (!watches->forks) watches->current = NULL, watches->current_page = NULL;
+    platform_lock_unhold(&watches->lock);
+}

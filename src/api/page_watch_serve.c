@@ -1,0 +1,195 @@
+/*
+ * page_watch_serve.c - the threads behind watched pages: one that tells handlers, and where userfaultfd is used one that reads its faults.
+ *
+ * Whoever meets an untold page is queued: by the reader, or by its own signal handler, in which it then sleeps. The server takes them one by one,
+ * calls the handler without a lock, opens the page, and wakes them. Two threads for userfaultfd, as the handler may touch watched pages itself: the
+ * reader lets the server pass at once, and so does the signal handler on the server.
+ */
+#include "api/page_watch.h"
+
+#define READ_MAX 16
+/* Between two looks at whether the program's threads have all ended: see platform_thread_is_last. */
+#define LAST_LOOK_NS UINT64_C(2000000000)
+
+static bool is_server(const struct page_watches *watches, uint32_t thread) { return __atomic_load_n(&watches->server, __ATOMIC_RELAXED) == thread; }
+
+/* ------------------------------------------------------------------ telling */
+
+/* Under the lock, which is let go for the call; the watch may be gone afterwards. */
+static void tell(struct page_watches *watches, struct strata_watch *watch, enum strata_watch_kind kind, char *address, size_t bytes) {
+    const struct strata_watch_event event = {.watch = watch, .kind = kind, .address = address, .bytes = bytes};
+    watches->current = watch;
+    watches->current_page = kind == STRATA_WATCH_ENDED ? NULL : address;
+    watch->writes += kind == STRATA_WATCH_WRITES;
+    watch->reads += kind == STRATA_WATCH_READS;
+    platform_lock_release(&watches->lock);
+    watch->handler(&event, watch->argument);
+    platform_lock_acquire(&watches->lock);
+    watches->current = NULL;
+    watches->current_page = NULL;
+    if (!watch->ended && kind != STRATA_WATCH_ENDED) watch_open(watches, watch, address);
+    __atomic_fetch_add(&watches->runs, 1, __ATOMIC_RELEASE);
+    platform_word_wake(&watches->runs);
+    if (!watch->gone) return;
+    platform_lock_release(&watches->lock); /* what is freed has a lock of a lower rank */
+    watch_free(watch);
+    platform_lock_acquire(&watches->lock);
+}
+
+/* Somebody has met a page. Where there is nothing to tell any more, it is open, or is made so. */
+static void serve_page(struct page_watches *watches, char *page, bool write) {
+    enum strata_watch_kind kind;
+    struct strata_watch *watch = watch_of_page(watches, page);
+    if (watch == NULL) return;
+    if (watch_take(watch, page, write, &kind))
+        tell(watches, watch, kind, page, platform_info()->page_bytes);
+    else
+        watch_open(watches, watch, page);
+}
+
+static struct strata_watch *untold_end(const struct page_watches *watches) {
+    struct strata_watch *watch = watches->first;
+    while (watch != NULL && (!watch->ended || watch->told_end)) watch = watch->next;
+    return watch;
+}
+
+/* Under the lock. False: there was nothing to do. */
+static bool serve_next(struct page_watches *watches) {
+    struct watch_waiter *waiter = watches->waiters;
+    struct strata_watch *ended;
+    if (waiter != NULL) {
+        if ((watches->waiters = waiter->next) == NULL) watches->last_waiter = NULL;
+        serve_page(watches, waiter->page, waiter->write);
+        __atomic_store_n(&waiter->done, 1, __ATOMIC_RELEASE); /* its stack may be gone from here on */
+        platform_word_wake(&waiter->done);
+    } else if (watches->fault_count != 0) {
+        struct platform_fault fault = watches->faults[watches->fault_first];
+        watches->fault_first = (watches->fault_first + 1) % WATCH_FAULTS_MAX;
+        watches->fault_count--;
+        serve_page(watches, fault.page, fault.write);
+        platform_faults_wake(&watches->file, fault.page, platform_info()->page_bytes);
+    } else if ((ended = untold_end(watches)) != NULL) {
+        ended->told_end = true;
+        tell(watches, ended, STRATA_WATCH_ENDED, ended->start, ended->bytes);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void serve(void *argument) {
+    struct page_watches *watches = argument;
+    __atomic_store_n(&watches->server, platform_thread_self(), __ATOMIC_RELAXED);
+    platform_hear_access_faults(); /* of the handler, which may touch watched pages */
+    for (;;) {
+        platform_lock_acquire(&watches->lock);
+        while (serve_next(watches)) continue;
+        platform_lock_release(&watches->lock);
+        if (!platform_event_wait(&watches->event, LAST_LOOK_NS) && platform_thread_is_last()) return;
+    }
+}
+
+/* ------------------------------------------------------------------ userfaultfd */
+
+/* Where no room is left, the thread tries again: by then there may be. */
+static void queue_fault(struct page_watches *watches, const struct platform_fault *fault) {
+    platform_lock_acquire(&watches->lock);
+    enum strata_watch_kind kind;
+    struct strata_watch *watch = watch_of_page(watches, fault->page);
+    if (watch == NULL || is_server(watches, fault->thread)) {
+        if (watch != NULL) {
+            (void)watch_take(watch, fault->page, fault->write, &kind);
+            watch_open(watches, watch, fault->page);
+        }
+        platform_faults_wake(&watches->file, fault->page, platform_info()->page_bytes);
+    } else if (watches->fault_count == WATCH_FAULTS_MAX) {
+        platform_faults_wake(&watches->file, fault->page, platform_info()->page_bytes);
+    } else {
+        watches->faults[(watches->fault_first + watches->fault_count++) % WATCH_FAULTS_MAX] = *fault;
+    }
+    platform_lock_release(&watches->lock);
+    platform_event_wake(&watches->event);
+}
+
+/* The program has closed our file, by which the kernel took all protection off: what is not told any more has ended. */
+static void lose_file(struct page_watches *watches) {
+    platform_lock_acquire(&watches->lock);
+    for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next)
+        if (watch->by_faults && !watch->ended) watch_end(watches, watch);
+    platform_faults_close(&watches->file);
+    watches->reads_file = false;
+    platform_lock_release(&watches->lock);
+}
+
+static void read_faults(void *argument) {
+    struct page_watches *watches = argument;
+    struct platform_fault faults[READ_MAX];
+    unsigned count;
+    for (;;) {
+        if (platform_faults_read(&watches->file, faults, READ_MAX, LAST_LOOK_NS, &count) != PLATFORM_FAULTS_OK) {
+            lose_file(watches);
+            return;
+        }
+        for (unsigned i = 0; i < count; i++) queue_fault(watches, &faults[i]);
+        if (count == 0 && platform_thread_is_last()) return;
+    }
+}
+
+/* ------------------------------------------------------------------ signals */
+
+/* On the thread that met the page, in a signal handler; it holds no lock of ours, as whoever does touches no watched memory. */
+bool watch_serve_signal(char *page, bool write) {
+    struct page_watches *watches = __atomic_load_n(&heap.watches, __ATOMIC_ACQUIRE);
+    struct watch_waiter waiter = {.page = page, .write = write};
+    enum strata_watch_kind kind;
+    platform_lock_acquire(&watches->lock);
+    struct strata_watch *watch = watch_of_page(watches, page);
+    while (watch == NULL) {
+        /* Where a watch has ended since, the page can be written to; where none has come or gone and it can't, this is none of ours. */
+        uint64_t changes = watches->changes;
+        platform_lock_release(&watches->lock);
+        if (!zone_contains(&heap.zone, page)) return false;
+        if (platform_populate(page, platform_info()->page_bytes)) return true;
+        platform_lock_acquire(&watches->lock);
+        watch = watch_of_page(watches, page);
+        if (watch != NULL || changes != watches->changes) continue;
+        platform_lock_release(&watches->lock);
+        return false;
+    }
+    if (watch->by_faults) { /* since: its pages do not lack rights */
+        platform_lock_release(&watches->lock);
+        return true;
+    }
+    if (is_server(watches, platform_thread_self())) {
+        (void)watch_take(watch, page, write, &kind);
+        watch_open(watches, watch, page);
+        platform_lock_release(&watches->lock);
+        return true;
+    }
+    if (watches->last_waiter != NULL)
+        watches->last_waiter->next = &waiter;
+    else
+        watches->waiters = &waiter;
+    watches->last_waiter = &waiter;
+    platform_lock_release(&watches->lock);
+    platform_event_wake(&watches->event);
+    while (__atomic_load_n(&waiter.done, __ATOMIC_ACQUIRE) == 0) platform_word_wait(&waiter.done, 0);
+    return true;
+}
+
+/* ------------------------------------------------------------------ starting */
+
+static bool start(struct page_watches *watches, bool *started, void (*body)(void *)) {
+    platform_lock_acquire(&watches->lock);
+    bool first = !*started;
+    *started = true;
+    platform_lock_release(&watches->lock);
+    if (!first || platform_thread_start(body, watches)) return true;
+    platform_lock_acquire(&watches->lock);
+    *started = false;
+    platform_lock_release(&watches->lock);
+    return false;
+}
+
+bool watch_start_server(struct page_watches *watches) { return start(watches, &watches->serves, serve); }
+bool watch_start_reader(struct page_watches *watches) { return start(watches, &watches->reads_file, read_faults); }

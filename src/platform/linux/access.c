@@ -1,0 +1,78 @@
+/*
+ * access.c - pages without access rights, and the signal of the thread that lacks them (SIGSEGV), which somebody of this process may serve.
+ *
+ * Our handler is put in front of the program's, which gets all that is not ours in the way that it asked for. It runs on the program's signal stack
+ * where it has one. A program that sets its own handler later, without calling the one that it finds, takes ours away: then the signal is its own. No
+ * locks. before is written once, before the handler is in place; serve by whoever asks, always the same.
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "platform/linux/linux.h"
+
+static bool (*serve_fault)(char *page, bool write);
+static struct sigaction before;
+static uint32_t installed; /* atomic: whether ours is in place, or about to be */
+
+bool platform_protect(void *address, size_t bytes, enum platform_access access) {
+    static const int rights[] = {
+        [PLATFORM_ACCESS_NONE] = PROT_NONE, [PLATFORM_ACCESS_READ] = PROT_READ, [PLATFORM_ACCESS_ALL] = PROT_READ | PROT_WRITE};
+    int saved = errno;
+    bool ok = mprotect(address, bytes, rights[access]) == 0;
+    errno = saved;
+    return ok;
+}
+
+/* Where the system does not say, every fault counts as a read: a write then comes back. */
+static bool is_write(void *context) {
+#if defined(__x86_64__)
+    return (((const ucontext_t *)context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+#else
+    (void)context;
+    return false;
+#endif
+}
+
+/* As though ours had never been there. A default action is put back, so that the same access ends the process. */
+static void pass_on(int number, siginfo_t *info, void *context) {
+    if ((before.sa_flags & SA_SIGINFO) != 0) {
+        before.sa_sigaction(number, info, context);
+    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+        before.sa_handler(number);
+    } else {
+        sigaction(number, &before, NULL);
+        if (info->si_code <= 0) raise(number); /* sent by somebody: no access would bring it again */
+    }
+}
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+    int saved = errno;
+    char *page = (char *)align_down((uintptr_t)info->si_addr, platform_info()->page_bytes);
+    bool served = info->si_code == SEGV_ACCERR && serve_fault(page, is_write(context));
+    errno = saved;
+    if (!served) pass_on(number, info, context);
+}
+
+bool platform_on_access_fault(bool (*serve)(char *page, bool write)) {
+    uint32_t none = 0;
+    serve_fault = serve;
+    if (!__atomic_compare_exchange_n(&installed, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
+    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    int saved = errno;
+    ours.sa_sigaction = on_signal;
+    sigemptyset(&ours.sa_mask);
+    bool ok = sigaction(SIGSEGV, NULL, &before) == 0 && sigaction(SIGSEGV, &ours, NULL) == 0;
+    if (!ok) __atomic_store_n(&installed, 0, __ATOMIC_RELEASE);
+    errno = saved;
+    return ok;
+}
+
+void platform_hear_access_faults(void) {
+    sigset_t fault;
+    sigemptyset(&fault);
+    sigaddset(&fault, SIGSEGV);
+    pthread_sigmask(SIG_UNBLOCK, &fault, NULL);
+}
