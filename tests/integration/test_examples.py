@@ -83,7 +83,7 @@ def test_frames(strata, example):
 @pytest.mark.parametrize("watch", ["auto", "signals"])
 def test_snapshots(strata, example, watch):
     """It restores every snapshot and compares; here: that only what changed was saved, by either mechanism."""
-    result = strata.run([example("snapshots")], preload=False, env={"STRATA_CONF": f"watch:{watch}"})
+    result = strata.run([example("snapshots")], preload=False, conf=f"watch:{watch}")
     saved, mechanism = re.search(r"^(\d+) pages saved in place of 32768, by (userfaultfd|signals); 8 snapshots restored and compared$", result.text, re.M).groups()
     assert 700 < int(saved) <= 800, result.describe()
     assert watch == "auto" or mechanism == "signals"

@@ -238,7 +238,7 @@ static void test_bad_choices(void **state) {
 }
 
 #define KNOWN                                                                                                           \
-    "unknown option (known: background, thp, decay_ms, soft_limit, hard_limit, rseq, magazine_max, stats, stats_file, " \
+    "unknown option (known: background, thp, decay_ms, soft_limit, hard_limit, rseq, watch, magazine_max, stats, stats_file, " \
     "verify, reserve, populate_pages, debug, debug_log, debug_error)\n"
 
 static void test_unknown_keys(void **state) {

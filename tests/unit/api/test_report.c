@@ -161,7 +161,7 @@ static void test_json_empty(void **state) {
     (void)state;
     written(report_json);
     assert_python("import json, sys; d = json.load(sys.stdin)\n"
-                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == [] and len(d[\"heap\"]) == 17");
+                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == [] and len(d[\"heap\"]) == 20");
 }
 
 static void test_json_hostile(void **state) {
