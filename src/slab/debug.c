@@ -39,9 +39,15 @@ static struct debug_twin *current_twin(const struct debug_cache *cache) {
     return cache->active && !list_empty(&cache->twins) ? CONTAINER_OF(cache->twins.next, struct debug_twin, link) : NULL;
 }
 
-/* Under the lock: slabs to give back go onto `gone`; a twin that has none any more, and isn't the current one, onto `twins`. */
+static bool is_over(const struct debug_cache *cache, const struct debug_twin *twin) {
+    return twin != current_twin(cache) && twin->pins == 0 && list_empty(&twin->slabs);
+}
+
+/*
+ * Under the lock: slabs to give back go onto `gone`, each with a pin of its twin, which it needs until it is destroyed; a twin that has none any
+ * more, and isn't the current one, onto `twins`.
+ */
 static void collect_empty(struct debug_cache *cache, struct list *gone, struct list *twins) {
-    const struct debug_twin *current = current_twin(cache);
     for (struct list *node = cache->twins.next, *next; node != &cache->twins; node = next) {
         struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
         next = node->next;
@@ -51,21 +57,30 @@ static void collect_empty(struct debug_cache *cache, struct list *gone, struct l
             if (slab->in_use != 0) continue;
             debug_slab_unlink(slab);
             list_push_back(gone, &slab->link);
+            twin->pins++;
         }
-        if (twin == current || twin->pins != 0 || !list_empty(&twin->slabs)) continue;
+        if (!is_over(cache, twin)) continue;
         list_remove(&twin->link);
         list_push_back(twins, &twin->link);
     }
 }
 
 /* What collect_empty found. Under no lock. */
-static uint64_t destroy_collected(struct list *gone, struct list *twins) {
+static uint64_t destroy_collected(struct debug_cache *cache, struct list *gone, struct list *twins) {
     uint64_t bytes = 0;
     while (!list_empty(gone)) {
         struct debug_slab *slab = CONTAINER_OF(gone->next, struct debug_slab, link);
+        struct debug_twin *twin = slab->twin;
         list_remove(&slab->link);
-        bytes += slab->twin->slab_bytes;
+        bytes += twin->slab_bytes;
         debug_slab_destroy(slab);
+        platform_lock_acquire(&cache->lock);
+        twin->pins--;
+        if (is_over(cache, twin)) {
+            list_remove(&twin->link);
+            list_push_back(twins, &twin->link);
+        }
+        platform_lock_release(&cache->lock);
     }
     while (!list_empty(twins)) {
         struct debug_twin *twin = CONTAINER_OF(twins->next, struct debug_twin, link);
@@ -82,7 +97,7 @@ uint64_t debug_cache_reap(struct debug_cache *cache) {
     platform_lock_acquire(&cache->lock);
     collect_empty(cache, &gone, &twins);
     platform_lock_release(&cache->lock);
-    return destroy_collected(&gone, &twins);
+    return destroy_collected(cache, &gone, &twins);
 }
 
 uint64_t debug_reap(struct debug_layer *layer) {
@@ -364,7 +379,7 @@ enum debug_claim debug_free(struct debug_cache *cache, void *address, const char
         due = is_verify_due(cache);
     }
     platform_lock_release(&cache->lock);
-    destroy_collected(&gone, &twins);
+    destroy_collected(cache, &gone, &twins);
     if (found == DEBUG_LIVE) {
         __atomic_fetch_add(&cache->layer->frees, 1, __ATOMIC_RELAXED);
         debug_log_enter(cache, DEBUG_KIND_FREED, address, bytes, &event);

@@ -33,7 +33,8 @@ STRATA_INLINE struct debug_slot *slot_at(const struct debug_slab *slab, unsigned
 STRATA_INLINE uintptr_t place_at(const struct debug_slab *slab, unsigned index) { return slab->start + index * slab->twin->stride; }
 STRATA_INLINE char *buffer_of(const struct debug_place *place) { return (char *)place_at(place->slab, place->index) + place->slot->offset; }
 STRATA_INLINE bool in_window(const struct debug_layer *layer, uintptr_t address) {
-    return address - layer->window < __atomic_load_n(&layer->window_bytes, __ATOMIC_ACQUIRE);
+    uint64_t bytes = __atomic_load_n(&layer->window_bytes, __ATOMIC_ACQUIRE); /* before the start, which was written before it */
+    return bytes != 0 && address - layer->window < bytes;
 }
 
 /* ------------------------------------------------------------------ debug_slab.c */

@@ -30,7 +30,7 @@ static uint64_t transaction_bytes(const struct debug_features *features) {
 void debug_slot_note(const struct debug_twin *twin, struct debug_slot *slot, enum debug_kind kind, const struct debug_event *event) {
     const struct debug_features *features = &twin->features;
     if (features->audit == 0) return;
-    slot->newest = slot->transactions == 0 ? 0 : (uint8_t)((slot->newest + 1u) % features->audit);
+    slot->newest = (uint8_t)(slot->transactions == 0 ? 0u : (slot->newest + 1u) % features->audit);
     if (slot->transactions < features->audit) slot->transactions++;
     struct debug_transaction *transaction = part_of(slot, slot->newest * transaction_bytes(features));
     *transaction = (struct debug_transaction){.time_ns = event->time_ns,

@@ -51,14 +51,14 @@ static void pass_on(int number, siginfo_t *info, void *context) {
 static void on_signal(int number, siginfo_t *info, void *context) {
     int saved = errno;
     char *page = (char *)align_down((uintptr_t)info->si_addr, platform_info()->page_bytes);
-    bool served = info->si_code == SEGV_ACCERR && serve_fault(page, is_write(context));
+    bool served = info->si_code == SEGV_ACCERR && __atomic_load_n(&serve_fault, __ATOMIC_ACQUIRE)(page, is_write(context));
     errno = saved;
     if (!served) pass_on(number, info, context);
 }
 
 bool platform_on_access_fault(bool (*serve)(char *page, bool write)) {
     uint32_t none = 0;
-    serve_fault = serve;
+    __atomic_store_n(&serve_fault, serve, __ATOMIC_RELEASE);
     if (!__atomic_compare_exchange_n(&installed, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
     struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     int saved = errno;

@@ -73,7 +73,7 @@ static int open_any(bool *in_kernel) {
 
 static bool agree(int file, uint64_t wanted, uint64_t *had) {
     struct uffdio_api api = {.api = UFFD_API, .features = wanted};
-    if (ioctl(file, UFFDIO_API, &api) != 0) return false;
+    if (ioctl(file, (int)UFFDIO_API, &api) != 0) return false;
     *had = api.features;
     return true;
 }
@@ -149,7 +149,7 @@ static enum platform_faults_status control(struct platform_faults *faults, unsig
     enum platform_faults_status status = PLATFORM_FAULTS_GONE;
     if (is_ours(faults)) {
         /* EAGAIN: the process's mappings are being changed by a fork or the like. */
-        do result = ioctl(faults->file, request, argument);
+        do result = ioctl(faults->file, (int)request, argument); /* an int to musl; the kernel reads 32 bits */
         while (result != 0 && (errno == EAGAIN || errno == EINTR));
         status = result == 0 ? PLATFORM_FAULTS_OK : status_of(errno);
     }
@@ -199,7 +199,7 @@ enum platform_faults_status platform_faults_copy(struct platform_faults *faults,
             .dst = (uintptr_t)to + given, .src = (uintptr_t)from + given, .len = bytes - given, .mode = protect ? COPY_PROTECTED : 0};
         if (!is_ours(faults))
             status = PLATFORM_FAULTS_GONE;
-        else if (ioctl(faults->file, UFFDIO_COPY, &request) != 0 && errno != EAGAIN)
+        else if (ioctl(faults->file, (int)UFFDIO_COPY, &request) != 0 && errno != EAGAIN)
             status = status_of(errno);
         if (request.copy > 0) given += (size_t)request.copy;
     }
@@ -216,7 +216,7 @@ enum platform_faults_status platform_faults_zero(struct platform_faults *faults,
         struct uffdio_zeropage request = {.range = range_of((const char *)to + given, bytes - given)};
         if (!is_ours(faults))
             status = PLATFORM_FAULTS_GONE;
-        else if (ioctl(faults->file, UFFDIO_ZEROPAGE, &request) != 0 && errno != EAGAIN)
+        else if (ioctl(faults->file, (int)UFFDIO_ZEROPAGE, &request) != 0 && errno != EAGAIN)
             status = status_of(errno);
         if (request.zeropage > 0) given += (size_t)request.zeropage;
     }

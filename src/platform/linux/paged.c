@@ -36,7 +36,7 @@ static size_t page_bytes(void) { return platform_info()->page_bytes; }
 static enum platform_faults_status serve(struct platform_paged *paged, size_t offset, size_t bytes) {
     struct uffdio_register request = {.range = {.start = (uintptr_t)paged->block + offset, .len = bytes},
                                       .mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP | REGISTER_MINOR};
-    if (ioctl(paged->faults.file, UFFDIO_REGISTER, &request) == 0) return PLATFORM_FAULTS_OK;
+    if (ioctl(paged->faults.file, (int)UFFDIO_REGISTER, &request) == 0) return PLATFORM_FAULTS_OK;
     return errno == ENOMEM ? PLATFORM_FAULTS_NO_MEMORY : PLATFORM_FAULTS_UNSUPPORTED;
 }
 
@@ -122,7 +122,7 @@ void platform_paged_wake(struct platform_paged *paged, size_t offset, size_t byt
 static int continue_at(struct platform_paged *paged, size_t offset, size_t bytes, bool writable) {
     struct uffdio_continue request = {.range = {.start = (uintptr_t)paged->block + offset, .len = bytes}, .mode = writable ? 0 : CONTINUE_PROTECTED};
     int result;
-    do result = ioctl(paged->faults.file, UFFDIO_CONTINUE, &request) == 0 ? 0 : errno;
+    do result = ioctl(paged->faults.file, (int)UFFDIO_CONTINUE, &request) == 0 ? 0 : errno;
     while (result == EAGAIN && request.mapped <= 0);
     return result;
 }

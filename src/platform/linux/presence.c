@@ -65,7 +65,7 @@ STRATA_COLD bool platform_huge_in(const void *address, size_t bytes, uint64_t *h
                                        .region_count = ARRAY_LENGTH(regions),
                                        .category_mask = SCAN_PAGE_IS_HUGE,
                                        .return_mask = SCAN_PAGE_IS_HUGE};
-        int count = ioctl(file, SCAN_CALL, &request);
+        int count = ioctl(file, (int)SCAN_CALL, &request);
         ok = count >= 0 && request.walk_end > at;
         for (int i = 0; i < count; i++) *huge_bytes += regions[i].end - regions[i].start;
         at = request.walk_end;
