@@ -66,6 +66,6 @@ void cpu_layer_retire(struct cache_layer *caches, unsigned cache);
 void cpu_layer_shut(struct cache_layer *caches, unsigned cache);
 void cpu_layer_unshut(struct cache_layer *caches, unsigned cache);
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache);
-const char *cpu_layer_check(const struct cache_layer *caches);
+const char *cpu_layer_check(struct cache_layer *caches);
 
 #endif

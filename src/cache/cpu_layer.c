@@ -21,10 +21,10 @@ static char *area_at(const struct cache_layer *caches, unsigned area) { return c
 static struct cpu_header *header_at(const struct cache_layer *caches, unsigned area, unsigned cache) {
     return cpu_area_header(area_at(caches, area), cache);
 }
-/* All of a header at one moment, while its owner may be at work. */
+/* All of a header at one moment, while its owner may be at work. Acquire: as in rounds_at. */
 static struct cpu_header header_load(const struct cache_layer *caches, unsigned area, unsigned cache) {
     struct cpu_header header;
-    __atomic_load(header_at(caches, area, cache), &header, __ATOMIC_RELAXED);
+    __atomic_load(header_at(caches, area, cache), &header, __ATOMIC_ACQUIRE);
     return header;
 }
 static uint32_t *upper_half(struct cpu_header *header) { return (uint32_t *)(void *)&header->bottom; }
@@ -386,19 +386,25 @@ STRATA_COLD uint64_t cache_area_bytes(const struct cache_layer *caches) {
     return bytes;
 }
 
-STRATA_COLD const char *cpu_layer_check(const struct cache_layer *caches) {
-    for (unsigned area = 0; area < last_area(caches); area++) {
-        if (!area_used(caches, area)) continue;
-        for (unsigned cache = caches->first; cache < caches->end; cache++) {
-            const struct cpu_header header = header_load(caches, area, cache);
-            const struct depot *depot = &caches->depots[cache];
-            if (header.limit == 0 && (header.bottom == 0 || header.top == 0)) continue; /* unused, or shut before it was used */
-            if (header.top < depot->bottom || header.top > depot->bottom + depot->rounds_max) return "CPU layer: a top outside its array";
-            if (header.limit == 0) continue; /* closed, or drained */
-            if (header.bottom != depot->bottom || header.limit > depot->bottom + depot->rounds_max) return "CPU layer: an array outside its slots";
-        }
-    }
+static const char *check_header(const struct cpu_header header, const struct depot *depot) {
+    if (header.limit == 0 && (header.bottom == 0 || header.top == 0)) return NULL; /* unused, or shut before it was used */
+    const unsigned bottom = __atomic_load_n(&depot->bottom, __ATOMIC_RELAXED);     /* read after the header, whose opener had seen the place */
+    if (header.top < bottom || header.top > bottom + depot->rounds_max) return "CPU layer: a top outside its array";
+    if (header.limit == 0) return NULL; /* closed, or drained */
+    if (header.bottom != bottom || header.limit > bottom + depot->rounds_max) return "CPU layer: an array outside its slots";
     return NULL;
+}
+
+STRATA_COLD const char *cpu_layer_check(struct cache_layer *caches) {
+    const char *broken = NULL;
+    platform_lock_acquire(&caches->drain_lock); /* who empties a header changes it by two stores */
+    for (unsigned area = 0; area < last_area(caches) && broken == NULL; area++) {
+        if (!area_used(caches, area)) continue;
+        for (unsigned cache = caches->first; cache < caches->end && broken == NULL; cache++)
+            broken = check_header(header_load(caches, area, cache), &caches->depots[cache]);
+    }
+    platform_lock_release(&caches->drain_lock);
+    return broken;
 }
 
 /*
