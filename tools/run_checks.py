@@ -79,12 +79,10 @@ def all_steps() -> list[Step]:
         build("sim"),
         pytest_suite("model"),
         ctest("sim"),
-        build("asan"),
+        build("asan"),  # and UndefinedBehaviorSanitizer
         ctest("asan"),
         build("tsan"),
         ctest("tsan"),
-        build("ubsan"),
-        ctest("ubsan"),
         build("clang-debug"),
         ctest("clang-debug"),
         build("musl"),
