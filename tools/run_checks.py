@@ -92,6 +92,7 @@ def all_steps() -> list[Step]:
         script("install", ["tests/install/check_install.sh", "build/release"], r"^install: \d+ checks passed$", ["build:release"]),
         script("musl-programs", ["tests/install/check_musl.sh", "build/musl"], r"^musl: \d+ checks passed$", ["build:musl"]),
         script("exports", ["tools/check_exports.sh", "build/release"], r"^exports: [1-9]\d+ symbols, 0 failures$", ["build:release"]),
+        script("fast-paths", ["tools/fast_paths.py", "build/release"], r"^fast paths: .*, 0 differences$", ["build:release"]),
         script("layers:self-test", ["tools/check_layers.py", "--self-test"], r"^layers: self-test passed, \d+ cases$", []),
         script("layers", ["tools/check_layers.py", "--objects", "build/release", "--objects", "build/no-rseq", "--objects", "build/sim"],
                r"^layers: \d+ files, [1-9]\d+ object files, 0 violations$", ["build:release", "build:no-rseq", "build:sim"]),
