@@ -335,6 +335,65 @@ static void moves_on_demand(void **state) {
     close_nodes(cache);
 }
 
+/* What a report of this kind says of all caches. */
+static const char *report(const char *name, int (*write)(int file)) {
+    int file = platform_file_create(name);
+    assert_true(file >= 0);
+    assert_int_equal(write(file), 0);
+    platform_file_close(file);
+    return sim_file_text(name, NULL);
+}
+
+/* The report shows what strata_cache_stats_get says of this cache, or (NULL) says nothing of calls. */
+static void assert_reported(const char *name, const struct strata_cache_stats *stats) {
+    char wanted[256];
+    const char *json = report("/callbacks.json", strata_stats_json), *table = report("/callbacks.table", strata_stats_table);
+    snprintf(wanted, sizeof wanted, "{\"name\":\"%s\"", name);
+    const char *row = strstr(json, wanted), *calls = row != NULL ? strstr(row, "\"reclaims\"") : NULL;
+    assert_non_null(row);
+    const char *section = strstr(table, "  reclaimed  ");
+    if (stats == NULL) {
+        assert_true(calls == NULL || calls > strchr(row, '}'));
+        assert_true(section == NULL || strstr(section, name) == NULL || strstr(section, name) > strstr(section, "\n\n"));
+        return;
+    }
+    snprintf(wanted, sizeof wanted, "\"reclaims\":%llu,\"reclaimed_bytes\":%llu,\"moves\":%llu,\"moves_yes\":%llu,\"slabs_emptied\":%llu}",
+             (unsigned long long)stats->reclaims, (unsigned long long)stats->reclaimed_bytes, (unsigned long long)stats->moves,
+             (unsigned long long)stats->moves_yes, (unsigned long long)stats->slabs_emptied);
+    assert_non_null(calls);
+    assert_memory_equal(calls, wanted, strlen(wanted));
+    assert_non_null(section);
+    const char *line = strstr(section, name);
+    unsigned long long reclaims, moves, yes, emptied;
+    assert_non_null(line);
+    assert_int_equal(sscanf(line + strlen(name), "%llu %*s %llu %llu %llu", &reclaims, &moves, &yes, &emptied), 4);
+    assert_true(reclaims == stats->reclaims && moves == stats->moves && yes == stats->moves_yes && emptied == stats->slabs_emptied);
+}
+
+static void reports_count_the_calls(void **state) {
+    (void)state;
+    new_heap(NULL, "hard_limit:2M,background:off");
+    struct strata_cache_stats stats;
+    struct strata_cache *plain, *cache = open_nodes();
+    assert_int_equal(strata_cache_create("plain", &(struct strata_cache_config){.size = 300}, &plain), STRATA_CACHE_OK);
+    strata_cache_free(plain, strata_cache_alloc(plain, 0));
+    assert_reported("plain", NULL);
+    strata_cache_consolidate(cache);
+    strata_cache_stats_get(cache, &stats);
+    assert_true(stats.moves != 0 && stats.reclaims == 0);
+    assert_reported("nodes", &stats);
+    close_nodes(cache);
+    open_store(4000, 0, 16);
+    for (unsigned i = 0; i < BLOCKS && store.calls == 0; i++) { /* up to the limit */
+        void *block = strata_cache_alloc(store.cache, 0);
+        if (block != NULL) store.blocks[store.count++] = block;
+    }
+    stats = store_stats();
+    assert_true(stats.reclaims != 0 && stats.moves == 0);
+    assert_reported("store", &stats);
+    assert_reported("plain", NULL);
+}
+
 /* The thread does it by itself where the cache is fragmented, and sleeps when it is done. */
 static void moves_by_time(void **state) {
     (void)state;
@@ -365,6 +424,7 @@ int main(void) {
         cmocka_unit_test(a_failed_malloc_leaves_word),
         cmocka_unit_test(wrong_arguments_of_set_move),
         cmocka_unit_test(moves_on_demand),
+        cmocka_unit_test(reports_count_the_calls),
         cmocka_unit_test(moves_by_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
