@@ -45,7 +45,7 @@ def addresses(library: Path) -> dict[str, int]:
 
 def without_addresses(operands: str, here: dict[int, int]) -> str:
     """Jumps within the function go to #N, its N-th instruction; other names stay, without offsets."""
-    if match := re.match(r"^([0-9a-f]+) <([^+>]+).*>$", operands):
+    if match := re.match(r"^(?:call )?([0-9a-f]+) <([^+>]+).*>$", operands):  # "addr32 call": lengthened by the linker
         target = int(match[1], 16)
         return f"#{here[target]}" if target in here else match[2]
     if "(%rip)" in operands:

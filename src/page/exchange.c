@@ -6,12 +6,12 @@
  * whole page tables move. The ranges are the caller's: nobody else looks at their contents meanwhile, so copies run without the lock.
  * Lock: LOCK_RANK_ZONE.
  */
+#include "base/swap.h"
 #include "page/cost.h"
 #include "page/zone_internal.h"
 
 /* What is made present between two looks at `progress`. */
 #define POPULATE_PIECE_BYTES (8 * SUPERPAGE_BYTES)
-#define COPY_BYTES 4096
 
 static bool is_whole_pages(const struct zone *zone, const void *address, size_t bytes) {
     size_t page = (size_t)zone->page_granules << GRANULE_SHIFT;
@@ -68,15 +68,6 @@ static void end_watches(struct zone *zone, const char *block, char *address, siz
 }
 
 /* ------------------------------------------------------------------ exchange */
-
-static void swap_by_copy(char *a, char *b, size_t bytes) {
-    char buffer[COPY_BYTES];
-    for (size_t at = 0; at < bytes; at += sizeof buffer) {
-        __builtin_memcpy(buffer, a + at, sizeof buffer);
-        __builtin_memcpy(a + at, b + at, sizeof buffer);
-        __builtin_memcpy(b + at, buffer, sizeof buffer);
-    }
-}
 
 /* Superpages that stay in the arena's hands but for a moment: with nothing present. NULL: none. */
 static struct superpage *take_scratch(struct zone *zone, size_t count) {

@@ -18,7 +18,7 @@ static uint64_t allocated_in(struct strata_arena *arena) {
 
 static void wrong_arguments(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     struct strata_arena *arena = new_arena("ids", 0, 1000, 4);
     ASSERT_STATUS(strata_arena_set_quantum_caches(NULL, 8), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_set_quantum_caches(arena, 0), BAD_ARGUMENT);
@@ -68,7 +68,7 @@ static void exhaust(uint64_t base, uint64_t size, uint64_t unit, uint64_t larges
 
 static void every_integer_can_be_had(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     exhaust(0, 1000, 1, 8);
     exhaust(0, 4096, 1, 16);
     exhaust(37, 3001, 1, 5); /* no slab begins or ends where the span does */
@@ -87,7 +87,7 @@ static void nothing_is_given_twice(void **state) {
         uint64_t start, size;
         bool by_xalloc;
     } held[MAX];
-    new_process(NULL);
+    new_still_process(NULL);
     memset(owned, 0, sizeof owned);
     struct strata_arena *arena = with_caches("mixed", 0, SPAN, 1, 12);
     uint64_t random = 99;
@@ -159,7 +159,7 @@ static int give_one_back(void *context, struct strata_arena *arena, uint64_t siz
 
 static void a_sleeper_looks_again(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     struct strata_arena *arena = with_caches("few", 0, 2, 1, 2);
     kept = must_alloc(arena, 2);
     uint64_t start, begun = platform_now_ns();
@@ -176,7 +176,7 @@ static void a_sleeper_looks_again(void **state) {
 
 static void the_caches_are_in_the_figures(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     struct strata_arena *arena = with_caches("ports", 0, 65536, 1, 3);
     uint64_t starts[10];
     for (unsigned i = 0; i < 10; i++) starts[i] = must_alloc(arena, 3);
