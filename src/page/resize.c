@@ -88,7 +88,8 @@ static bool grow_out_of_run(struct zone *zone, char *address, struct block_desc 
 
 /* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */
 static void *move_block(struct zone *zone, char *address, const struct block_desc *block, size_t granules) {
-    if (block->granules < ZONE_MOVE_GRANULES_MIN || !zone_mappings_left(zone)) return NULL;
+    if (block->granules < COST_GROW_GRANULES_MIN || !cost_prefers_tables(block->granules, zone->counters.idle < granules)) return NULL;
+    if (!zone_can_move(zone)) return NULL;
     struct block_desc moved = *block;
     size_t needed = block_superpages(granules);
     moved.superpages = zone->growing ? needed : needed * 2;
@@ -98,7 +99,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     char *target = superpage_address(zone, first);
     block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
     size_t old = moved.granules;
-    if (!platform_move(address, target, old << GRANULE_SHIFT)) {
+    if (!zone_move(zone, address, target, old << GRANULE_SHIFT)) {
         block_give_up(zone, first, 0, moved.superpages);
         return NULL;
     }

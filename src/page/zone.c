@@ -86,6 +86,7 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
     list_init(&zone->idle_free);
     list_init(&zone->idle_holes);
     list_init(&zone->captures);
+    zone->mover.faults = (struct platform_faults)PLATFORM_FAULTS_CLOSED;
 
     struct window window;
     uint64_t limit = info->address_limit_bytes;
@@ -256,4 +257,6 @@ STRATA_COLD void zone_fork_child(struct zone *zone) {
     arena_fork_child(&zone->addresses);
     platform_lock_unhold(&zone->lock);
     zone_drop_captures(zone);
+    platform_faults_close(&zone->mover.faults);
+    zone->mover.process = 0;
 }

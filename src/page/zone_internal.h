@@ -84,10 +84,18 @@ void zone_trim_to_limit(struct zone *zone);
  * allocated, out of other superpages with idle ones, by changing page tables; as far as it goes.
  */
 void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to);
-/* Mappings may begin and end here from now on. */
-void zone_note_ends(struct zone *zone, const char *address, size_t granules);
-/* After platform_move of `granules` from `from` to `to`: the marks follow the pages. Neither side is allocated at this moment. */
+/* After zone_move of `granules` from `from` to `to`: the marks follow the pages. Neither side is allocated at this moment. */
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules);
+
+/*
+ * Another address for pages (move.c). zone_move: both ranges are committed and apart, the former pages of `to` are dropped, `from` reads as zeros
+ * then. False: copy; `from` is as it was, `to` may have lost its pages. can_move, can_swap: whether it is worth a try.
+ */
+bool zone_can_move(struct zone *zone);
+bool zone_can_swap(const struct zone *zone);
+bool zone_move(struct zone *zone, char *from, char *to, size_t bytes);
+/* Page tables have moved here: mappings begin and end at both ends from now on. */
+void zone_note_cuts(struct zone *zone, const char *address, size_t bytes);
 
 /* Whether `granules` more may be allocated under the hard limit. */
 bool zone_within_limit(const struct zone *zone, uint64_t granules);
