@@ -144,6 +144,7 @@ void introspect_fork_child(void);
 /* arena_api.c. visit runs with the list's lock held. fork: between heap.arenas.lock's hold and unhold. */
 void arenas_for_each(void (*visit)(const struct strata_arena_stats *stats, void *argument), void *argument);
 const char *arenas_check(void);
+void arenas_fork_prepare_quanta(void); /* in front of the zone's locks */
 void arenas_fork_prepare(void);
 void arenas_fork_parent(void);
 void arenas_fork_child(void);
