@@ -20,8 +20,8 @@
 
 enum pager_status {
     PAGER_OK,
-    PAGER_NO_MEMORY,   /* nor threads */
-    PAGER_NO_FAULTS,   /* the system lets nobody serve faults */
+    PAGER_NO_MEMORY,   /* nor threads, nor mappings */
+    PAGER_NO_FAULTS,   /* the system lets nobody serve faults, in the way that is wanted */
     PAGER_FILE_ERROR,  /* *error says which */
     PAGER_BAD_ARGUMENT /* more than PAGER_PAGES_MAX pages */
 };
@@ -39,7 +39,8 @@ struct pager_config {
     const char *path; /* NULL: `file` */
     int file;
     uint64_t bytes;
-    uint32_t limit_pages; /* PAGER_LIMIT_MIN at least */
+    enum platform_paged_way way;
+    uint32_t limit_pages; /* PAGER_LIMIT_MIN at least; lowered to what can be in reach at a time */
     uint32_t dirty_limit_pages;
     uint32_t window_pages;                                                               /* read ahead; 0: nothing */
     struct pager_policy policy;                                                          /* next NULL: the clock */

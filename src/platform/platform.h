@@ -152,8 +152,8 @@ enum platform_access { PLATFORM_ACCESS_NONE, PLATFORM_ACCESS_READ, PLATFORM_ACCE
 bool platform_protect(void *address, size_t bytes, enum platform_access access);
 /*
  * From now on, in the thread that lacks a right: serve(page, write) returns true once it has it; false: it is none of ours, and the program's own
- * handler is called, or the process ends as it would have. write: it is known to be one. serve is async-signal-safe. The same function for all; for
- * the life of the process, and of its children. False: the system refuses.
+ * handler is called, or the process ends as it would have. write: it is known to be one. serve is async-signal-safe. For the life of the process, and of
+ * its children; of two such functions each is asked. False: the system refuses, or there are two others.
  */
 bool platform_on_access_fault(bool (*serve)(char *page, bool write));
 /* A thread of platform_thread_start, which is deaf to signals: from now on not to this one. */
@@ -164,6 +164,9 @@ void platform_hear_access_faults(void);
 /*
  * A block of pages that live in memory of ours, which shows all of them at a second address. A page that is out of reach in the block, or protected
  * there, stops the thread that touches it until it is mapped. Offsets and sizes are of whole pages. A forked child has neither of the two addresses.
+ *
+ * By faults that the process serves, or by access rights and signals (see above): then each page in reach may cost two mappings, of which only
+ * so many may be in reach at a time.
  */
 struct platform_paged {
     char *block; /* the program's */
@@ -171,9 +174,12 @@ struct platform_paged {
     size_t bytes;
     char *nothing; /* one page that can't be touched without SIGBUS, to be put in the place of others */
     struct platform_faults faults;
+    struct platform_paged_signals *signals; /* NULL: by faults */
+    uint32_t pages_max;                     /* in reach at a time */
 };
+enum platform_paged_way { PLATFORM_PAGED_ANY, PLATFORM_PAGED_FAULTS, PLATFORM_PAGED_SIGNALS }; /* any: faults where they can be had */
 /* Needs PLATFORM_FAULTS_PROTECT. */
-enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes);
+enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes, enum platform_paged_way way);
 /* Nobody may wait for faults. In the child of a fork, where only the file is left, forked. */
 void platform_paged_close(struct platform_paged *paged, bool forked);
 /* Sleeps until there are faults. *got: how many; 0 once after platform_paged_ring, or for no reason. GONE: the program has closed our file. */

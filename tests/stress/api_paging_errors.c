@@ -1,6 +1,6 @@
 /*
  * api_paging_errors.c - paged blocks where something is wrong: rights that are missing, bad arguments one by one, files that are full, cut off,
- * removed or opened in the wrong way, a process that forks, and one that is killed in the middle.
+ * removed or opened in the wrong way, a process that forks, and one that is killed in the middle. All of it by userfaultfd and by signals.
  *
  * Protects: each error has its documented status or signal, and loses nothing that was written to the block.
  */
@@ -27,9 +27,10 @@ enum { PAGES = 256, LIMIT = 64 };
 
 static size_t page_bytes;
 static char path[64];
+static unsigned way; /* a flag that all have */
 
 static struct strata_paging_config usual(void) {
-    return (struct strata_paging_config){.path = path, .bytes = PAGES * page_bytes, .resident_limit_bytes = LIMIT * page_bytes};
+    return (struct strata_paging_config){.path = path, .flags = way, .bytes = PAGES * page_bytes, .resident_limit_bytes = LIMIT * page_bytes};
 }
 static struct strata_paging *open_as(const struct strata_paging_config *config) {
     struct strata_paging *paging = NULL;
@@ -67,16 +68,23 @@ static char file_byte(unsigned page) {
 /* ------------------------------------------------------------------ signals that are expected */
 
 static sigjmp_buf place;
-static void jump(int signal) { siglongjmp(place, signal); }
+static volatile sig_atomic_t expected;
+static void jump(int signal) {
+    struct sigaction none = {.sa_handler = SIG_DFL};
+    if (expected) siglongjmp(place, signal);
+    sigaction(signal, &none, NULL); /* the same access ends the process */
+}
+/* Once, at the start: strata's own handler of SIGSEGV comes in front of it, and passes on what is not its own. */
+static void expect_signals(void) {
+    struct sigaction action = {.sa_handler = jump, .sa_flags = SA_NODEFER};
+    EXPECT(sigaction(SIGBUS, &action, NULL) == 0 && sigaction(SIGSEGV, &action, NULL) == 0);
+}
 /* The signal that touching the address raises; 0: none. */
 static int touch(volatile char *address) {
-    struct sigaction action = {.sa_handler = jump, .sa_flags = SA_NODEFER}, bus, segv;
-    sigaction(SIGBUS, &action, &bus);
-    sigaction(SIGSEGV, &action, &segv);
     int signal = sigsetjmp(place, 1);
+    expected = true;
     if (signal == 0) (void)*address;
-    sigaction(SIGBUS, &bus, NULL);
-    sigaction(SIGSEGV, &segv, NULL);
+    expected = false;
     return signal;
 }
 
@@ -104,7 +112,8 @@ static void test_bad_arguments(void) {
     REFUSE(bytes, UINT64_MAX, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(bytes, (uint64_t)1 << 50, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(resident_limit_bytes, (STRATA_PAGING_PAGES_MIN - 1) * page_bytes, STRATA_PAGING_BAD_ARGUMENT, 0);
-    REFUSE(flags, 2, STRATA_PAGING_BAD_ARGUMENT, 0);
+    REFUSE(flags, 8, STRATA_PAGING_BAD_ARGUMENT, 0);
+    REFUSE(flags, STRATA_PAGING_BY_SIGNALS | STRATA_PAGING_NO_SIGNALS, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(policy, &policy, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(path, "/tmp", STRATA_PAGING_FILE_ERROR, EISDIR);
     REFUSE(path, "/nowhere/file", STRATA_PAGING_FILE_ERROR, ENOENT);
@@ -231,7 +240,7 @@ static void test_truncated_file(struct told *told) {
     struct strata_paging_config config = usual();
     if (told != NULL) config.handler = tell;
     config.handler_argument = told;
-    config.flags = STRATA_PAGING_NO_READ_AHEAD;
+    config.flags |= STRATA_PAGING_NO_READ_AHEAD;
     unlink(path);
     struct strata_paging *paging = open_as(&config);
     fill(paging, 1);
@@ -381,8 +390,68 @@ static void forbidden(void) {
     const struct sock_fprog filter = {.len = 4, .filter = code};
     EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
     unlink(path);
-    refuse(usual(), STRATA_PAGING_NO_FAULTS, 0);
+    struct strata_paging_config config = usual();
+    config.flags = STRATA_PAGING_NO_SIGNALS;
+    refuse(config, STRATA_PAGING_NO_FAULTS, 0);
     EXPECT(access(path, F_OK) != 0);
+    config.flags = 0;
+    struct strata_paging *paging = open_as(&config);
+    EXPECT(stats_of(paging).by_signals && !stats_of(paging).system_calls);
+    fill(paging, 9);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 9));
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(200) == (char)(200 + 9));
+}
+
+/*
+ * By signals, in a process that has used up its mappings: borders between pages that can be had go, and nothing else does. And a resident limit that
+ * would take more mappings than there are is lowered.
+ */
+static void few_mappings(void) {
+    struct strata_paging_config config = usual();
+    config.bytes = config.resident_limit_bytes = (size_t)1 << 34;
+    struct strata_paging *paging = open_as(&config);
+    EXPECT(stats_of(paging).resident_limit < (1 << 20) && stats_of(paging).resident_limit >= LIMIT);
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
+    paging = open_new();
+    fill(paging, 1);
+    size_t pages = (size_t)1 << 20;
+    char *mappings = mmap(NULL, pages * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(mappings != MAP_FAILED);
+    size_t taken = 0;
+    while (taken < pages && mprotect(mappings + taken * page_bytes, page_bytes, PROT_READ) == 0) taken += 2;
+    EXPECT(taken < pages);
+    EXPECT(mprotect(mappings, 2 * page_bytes, PROT_NONE) == 0); /* two are left */
+    unsigned bad = 0;
+    for (unsigned round = 2; round < 4; round++) {
+        fill(paging, (char)round);
+        for (unsigned i = PAGES; i-- != 0;) bad += page_of(paging, i)[1] != (char)(i + round);
+    }
+    munmap(mappings, pages * page_bytes);
+    EXPECT(bad == 0);
+    discard(paging);
+}
+
+/* As below, by signals: nobody notices at once, but the calls have an error, and what is not in memory can't be had. */
+static void descriptors_closed_by_signals(void) {
+    struct strata_paging *paging = open_new();
+    fill(paging, 1);
+    for (int file = 3; file < 1024; file++) close(file);
+    unsigned failed = 0;
+    for (unsigned i = 0; i < PAGES; i++) failed += touch(page_of(paging, i)) == SIGBUS;
+    EXPECT(failed > 0 && failed == stats_of(paging).failed);
+    errno = 0;
+    EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_FILE_ERROR && errno == EBADF);
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
+}
+
+/* A fault that is nobody's still is the program's, as is one that it sends itself. */
+static void foreign_faults(void) {
+    struct strata_paging *paging = open_new();
+    char *none = mmap(NULL, page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(none != MAP_FAILED && touch(none) == SIGSEGV && touch(NULL) == SIGSEGV);
+    EXPECT(touch(page_of(paging, 3)) == 0);
+    discard(paging);
+    EXPECT(touch(none) == SIGSEGV);
 }
 
 /* A program that closes what it does not know: the block goes out of reach, the calls have an error, and a file of its own under our number is left
@@ -407,9 +476,7 @@ static void descriptors_closed(void) {
     EXPECT(other >= 0 && lseek(mine, 0, SEEK_END) == 0 && fcntl(200, F_GETFD) >= 0);
 }
 
-int main(void) {
-    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    snprintf(path, sizeof path, "/tmp/api_paging_errors.%d", (int)getpid());
+static void test_all(void) {
     test_bad_arguments();
     test_odd_size();
     test_full_file(NULL);
@@ -425,8 +492,20 @@ int main(void) {
     test_fork();
     test_kill();
     in_child(unprivileged);
-    in_child(forbidden);
+}
+
+int main(void) {
+    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    snprintf(path, sizeof path, "/tmp/api_paging_errors.%d", (int)getpid());
+    expect_signals();
+    test_all();
     in_child(descriptors_closed);
+    in_child(forbidden);
+    way = STRATA_PAGING_BY_SIGNALS;
+    test_all();
+    in_child(descriptors_closed_by_signals);
+    in_child(few_mappings);
+    in_child(foreign_faults);
     unlink(path);
     return 0;
 }

@@ -7,7 +7,8 @@
 
 static _Noreturn void never(const char *function) { fatal("sim: %s: there is no paged memory", function); }
 
-enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes) {
+enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes, enum platform_paged_way way) {
+    (void)way;
     *paged = (struct platform_paged){.bytes = bytes, .faults = PLATFORM_FAULTS_CLOSED};
     return PLATFORM_FAULTS_FORBIDDEN;
 }
