@@ -86,7 +86,7 @@ enum strata_paging_decision {
      */
     STRATA_PAGING_GIVE_UP = 0,
     STRATA_PAGING_RETRY, /* at once: the handler waits itself, if there is something to wait for */
-    STRATA_PAGING_GO_ON, /* a read: the page reads as zeros. A write: it stays in memory, beyond the limit if need be, and is tried again later */
+    STRATA_PAGING_GO_ON, /* a read: the page reads as zeros, which before Linux 6.4 go to the file. A write: it stays in memory, beyond the limit if need be, and is tried again later */
 };
 
 /* ------------------------------------------------------------------ eviction */

@@ -117,7 +117,10 @@ void pager_map(struct pager *pager, struct frame *frame) {
     size_t offset = pager_offset(pager, frame->page);
     if (platform_paged_map(&pager->memory, offset, pager->page_bytes, &writable) == PLATFORM_FAULTS_OK) {
         frames_set_state(&pager->frames, frame, FRAME_MAPPED);
-        if (writable) frames_set_dirty(&pager->frames, frame); /* the system could not protect it: nobody will tell when it is written to */
+        if (writable && !frame->dirty) { /* the system could not protect it: nobody will tell when it is written to */
+            pager->all_dirty = true;
+            frames_set_dirty(&pager->frames, frame);
+        }
     } else {
         platform_paged_wake(&pager->memory, offset, pager->page_bytes); /* no memory for page tables: the thread asks again */
     }

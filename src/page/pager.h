@@ -84,6 +84,7 @@ struct pager {
     unsigned ahead_head, ahead_count;
     uint64_t no_writes_until_ns; /* the file has refused some */
     bool refused;                /* and the handler wants no page beyond the limit for that */
+    bool all_dirty;              /* the system maps pages without protection only: who reads one is taken to write */
     bool stopping;
 
     uint32_t progress; /* atomic: changes whenever a page has come from, or gone to, the file */

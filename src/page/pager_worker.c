@@ -32,7 +32,11 @@ static void settle(struct pager *pager, uint32_t page, bool ok) {
     }
     frames_set_state(&pager->frames, frame, FRAME_HELD);
     if (pager->config.policy.enter != NULL) pager->config.policy.enter(page, pager->config.policy.argument);
-    if (waited) pager_map(pager, frame);
+    if (!waited) return;
+    if (pager->all_dirty)
+        platform_paged_wake(&pager->memory, pager_offset(pager, page), pager->page_bytes); /* the server sees to the dirty limit */
+    else
+        pager_map(pager, frame);
 }
 
 static bool is_absent(const struct pager *pager, uint32_t page) { return pager->frames.of_page[page] == 0; }
@@ -71,6 +75,15 @@ static bool wait_for(struct pager *pager, const struct frame *frame, const struc
     }
 }
 
+/* What was to be read ahead of a range that is not needed. */
+static void forget_ahead(struct pager *pager, uint32_t first, uint32_t end) {
+    for (unsigned i = 0; i < pager->ahead_count; i++) {
+        unsigned place = (pager->ahead_head + i) % PAGER_AHEAD_QUEUE;
+        uint32_t from = pager->ahead[place].first, to = from + pager->ahead[place].count;
+        if (from < end && first < to) pager->ahead[place].count = from < first ? first - from : 0;
+    }
+}
+
 static void forgive(struct pager *pager, uint32_t first, uint32_t end) {
     for (uint32_t page = first; page < end && pager->frames.failed != 0; page++) {
         if (!frames_failed(&pager->frames, page)) continue;
@@ -79,6 +92,7 @@ static void forgive(struct pager *pager, uint32_t first, uint32_t end) {
 }
 
 static int fulfil(struct pager *pager, const struct pager_request *request) {
+    if (request->wish == PAGER_WISH_EVICT) forget_ahead(pager, request->first, request->end);
     for (uint32_t i = 0; i < pager->frames.high; i++) {
         struct frame *frame = &pager->frames.frames[i];
         if (!wait_for(pager, frame, request)) continue;
