@@ -134,6 +134,7 @@ enum strata_paging_flags {
     STRATA_PAGING_NO_READ_AHEAD = 1,
     STRATA_PAGING_BY_SIGNALS = 2, /* even where there is userfaultfd */
     STRATA_PAGING_NO_SIGNALS = 4, /* even where there is none; not both */
+    STRATA_PAGING_PLAIN_FILE = 8, /* pread and pwrite, even where there is io_uring */
 };
 
 /*
@@ -191,6 +192,7 @@ struct strata_paging_stats {
     uint64_t beyond_limit;              /* taken in although the limit was reached, as no page could leave */
     size_t page_bytes;
     bool system_calls; /* may be given any address of the block; else EFAULT, see above */
+    bool by_ring;      /* read-ahead and write-behind go by io_uring */
     bool by_signals;   /* pages are reached by access rights and SIGSEGV, see above */
 };
 /* strata_paging_stats_get - figures of one moment. STRATA_PAGING_BAD_ARGUMENT, STRATA_PAGING_FORKED. Cost: constant. */

@@ -90,9 +90,11 @@ enum pager_status pager_open(const struct pager_config *config, struct pager **o
     }
     pager->config.path = NULL; /* the caller's */
     limit_pages(pager, pager->memory.pages_max);
+    if (!config->no_ring) pager->ring = platform_store_ring_open(PAGER_JOBS);
     bool served = start(pager, pager_server);
     if (!served || !start(pager, pager_worker)) {
         stop(pager, served);
+        if (pager->ring != NULL) platform_store_ring_close(pager->ring, false);
         platform_store_close(&pager->store);
         platform_paged_close(&pager->memory, false);
         destroy(pager);
@@ -105,6 +107,7 @@ enum pager_status pager_open(const struct pager_config *config, struct pager **o
 void pager_close(struct pager *pager) {
     bool forked = pager_is_forked(pager);
     if (!forked) stop(pager, true);
+    if (pager->ring != NULL) platform_store_ring_close(pager->ring, forked);
     platform_store_close(&pager->store);
     platform_paged_close(&pager->memory, forked);
     destroy(pager);

@@ -40,6 +40,7 @@ struct pager_config {
     int file;
     uint64_t bytes;
     enum platform_paged_way way;
+    bool no_ring;         /* reads and writes one after the other */
     uint32_t limit_pages; /* PAGER_LIMIT_MIN at least; lowered to what can be in reach at a time */
     uint32_t dirty_limit_pages;
     uint32_t window_pages;                                                               /* read ahead; 0: nothing */
@@ -64,6 +65,13 @@ struct pager_request {
 
 #define PAGER_AHEAD_QUEUE 32
 
+/* A stretch of pages that the file is reading or writing; count 0: none. */
+#define PAGER_JOBS 8
+struct pager_job {
+    struct platform_store_job inner;
+    uint32_t first, count;
+};
+
 struct pager {
     struct platform_paged memory;
     struct platform_store store;
@@ -87,9 +95,14 @@ struct pager {
     bool all_dirty;              /* the system maps pages without protection only: who reads one is taken to write */
     bool stopping;
 
+    struct platform_store_ring *ring; /* of the worker; NULL: none */
+    struct pager_job jobs[PAGER_JOBS];
+    unsigned jobs_under_way;
+
     uint32_t progress; /* atomic: changes whenever a page has come from, or gone to, the file */
     struct platform_event work;
     uint32_t threads; /* atomic */
+    uint32_t worker;  /* atomic: that thread, as platform_thread_self; 0: not yet */
 };
 
 /* `error` is written where the status is PAGER_FILE_ERROR. */

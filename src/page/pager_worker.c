@@ -39,6 +39,20 @@ static void settle(struct pager *pager, uint32_t page, bool ok) {
         pager_map(pager, frame);
 }
 
+static void settle_all(struct pager *pager, uint32_t first, uint32_t count, bool ok) {
+    if (ok) pager->counters.ahead += count;
+    for (uint32_t i = 0; i < count; i++) settle(pager, first + i, ok);
+    pager_tell_progress(pager);
+}
+
+void pager_end_read(struct pager *pager, uint32_t first, uint32_t count, int error) {
+    if (error == 0)
+        pager->counters.reads += count;
+    else
+        pager->counters.read_errors++;
+    settle_all(pager, first, count, error == 0);
+}
+
 static bool is_absent(const struct pager *pager, uint32_t page) { return pager->frames.of_page[page] == 0; }
 
 /* A piece of what is first in the queue. */
@@ -58,10 +72,9 @@ static void read_ahead(struct pager *pager) {
     }
     if (piece == 0) return;
     for (uint32_t i = 0; i < piece; i++) frames_enter(&pager->frames, first + i);
-    bool ok = pager_read(pager, first, piece) == 0;
-    if (ok) pager->counters.ahead += piece;
-    for (uint32_t i = 0; i < piece; i++) settle(pager, first + i, ok);
-    pager_tell_progress(pager);
+    if (pager_begin_read(pager, first, piece)) return;
+    int error = pager_read(pager, first, piece);
+    settle_all(pager, first, piece, error == 0);
 }
 
 /* ------------------------------------------------------------------ what calls wait for */
@@ -126,23 +139,34 @@ static bool should_write(const struct pager *pager) {
     return pager->frames.dirty > pager->config.dirty_limit_pages / 2 && !pager->frames.frames[pager->frames.dirty_first].writing;
 }
 
+static void write_behind(struct pager *pager) {
+    struct frame *frame = &pager->frames.frames[pager->frames.dirty_first];
+    uint32_t page = frame->page;
+    if (pager_begin_write(pager, frame)) return;
+    frame = frames_find(&pager->frames, page); /* the lock may have been let go */
+    if (frame != NULL && frame->dirty && !frame_is_busy(frame)) (void)pager_write(pager, frame);
+}
+
 void pager_worker(void *argument) {
     struct pager *pager = argument;
+    __atomic_store_n(&pager->worker, platform_thread_self(), __ATOMIC_RELAXED);
     platform_lock_acquire(&pager->lock);
     while (!pager->stopping) {
+        while (pager_end_job(pager, false)) continue;
         bool refused = pager_is_refused(pager), behind = should_write(pager);
         if (!list_empty(&pager->requests)) {
             serve_request(pager);
         } else if (behind && !refused) {
-            (void)pager_write(pager, &pager->frames.frames[pager->frames.dirty_first]);
+            write_behind(pager);
         } else if (pager->ahead_count != 0) {
             read_ahead(pager);
-        } else {
+        } else if (!pager_end_job(pager, true)) {
             platform_lock_release(&pager->lock);
             (void)platform_event_wait(&pager->work, behind ? PAGER_REFUSED_NS : UINT64_MAX);
             platform_lock_acquire(&pager->lock);
         }
     }
+    while (pager_end_job(pager, true)) continue;
     platform_lock_release(&pager->lock);
     pager_thread_ends(pager);
 }

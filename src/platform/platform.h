@@ -223,6 +223,30 @@ int platform_store_write(struct platform_store *store, const void *from, size_t 
 /* What was written is on the disk, and the size of the file too. */
 int platform_store_sync(struct platform_store *store);
 void platform_store_close(struct platform_store *store);
+/* Whether the program has left our file alone so far. */
+bool platform_store_is_ours(const struct platform_store *store);
+
+/*
+ * Reads and writes of such a file that go on meanwhile (Linux: io_uring). One thread, the same for all calls, has a ring; of a job nothing may be touched
+ * from its begin to its end, its memory included.
+ */
+struct platform_store_ring;
+struct platform_store_job {
+    struct platform_store *store;
+    void *memory;
+    size_t bytes;
+    uint64_t offset;
+    bool write;
+    int error; /* at its end, as of platform_store_read and _write */
+};
+/* For up to `depth` jobs at a time. NULL: the system has none, or forbids it. */
+struct platform_store_ring *platform_store_ring_open(unsigned depth);
+/* No job is under way. In the child of a fork, whatever was, forked. */
+void platform_store_ring_close(struct platform_store_ring *ring, bool forked);
+/* False: not begun, as there are too many, or the ring can't be used any more. */
+bool platform_store_begin(struct platform_store_ring *ring, struct platform_store_job *job);
+/* A job that has ended; NULL: none has, or, to one who waits, none is under way. */
+struct platform_store_job *platform_store_end(struct platform_store_ring *ring, bool wait);
 
 /* ------------------------------------------------------------------ time */
 

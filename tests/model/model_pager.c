@@ -240,7 +240,7 @@ static void step_call(const struct model_record *record) {
 /* What shall be wrong with the file, and what the handler says. */
 static void step_trouble(const struct model_record *record) {
     static const unsigned calls[] = {1u << SIM_STORE_READ, 1u << SIM_STORE_WRITE, 1u << SIM_STORE_SYNC, 1u << SIM_PAGED_MAP,
-                                     1u << SIM_PAGED_PROTECT, 1u << SIM_PAGED_BREAK, 1u << SIM_STORE_READ | 1u << SIM_STORE_WRITE};
+                                     1u << SIM_PAGED_PROTECT, 1u << SIM_PAGED_BREAK, 1u << SIM_STORE_READ | 1u << SIM_STORE_WRITE, 1u << SIM_STORE_BEGIN};
     unsigned which = record->byte[1] % (ARRAY_LENGTH(calls) + 2);
     answers[0] = (enum pager_decision)(record->byte[2] % 2 == 0 || all_dirty ? PAGER_GIVE_UP : PAGER_GO_ON);
     answers[1] = (enum pager_decision)(record->byte[2] / 2 % 2 == 0 ? PAGER_GIVE_UP : PAGER_GO_ON);
@@ -319,6 +319,7 @@ static void begin(struct model *one, const struct model_record *stage) {
                                    .trouble = decide,
                                    .trouble_argument = &retries};
     if (stage->byte[5] % 3 == 2) config.policy = (struct pager_policy){.enter = enter, .leave = leave, .next = next, .argument = stack};
+    config.no_ring = stage->byte[5] / 16 % 3 == 0;
     memset(block, 0, sizeof block);
     memset(answers, 0, sizeof answers);
     retries = 0;

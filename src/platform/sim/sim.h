@@ -81,6 +81,8 @@ enum sim_call {
     SIM_STORE_READ,
     SIM_STORE_WRITE, /* of half of it */
     SIM_STORE_SYNC,
+    SIM_STORE_RING,
+    SIM_STORE_BEGIN,
     /* those that can't */
     SIM_UNRESERVE,
     SIM_LOCK_ACQUIRE,   /* locks taken, by acquire or try */

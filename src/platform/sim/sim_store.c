@@ -13,6 +13,7 @@
 #define STORE_BYTES_MAX (64 * MIB)
 #define STORE_FIRST 2000 /* far from real file numbers */
 #define PATH_BYTES 64
+#define JOBS_MAX 16
 
 static struct stored {
     char path[PATH_BYTES]; /* "": free */
@@ -21,7 +22,10 @@ static struct stored {
 } stores[STORES_MAX];
 static uint64_t room_bytes;
 
+static void forget_jobs(void);
+
 void sim_store_reset(void) {
+    forget_jobs();
     for (unsigned i = 0; i < STORES_MAX; i++) stores[i].path[0] = 0;
     room_bytes = UINT64_MAX;
 }
@@ -120,3 +124,45 @@ int platform_store_sync(struct platform_store *store) {
 }
 
 void platform_store_close(struct platform_store *store) { store->file = -1; }
+
+bool platform_store_is_ours(const struct platform_store *store) { return store->file >= STORE_FIRST; }
+
+/* ------------------------------------------------------------------ jobs */
+
+static struct platform_store_ring {
+    struct platform_store_job *jobs[JOBS_MAX];
+    unsigned depth, count; /* depth 0: not open */
+} ring;
+
+static void forget_jobs(void) { ring.depth = ring.count = 0; }
+
+struct platform_store_ring *platform_store_ring_open(unsigned depth) {
+    if (sim_call_fails(SIM_STORE_RING)) return NULL;
+    if (ring.depth != 0 || depth > JOBS_MAX) fatal("sim: platform_store_ring_open: one at a time, of at most %u jobs", JOBS_MAX);
+    ring.depth = depth;
+    ring.count = 0;
+    return &ring;
+}
+
+void platform_store_ring_close(struct platform_store_ring *closed, bool forked) {
+    if (!forked && closed->count != 0) fatal("sim: platform_store_ring_close: %u jobs are under way", closed->count);
+    closed->depth = 0;
+}
+
+bool platform_store_begin(struct platform_store_ring *used, struct platform_store_job *job) {
+    if (used->count == used->depth || sim_call_fails(SIM_STORE_BEGIN)) return false;
+    used->jobs[used->count++] = job;
+    sim_cpu_yield();
+    return true;
+}
+
+/* They end in any order, and do their work then. */
+struct platform_store_job *platform_store_end(struct platform_store_ring *used, bool wait) {
+    unsigned choice = used->count == 0 ? 0 : sim_cpu_choose(used->count + !wait);
+    if (choice == used->count) return NULL;
+    struct platform_store_job *job = used->jobs[choice];
+    used->jobs[choice] = used->jobs[--used->count];
+    job->error = job->write ? platform_store_write(job->store, job->memory, job->bytes, job->offset)
+                            : platform_store_read(job->store, job->memory, job->bytes, job->offset);
+    return job;
+}

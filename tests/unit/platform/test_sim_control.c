@@ -147,6 +147,8 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     uint64_t reserved = sim_reserved_bytes() + 8 * PAGE, committed = sim_committed_bytes() + 4 * PAGE, mappings = sim_mappings() + 2;
     assert_int_equal(platform_paged_open(&paged, 4 * PAGE, PLATFORM_PAGED_ANY), PLATFORM_FAULTS_OK);
     assert_int_equal(platform_store_open(&store, "store", 0, 4 * PAGE), 0);
+    struct platform_store_ring *ring = platform_store_ring_open(2);
+    struct platform_store_job job = {.store = &store, .memory = address, .bytes = PAGE, .write = true};
     sim_fail_call(1, SIM_FOREVER);
     assert_null(platform_reserve(NULL, PAGE, PAGE));
     assert_false(platform_reserve_at(address + 32 * PAGE, PAGE));
@@ -179,6 +181,9 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_int_equal(platform_store_read(&store, address, PAGE, 0), EIO);
     assert_int_equal(platform_store_write(&store, address, PAGE, 0), EIO);
     assert_int_equal(platform_store_sync(&store), EIO);
+    assert_null(platform_store_ring_open(1));
+    assert_false(platform_store_begin(ring, &job));
+    assert_null(platform_store_end(ring, true));
     assert_true(sim_store_text("another", false, NULL) == NULL && sim_store_text("store", false, NULL)[0] == 0);
     assert_int_equal(sim_failures(), SIM_CALLS_FAILABLE);
     sim_fail_call(0, 0);
