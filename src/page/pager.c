@@ -90,7 +90,7 @@ enum pager_status pager_open(const struct pager_config *config, struct pager **o
     }
     pager->config.path = NULL; /* the caller's */
     limit_pages(pager, pager->memory.pages_max);
-    if (!config->no_ring) pager->ring = platform_store_ring_open(PAGER_JOBS);
+    if (config->wants_ring) pager->ring = platform_store_ring_open(PAGER_JOBS);
     bool served = start(pager, pager_server);
     if (!served || !start(pager, pager_worker)) {
         stop(pager, served);

@@ -40,7 +40,7 @@ struct pager_config {
     int file;
     uint64_t bytes;
     enum platform_paged_way way;
-    bool no_ring;         /* reads and writes one after the other */
+    bool wants_ring;      /* reads ahead and writes behind several at a time, where the system can */
     uint32_t limit_pages; /* PAGER_LIMIT_MIN at least; lowered to what can be in reach at a time */
     uint32_t dirty_limit_pages;
     uint32_t window_pages;                                                               /* read ahead; 0: nothing */

@@ -319,7 +319,7 @@ static void begin(struct model *one, const struct model_record *stage) {
                                    .trouble = decide,
                                    .trouble_argument = &retries};
     if (stage->byte[5] % 3 == 2) config.policy = (struct pager_policy){.enter = enter, .leave = leave, .next = next, .argument = stack};
-    config.no_ring = stage->byte[5] / 16 % 3 == 0;
+    config.wants_ring = stage->byte[5] / 16 % 3 != 0;
     memset(block, 0, sizeof block);
     memset(answers, 0, sizeof answers);
     retries = 0;

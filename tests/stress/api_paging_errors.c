@@ -383,12 +383,17 @@ static void unprivileged(void) {
     EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK);
 }
 
-static void forbidden(void) {
+/* A system call fails from now on, as containers have it. */
+static void forbid(unsigned call, unsigned error) {
     struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     const struct sock_fprog filter = {.len = 4, .filter = code};
     EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+}
+
+static void forbidden(void) {
+    forbid(SYS_userfaultfd, EPERM);
     unlink(path);
     struct strata_paging_config config = usual();
     config.flags = STRATA_PAGING_NO_SIGNALS;
@@ -442,6 +447,40 @@ static void descriptors_closed_by_signals(void) {
     errno = 0;
     EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_FILE_ERROR && errno == EBADF);
     EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
+}
+
+static bool uses_ring(void) {
+    struct strata_paging *paging = open_new();
+    bool uses = stats_of(paging).by_io_uring;
+    discard(paging);
+    return uses;
+}
+
+/* Each way in which io_uring can be missing: pread and pwrite do the same. */
+static void no_io_uring(void) {
+    static const unsigned calls[] = {SYS_io_uring_register, SYS_io_uring_setup};
+    for (unsigned i = 0; i < 2; i++) {
+        forbid(calls[i], i == 0 ? EINVAL : EPERM);
+        EXPECT(!uses_ring());
+        struct strata_paging *paging = open_new();
+        fill(paging, 4);
+        for (unsigned k = 0; k < PAGES; k++) EXPECT(page_of(paging, k)[1] == (char)(k + 4));
+        EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(100) == 104);
+    }
+}
+
+/* The ring stops in the middle: each submission fails. What was read ahead and written behind by it goes the other way. */
+static void io_uring_fails(void) {
+    struct strata_paging *paging = open_new();
+    fill(paging, 1);
+    forbid(SYS_io_uring_enter, EAGAIN); /* of this thread: those of strata have been started */
+    discard(paging);
+    paging = open_new(); /* and its threads have the filter too */
+    fill(paging, 6);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 6));
+    EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_OK && file_byte(100) == 106);
+    EXPECT(stats_of(paging).write_errors == 0 && stats_of(paging).read_errors == 0);
+    discard(paging);
 }
 
 /* A fault that is nobody's still is the program's, as is one that it sends itself. */
@@ -506,6 +545,11 @@ int main(void) {
     in_child(descriptors_closed_by_signals);
     in_child(few_mappings);
     in_child(foreign_faults);
+    way = STRATA_PAGING_IO_URING;
+    if (uses_ring()) test_all();
+    in_child(no_io_uring);
+    in_child(io_uring_fails);
+    in_child(descriptors_closed);
     unlink(path);
     return 0;
 }
