@@ -46,13 +46,11 @@ static bool is_ours(const struct platform_store_ring *ring) {
 
 /* Linux 5.6 has the two operations, and this question. */
 static bool knows_operations(int file) {
-    struct {
-        struct io_uring_probe probe;
-        struct io_uring_probe_op ops[OPERATIONS];
-    } asked = {.probe = {0}};
-    if (syscall(SYS_io_uring_register, file, IORING_REGISTER_PROBE, &asked, OPERATIONS) != 0) return false;
-    return asked.probe.last_op >= IORING_OP_WRITE && (asked.ops[IORING_OP_READ].flags & IO_URING_OP_SUPPORTED) != 0 &&
-           (asked.ops[IORING_OP_WRITE].flags & IO_URING_OP_SUPPORTED) != 0;
+    _Alignas(struct io_uring_probe) char memory[sizeof(struct io_uring_probe) + OPERATIONS * sizeof(struct io_uring_probe_op)] = {0};
+    const struct io_uring_probe *probe = (const struct io_uring_probe *)(const void *)memory;
+    if (syscall(SYS_io_uring_register, file, IORING_REGISTER_PROBE, memory, OPERATIONS) != 0) return false;
+    return probe->last_op >= IORING_OP_WRITE && (probe->ops[IORING_OP_READ].flags & IO_URING_OP_SUPPORTED) != 0 &&
+           (probe->ops[IORING_OP_WRITE].flags & IO_URING_OP_SUPPORTED) != 0;
 }
 
 static void *map_ring(int file, size_t bytes, uint64_t offset) {
