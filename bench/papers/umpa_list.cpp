@@ -3,9 +3,9 @@
  *
  *     umpa_list one|batches|whole NODES ROUNDS
  *
- * one: std::allocator. batches: nodes come and go in batches of 1,000. whole: one batch of all, as the paper's batch_alloc1 has it. Prints the medians of
- * ROUNDS, the first left out: the allocation of NODES alone, nothing written to them, and of the same way; the list built; and ended. The contents are
- * looked at, and the heap.
+ * one: std::allocator. batches: nodes come and go in batches of 1,000. whole: one batch of all, as the paper's batch_alloc1 has it. Prints the
+ * medians of ROUNDS, the first left out: the allocation of NODES alone, nothing written to them, and of the same way; the list built; and ended. The
+ * contents are looked at, and the heap.
  */
 #include <strata/batch.h>
 #include <strata/strata.h>

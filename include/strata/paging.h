@@ -38,8 +38,9 @@
  *   - signals: not async-signal-safe. A thread that waits for a page may run its handlers meanwhile;
  *   - two threads of strata serve each paging, with all signals blocked: they end with strata_paging_close, and keep a process alive whose own
  *     threads have all ended by pthread_exit;
- *   - two file descriptors serve each paging, or one by signals. A program that closes what it does not know, as by closefrom, must not do so meanwhile: when that
- *     is noticed, at the next fault or within two seconds, the block goes out of reach (SIGSEGV); who waits at that moment may see zeros;
+ *   - two file descriptors serve each paging, or one by signals. A program that closes what it does not know, as by closefrom, must not do so
+ * meanwhile: when that is noticed, at the next fault or within two seconds, the block goes out of reach (SIGSEGV); who waits at that moment may see
+ * zeros;
  *   - handlers and policies run on threads of strata: they must not touch the block, nor call functions of this header, nor wait for a thread
  *     that may touch it.
  *
@@ -62,7 +63,8 @@ struct strata_paging;
 
 enum strata_paging_status {
     STRATA_PAGING_OK = 0,
-    STRATA_PAGING_BAD_ARGUMENT, /* NULL, 0 bytes, a limit too small, a range that is not inside the block, unknown flags, or flags that exclude each other */
+    STRATA_PAGING_BAD_ARGUMENT, /* NULL, 0 bytes, a limit too small, a range that is not inside the block, unknown flags, or flags that exclude each
+                                   other */
     STRATA_PAGING_NO_MEMORY,    /* address space, mappings, or threads */
     STRATA_PAGING_NO_FAULTS,    /* the system does not let this process serve its own page faults, by what the flags allow */
     STRATA_PAGING_FILE_ERROR,   /* of the file: errno says which */
@@ -86,7 +88,8 @@ enum strata_paging_decision {
      */
     STRATA_PAGING_GIVE_UP = 0,
     STRATA_PAGING_RETRY, /* at once: the handler waits itself, if there is something to wait for */
-    STRATA_PAGING_GO_ON, /* a read: the page reads as zeros, which before Linux 6.4 go to the file. A write: it stays in memory, beyond the limit if need be, and is tried again later */
+    STRATA_PAGING_GO_ON, /* a read: the page reads as zeros, which before Linux 6.4 go to the file. A write: it stays in memory, beyond the limit if
+                            need be, and is tried again later */
 };
 
 /* ------------------------------------------------------------------ eviction */
@@ -135,9 +138,9 @@ enum strata_paging_flags {
     STRATA_PAGING_BY_SIGNALS = 2, /* even where there is userfaultfd */
     STRATA_PAGING_NO_SIGNALS = 4, /* even where there is none; not both */
     /*
-     * Read-ahead and write-behind by io_uring, up to 8 stretches at a time, where the system has it (Linux 5.6) and allows it; else, and without this flag,
-     * by pread and pwrite, one after the other. For a program that names in advance many places of a file that the system has not in its memory: a tenth
-     * less time was seen for that, and none for a sort. Errors are the same. Takes one more file descriptor.
+     * Read-ahead and write-behind by io_uring, up to 8 stretches at a time, where the system has it (Linux 5.6) and allows it; else, and without this
+     * flag, by pread and pwrite, one after the other. For a program that names in advance many places of a file that the system has not in its
+     * memory: a tenth less time was seen for that, and none for a sort. Errors are the same. Takes one more file descriptor.
      */
     STRATA_PAGING_IO_URING = 8,
 };

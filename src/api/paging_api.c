@@ -108,8 +108,9 @@ static struct pager_config config_of(const struct strata_paging_config *config, 
 
 static bool is_good(const struct strata_paging_config *config) {
     return config->bytes != 0 && config->bytes <= (uint64_t)PTRDIFF_MAX - page_size() &&
-           config->resident_limit_bytes / page_size() >= STRATA_PAGING_PAGES_MIN && (config->flags & ~FLAGS) == 0 && (config->flags & BOTH_WAYS) != BOTH_WAYS &&
-           (config->policy == NULL || config->policy->next != NULL) && (config->path != NULL || config->file >= 0);
+           config->resident_limit_bytes / page_size() >= STRATA_PAGING_PAGES_MIN && (config->flags & ~FLAGS) == 0 &&
+           (config->flags & BOTH_WAYS) != BOTH_WAYS && (config->policy == NULL || config->policy->next != NULL) &&
+           (config->path != NULL || config->file >= 0);
 }
 
 enum strata_paging_status strata_paging_open(const struct strata_paging_config *config, struct strata_paging **out) {

@@ -1,10 +1,10 @@
 /*
- * pager_jobs.c - what the worker has the file do meanwhile: stretches of pages that are read ahead or written behind, several at a time, where the system
- * can do that. All on the worker's thread, with the pager's lock held.
+ * pager_jobs.c - what the worker has the file do meanwhile: stretches of pages that are read ahead or written behind, several at a time, where the
+ * system can do that. All on the worker's thread, with the pager's lock held.
  *
- * The frames of a job are LOADING or `writing` until it has ended, as they are while a thread reads or writes them itself. Whoever waits for one of them
- * waits for the worker; the worker, when it waits, for its own jobs: pager_wait_progress knows it by its number. A job that fails is seen to as the same
- * read or write without a job is.
+ * The frames of a job are LOADING or `writing` until it has ended, as they are while a thread reads or writes them itself. Whoever waits for one of
+ * them waits for the worker; the worker, when it waits, for its own jobs: pager_wait_progress knows it by its number. A job that fails is seen to as
+ * the same read or write without a job is.
  */
 #include "page/pager_internal.h"
 

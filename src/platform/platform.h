@@ -152,8 +152,8 @@ enum platform_access { PLATFORM_ACCESS_NONE, PLATFORM_ACCESS_READ, PLATFORM_ACCE
 bool platform_protect(void *address, size_t bytes, enum platform_access access);
 /*
  * From now on, in the thread that lacks a right: serve(page, write) returns true once it has it; false: it is none of ours, and the program's own
- * handler is called, or the process ends as it would have. write: it is known to be one. serve is async-signal-safe. For the life of the process, and of
- * its children; of two such functions each is asked. False: the system refuses, or there are two others.
+ * handler is called, or the process ends as it would have. write: it is known to be one. serve is async-signal-safe. For the life of the process, and
+ * of its children; of two such functions each is asked. False: the system refuses, or there are two others.
  */
 bool platform_on_access_fault(bool (*serve)(char *page, bool write));
 /* A thread of platform_thread_start, which is deaf to signals: from now on not to this one. */
@@ -227,8 +227,8 @@ void platform_store_close(struct platform_store *store);
 bool platform_store_is_ours(const struct platform_store *store);
 
 /*
- * Reads and writes of such a file that go on meanwhile (Linux: io_uring). One thread, the same for all calls, has a ring; of a job nothing may be touched
- * from its begin to its end, its memory included.
+ * Reads and writes of such a file that go on meanwhile (Linux: io_uring). One thread, the same for all calls, has a ring; of a job nothing may be
+ * touched from its begin to its end, its memory included.
  */
 struct platform_store_ring;
 struct platform_store_job {

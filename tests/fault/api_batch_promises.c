@@ -1,6 +1,7 @@
 /*
- * api_batch_promises.c - batches whose promises are broken (strata/batch.h): one process a case. Builds with STRATA_LOCK_DEBUG look at each element and
- * end with exactly one line, which names function, element, value and what was promised; others take the caller's word, and the promise costs nothing.
+ * api_batch_promises.c - batches whose promises are broken (strata/batch.h): one process a case. Builds with STRATA_LOCK_DEBUG look at each element
+ * and end with exactly one line, which names function, element, value and what was promised; others take the caller's word, and the promise costs
+ * nothing.
  *
  * What the arguments contradict themselves is refused by every build, and nothing is done.
  */

@@ -1,5 +1,6 @@
 /*
- * model_pager.c - paged blocks against a byte model: a pager on simulated paged memory and a simulated file, with its two threads interrupted at random.
+ * model_pager.c - paged blocks against a byte model: a pager on simulated paged memory and a simulated file, with its two threads interrupted at
+ * random.
  *
  * After every operation: what the program reads is what it wrote; no more pages are in memory than the limit allows, nor dirty, unless the file has
  * refused something; after a sync that succeeds the disk has what the block has; after the process, or the machine, has ended, each page of the file
@@ -82,9 +83,7 @@ static enum pager_action next(uint64_t *page, void *argument) {
 
 static size_t page_length(uint32_t page) { return (size_t)min_u64(PAGE_BYTES, block_bytes - page * PAGE_BYTES); }
 
-static void remember(uint32_t page) {
-    memcpy(history[page].contents[history[page].count++], &block[page * PAGE_BYTES], PAGE_BYTES);
-}
+static void remember(uint32_t page) { memcpy(history[page].contents[history[page].count++], &block[page * PAGE_BYTES], PAGE_BYTES); }
 
 /* From now on only what is now counts. */
 static void forget(uint32_t page) {
@@ -201,7 +200,8 @@ static void make_history(void) {
 
 static void step_use(const struct model_record *record) {
     bool write = record->byte[0] % 2 != 0;
-    uint64_t at = (model_bits(record, 1, 2) * 97) % block_bytes, length = 1 + model_bits(record, 3, 2) % (record->byte[5] % 8 == 0 ? 12 * PAGE_BYTES : 200);
+    uint64_t at = (model_bits(record, 1, 2) * 97) % block_bytes,
+             length = 1 + model_bits(record, 3, 2) % (record->byte[5] % 8 == 0 ? 12 * PAGE_BYTES : 200);
     uint64_t end = min_u64(at + length, block_bytes);
     for (uint32_t page = (uint32_t)(at / PAGE_BYTES); write && page * PAGE_BYTES < end; page++)
         if (history[page].count == HISTORY) make_history();
@@ -239,8 +239,14 @@ static void step_call(const struct model_record *record) {
 
 /* What shall be wrong with the file, and what the handler says. */
 static void step_trouble(const struct model_record *record) {
-    static const unsigned calls[] = {1u << SIM_STORE_READ, 1u << SIM_STORE_WRITE, 1u << SIM_STORE_SYNC, 1u << SIM_PAGED_MAP,
-                                     1u << SIM_PAGED_PROTECT, 1u << SIM_PAGED_BREAK, 1u << SIM_STORE_READ | 1u << SIM_STORE_WRITE, 1u << SIM_STORE_BEGIN};
+    static const unsigned calls[] = {1u << SIM_STORE_READ,
+                                     1u << SIM_STORE_WRITE,
+                                     1u << SIM_STORE_SYNC,
+                                     1u << SIM_PAGED_MAP,
+                                     1u << SIM_PAGED_PROTECT,
+                                     1u << SIM_PAGED_BREAK,
+                                     1u << SIM_STORE_READ | 1u << SIM_STORE_WRITE,
+                                     1u << SIM_STORE_BEGIN};
     unsigned which = record->byte[1] % (ARRAY_LENGTH(calls) + 2);
     answers[0] = (enum pager_decision)(record->byte[2] % 2 == 0 || all_dirty ? PAGER_GIVE_UP : PAGER_GO_ON);
     answers[1] = (enum pager_decision)(record->byte[2] / 2 % 2 == 0 ? PAGER_GIVE_UP : PAGER_GO_ON);
@@ -339,9 +345,7 @@ static void step(struct model *one, const struct model_record *record) {
     case 0: return;
     case 1 ... 180: step_use(record); break;
     case 181 ... 215: step_call(record); break;
-    case 216 ... 225:
-        (void)sim_run_threads_for(record->byte[1] * MS);
-        break;
+    case 216 ... 225: (void)sim_run_threads_for(record->byte[1] * MS); break;
     case 226 ... 240: step_trouble(record); break;
     case 241 ... 250: recover(); break;
     default: step_end(record); break;

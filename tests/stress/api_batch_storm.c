@@ -2,8 +2,8 @@
  * api_batch_storm.c - batches of strata/batch.h where something comes in between: signals, whose handlers look at blocks of the thread that they
  * interrupt; forks by one thread while others are in the middle of batches; memory that ends in a batch, by a limit.
  *
- * Protects: every block has its contents, whoever was interrupted where; a child can go on with batches of its own; what a batch could not do is reported
- * exactly, element by element, and what it did is there. api_batch_storm [ROUNDS] makes so many rounds a thread.
+ * Protects: every block has its contents, whoever was interrupted where; a child can go on with batches of its own; what a batch could not do is
+ * reported exactly, element by element, and what it did is there. api_batch_storm [ROUNDS] makes so many rounds a thread.
  */
 #include <errno.h>
 #include <signal.h>

@@ -4,99 +4,9 @@
  *
  * Protects: each error has its documented status or signal, and loses nothing that was written to the block.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <strata/paging.h>
-
-#include "concurrency/concurrency.h"
-
-enum { PAGES = 256, LIMIT = 64 };
-
-static size_t page_bytes;
-static char path[64];
-static unsigned way; /* a flag that all have */
-
-static struct strata_paging_config usual(void) {
-    return (struct strata_paging_config){.path = path, .flags = way, .bytes = PAGES * page_bytes, .resident_limit_bytes = LIMIT * page_bytes};
-}
-static struct strata_paging *open_as(const struct strata_paging_config *config) {
-    struct strata_paging *paging = NULL;
-    enum strata_paging_status status = strata_paging_open(config, &paging);
-    if (status != STRATA_PAGING_OK) fprintf(stderr, "open: %s\n", strata_paging_status_text(status));
-    EXPECT(status == STRATA_PAGING_OK);
-    return paging;
-}
-static struct strata_paging *open_new(void) {
-    struct strata_paging_config config = usual();
-    unlink(path);
-    return open_as(&config);
-}
-static char *page_of(struct strata_paging *paging, unsigned page) { return (char *)strata_paging_address(paging) + page * page_bytes; }
-static struct strata_paging_stats stats_of(struct strata_paging *paging) {
-    struct strata_paging_stats stats;
-    EXPECT(strata_paging_stats_get(paging, &stats) == STRATA_PAGING_OK);
-    return stats;
-}
-static void discard(struct strata_paging *paging) {
-    EXPECT(strata_paging_check(paging) == NULL);
-    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
-}
-static void fill(struct strata_paging *paging, char salt) {
-    for (unsigned i = 0; i < PAGES; i++) memset(page_of(paging, i), (char)(i + (unsigned)salt), page_bytes);
-}
-static char file_byte(unsigned page) {
-    char byte = 0;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    EXPECT(file >= 0 && pread(file, &byte, 1, (off_t)(page * page_bytes + 5)) == 1);
-    close(file);
-    return byte;
-}
-
-/* ------------------------------------------------------------------ signals that are expected */
-
-static sigjmp_buf place;
-static volatile sig_atomic_t expected;
-static void jump(int signal) {
-    struct sigaction none = {.sa_handler = SIG_DFL};
-    if (expected) siglongjmp(place, signal);
-    sigaction(signal, &none, NULL); /* the same access ends the process */
-}
-/* Once, at the start: strata's own handler of SIGSEGV comes in front of it, and passes on what is not its own. */
-static void expect_signals(void) {
-    struct sigaction action = {.sa_handler = jump, .sa_flags = SA_NODEFER};
-    EXPECT(sigaction(SIGBUS, &action, NULL) == 0 && sigaction(SIGSEGV, &action, NULL) == 0);
-}
-/* The signal that touching the address raises; 0: none. */
-static int touch(volatile char *address) {
-    int signal = sigsetjmp(place, 1);
-    expected = true;
-    if (signal == 0) (void)*address;
-    expected = false;
-    return signal;
-}
+#include "paging_support.h"
 
 /* ------------------------------------------------------------------ arguments */
-
-static void refuse(struct strata_paging_config config, enum strata_paging_status wanted, int error) {
-    struct strata_paging *paging = (struct strata_paging *)(void *)&config;
-    errno = 0;
-    EXPECT(strata_paging_open(&config, &paging) == wanted);
-    EXPECT(errno == error);
-    EXPECT((void *)paging == (void *)&config);
-}
 
 static void test_bad_arguments(void) {
     struct strata_paging_config config = usual();
@@ -353,18 +263,6 @@ static void test_kill(void) {
 
 /* ------------------------------------------------------------------ rights and descriptors */
 
-/* Runs the body in a child, which must end well. */
-static void in_child(void (*body)(void)) {
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        body();
-        _exit(7);
-    }
-    EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
-    unlink(path);
-}
-
 /* Without privilege faults of the program's own code are served; what system calls meet is as the figures say. */
 static void unprivileged(void) {
     unlink(path);
@@ -381,116 +279,6 @@ static void unprivileged(void) {
     page_of(paging, 3)[0] = 1;
     EXPECT(read(zeros, page_of(paging, 3), 10) == 10 && page_of(paging, 3)[0] == 0);
     EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK);
-}
-
-/* A system call fails from now on, as containers have it. */
-static void forbid(unsigned call, unsigned error) {
-    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    const struct sock_fprog filter = {.len = 4, .filter = code};
-    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
-}
-
-static void forbidden(void) {
-    forbid(SYS_userfaultfd, EPERM);
-    unlink(path);
-    struct strata_paging_config config = usual();
-    config.flags = STRATA_PAGING_NO_SIGNALS;
-    refuse(config, STRATA_PAGING_NO_FAULTS, 0);
-    EXPECT(access(path, F_OK) != 0);
-    config.flags = 0;
-    struct strata_paging *paging = open_as(&config);
-    EXPECT(stats_of(paging).by_signals && !stats_of(paging).system_calls);
-    fill(paging, 9);
-    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 9));
-    EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(200) == (char)(200 + 9));
-}
-
-/*
- * By signals, in a process that has used up its mappings: borders between pages that can be had go, and nothing else does. And a resident limit that
- * would take more mappings than there are is lowered.
- */
-static void few_mappings(void) {
-    struct strata_paging_config config = usual();
-    config.bytes = config.resident_limit_bytes = (size_t)1 << 34;
-    struct strata_paging *paging = open_as(&config);
-    EXPECT(stats_of(paging).resident_limit < (1 << 20) && stats_of(paging).resident_limit >= LIMIT);
-    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
-    paging = open_new();
-    fill(paging, 1);
-    size_t pages = (size_t)1 << 20;
-    char *mappings = mmap(NULL, pages * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    EXPECT(mappings != MAP_FAILED);
-    size_t taken = 0;
-    while (taken < pages && mprotect(mappings + taken * page_bytes, page_bytes, PROT_READ) == 0) taken += 2;
-    EXPECT(taken < pages);
-    EXPECT(mprotect(mappings, 2 * page_bytes, PROT_NONE) == 0); /* two are left */
-    unsigned bad = 0;
-    for (unsigned round = 2; round < 4; round++) {
-        fill(paging, (char)round);
-        for (unsigned i = PAGES; i-- != 0;) bad += page_of(paging, i)[1] != (char)(i + round);
-    }
-    munmap(mappings, pages * page_bytes);
-    EXPECT(bad == 0);
-    discard(paging);
-}
-
-/* As below, by signals: nobody notices at once, but the calls have an error, and what is not in memory can't be had. */
-static void descriptors_closed_by_signals(void) {
-    struct strata_paging *paging = open_new();
-    fill(paging, 1);
-    for (int file = 3; file < 1024; file++) close(file);
-    unsigned failed = 0;
-    for (unsigned i = 0; i < PAGES; i++) failed += touch(page_of(paging, i)) == SIGBUS;
-    EXPECT(failed > 0 && failed == stats_of(paging).failed);
-    errno = 0;
-    EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_FILE_ERROR && errno == EBADF);
-    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
-}
-
-static bool uses_ring(void) {
-    struct strata_paging *paging = open_new();
-    bool uses = stats_of(paging).by_io_uring;
-    discard(paging);
-    return uses;
-}
-
-/* Each way in which io_uring can be missing: pread and pwrite do the same. */
-static void no_io_uring(void) {
-    static const unsigned calls[] = {SYS_io_uring_register, SYS_io_uring_setup};
-    for (unsigned i = 0; i < 2; i++) {
-        forbid(calls[i], i == 0 ? EINVAL : EPERM);
-        EXPECT(!uses_ring());
-        struct strata_paging *paging = open_new();
-        fill(paging, 4);
-        for (unsigned k = 0; k < PAGES; k++) EXPECT(page_of(paging, k)[1] == (char)(k + 4));
-        EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(100) == 104);
-    }
-}
-
-/* The ring stops in the middle: each submission fails. What was read ahead and written behind by it goes the other way. */
-static void io_uring_fails(void) {
-    struct strata_paging *paging = open_new();
-    fill(paging, 1);
-    forbid(SYS_io_uring_enter, EAGAIN); /* of this thread: those of strata have been started */
-    discard(paging);
-    paging = open_new(); /* and its threads have the filter too */
-    fill(paging, 6);
-    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 6));
-    EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_OK && file_byte(100) == 106);
-    EXPECT(stats_of(paging).write_errors == 0 && stats_of(paging).read_errors == 0);
-    discard(paging);
-}
-
-/* A fault that is nobody's still is the program's, as is one that it sends itself. */
-static void foreign_faults(void) {
-    struct strata_paging *paging = open_new();
-    char *none = mmap(NULL, page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT(none != MAP_FAILED && touch(none) == SIGSEGV && touch(NULL) == SIGSEGV);
-    EXPECT(touch(page_of(paging, 3)) == 0);
-    discard(paging);
-    EXPECT(touch(none) == SIGSEGV);
 }
 
 /* A program that closes what it does not know: the block goes out of reach, the calls have an error, and a file of its own under our number is left
@@ -539,16 +327,10 @@ int main(void) {
     expect_signals();
     test_all();
     in_child(descriptors_closed);
-    in_child(forbidden);
     way = STRATA_PAGING_BY_SIGNALS;
     test_all();
-    in_child(descriptors_closed_by_signals);
-    in_child(few_mappings);
-    in_child(foreign_faults);
     way = STRATA_PAGING_IO_URING;
-    if (uses_ring()) test_all();
-    in_child(no_io_uring);
-    in_child(io_uring_fails);
+    test_all();
     in_child(descriptors_closed);
     unlink(path);
     return 0;

@@ -14,7 +14,7 @@
 #include "platform/linux/linux.h"
 
 typedef bool access_server(char *page, bool write);
-#define SERVERS_MAX 2 /* watches, and paged memory */
+#define SERVERS_MAX 2                       /* watches, and paged memory */
 static access_server *servers[SERVERS_MAX]; /* atomic; the first ones are taken */
 static struct sigaction before;
 static uint32_t installed; /* atomic: whether ours is in place, or about to be */

@@ -2,9 +2,9 @@
  * paged_signals.c - paged memory where userfaultfd is forbidden: a page out of reach lacks access rights, and who touches it waits in the handler of
  * its own SIGSEGV (access.c) until it is woken.
  *
- * A block has a byte for each page: the rights that it has, or that it is nothing (PAGED_BROKEN). They follow the kernel's, which are changed first, so
- * that a handler which looks too early has its thread told, or try, once more; that does no harm. Who waits is queued, told once, and taken out when
- * its page is woken: on its own stack, of which nothing is touched after `done`.
+ * A block has a byte for each page: the rights that it has, or that it is nothing (PAGED_BROKEN). They follow the kernel's, which are changed first,
+ * so that a handler which looks too early has its thread told, or try, once more; that does no harm. Who waits is queued, told once, and taken out
+ * when its page is woken: on its own stack, of which nothing is touched after `done`.
  *
  * Each page in reach may cost two mappings. Where the process has none left, borders go: all of the block is taken out of reach, whose pages come
  * back one by one. Lock: one for all blocks, LOCK_RANK_PLATFORM. In the child of a fork, which has no block, `common` is begun anew.

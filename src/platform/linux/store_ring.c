@@ -1,13 +1,13 @@
 /*
- * store_ring.c - reads and writes of the file behind a paged block that go on while their thread does other things: io_uring, by system calls of its own,
- * as the library depends on nothing but the C library and the kernel.
+ * store_ring.c - reads and writes of the file behind a paged block that go on while their thread does other things: io_uring, by system calls of its
+ * own, as the library depends on nothing but the C library and the kernel.
  *
- * A ring belongs to one thread, so its words need no lock; the kernel's side of them is read and written with acquire and release. Of what a request did
- * only whole successes are believed: what is short, interrupted, or wrong is done again from there by pread or pwrite (store.c), which says what is wrong.
- * So all errors are theirs.
+ * A ring belongs to one thread, so its words need no lock; the kernel's side of them is read and written with acquire and release. Of what a request
+ * did only whole successes are believed: what is short, interrupted, or wrong is done again from there by pread or pwrite (store.c), which says what
+ * is wrong. So all errors are theirs.
  *
- * The program may close our file number: it is looked at before each call, as store.c does with its own. The mappings keep the ring alive, so that what is
- * under way ends, and is waited for by looking; then the ring is given up. Not inherited by a fork. errno is kept.
+ * The program may close our file number: it is looked at before each call, as store.c does with its own. The mappings keep the ring alive, so that
+ * what is under way ends, and is waited for by looking; then the ring is given up. Not inherited by a fork. errno is kept.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>

@@ -273,8 +273,8 @@ enum platform_access sim_access(const void *address);
 unsigned sim_fault_wakes(void);
 
 /*
- * Memory whose pages the process brings itself: how many pages may be in reach at a time [UINT32_MAX], and whether pages can be mapped with protection
- * [true]; for blocks that are opened from now on.
+ * Memory whose pages the process brings itself: how many pages may be in reach at a time [UINT32_MAX], and whether pages can be mapped with
+ * protection [true]; for blocks that are opened from now on.
  */
 void sim_paged_offer(uint32_t pages_max, bool protection);
 /* The program reads from the block, or writes to it, within one page, and waits until it may; false: SIGBUS. */

@@ -1,10 +1,10 @@
 /*
- * sim_paged.c - memory whose pages the process brings itself, by script: nothing stops real code from touching such a page, so that a test says what the
- * program does (sim_paged_read, sim_paged_write), and waits as the program's thread would. Who waits has its access at the moment at which the page comes
- * into reach, as a thread that is woken on another processor may be the first to touch it.
+ * sim_paged.c - memory whose pages the process brings itself, by script: nothing stops real code from touching such a page, so that a test says what
+ * the program does (sim_paged_read, sim_paged_write), and waits as the program's thread would. Who waits has its access at the moment at which the
+ * page comes into reach, as a thread that is woken on another processor may be the first to touch it.
  *
- * What is in reach and what is in memory is kept page by page, and breaches of the contract are fatal: a page that is mapped must be in memory, and one
- * that is dropped out of reach. One block at a time.
+ * What is in reach and what is in memory is kept page by page, and breaches of the contract are fatal: a page that is mapped must be in memory, and
+ * one that is dropped out of reach. One block at a time.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * test_page_watch.c - watched pages (strata/page_watch.h) on the simulated machine, by userfaultfd and by access rights: which pages are closed when, each
- * told once, what ends a watch, and what a call that fails leaves behind. On real threads and signals: tests/stress/api_page_watch.c.
+ * test_page_watch.c - watched pages (strata/page_watch.h) on the simulated machine, by userfaultfd and by access rights: which pages are closed when,
+ * each told once, what ends a watch, and what a call that fails leaves behind. On real threads and signals: tests/stress/api_page_watch.c.
  */
 #include <pthread.h>
 #include <setjmp.h>

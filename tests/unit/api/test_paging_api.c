@@ -1,7 +1,7 @@
 /*
- * test_paging_api.c - the public calls of paged blocks on a simulated machine: where the system lets nobody serve faults a status, no memory kept, and
- * errno as it was; limits that are lowered, figures, errors of the file. The pager itself is compared with a model (tests/model/model_pager.c), and meets a
- * kernel in tests/stress/api_paging.c.
+ * test_paging_api.c - the public calls of paged blocks on a simulated machine: where the system lets nobody serve faults a status, no memory kept,
+ * and errno as it was; limits that are lowered, figures, errors of the file. The pager itself is compared with a model (tests/model/model_pager.c),
+ * and meets a kernel in tests/stress/api_paging.c.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -146,12 +146,9 @@ static void test_nothing(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_forbidden, new_process),
-        cmocka_unit_test_setup(test_no_memory, new_process),
-        cmocka_unit_test_setup(test_sync, new_process),
-        cmocka_unit_test_setup(test_errors_of_the_file, new_process),
-        cmocka_unit_test_setup(test_lowered_limit, new_process),
-        cmocka_unit_test_setup(test_no_protection, new_process),
+        cmocka_unit_test_setup(test_forbidden, new_process),     cmocka_unit_test_setup(test_no_memory, new_process),
+        cmocka_unit_test_setup(test_sync, new_process),          cmocka_unit_test_setup(test_errors_of_the_file, new_process),
+        cmocka_unit_test_setup(test_lowered_limit, new_process), cmocka_unit_test_setup(test_no_protection, new_process),
         cmocka_unit_test_setup(test_nothing, new_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
