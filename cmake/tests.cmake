@@ -112,6 +112,8 @@ if(STRATA_API_TESTS)
             endif()
             strata_add_program(${source})
             target_link_libraries(${program_target} PRIVATE ${library})
+            # What such builds check is asked of them; the headers know nothing of it.
+            target_compile_definitions(${program_target} PRIVATE $<$<BOOL:${STRATA_LOCK_DEBUG}>:STRATA_LOCK_DEBUG=1>)
             add_test(NAME ${program_test} COMMAND ${program_target})
             set_tests_properties(${program_test} PROPERTIES LABELS api TIMEOUT ${ctest_timeout_s})
         endforeach()

@@ -178,7 +178,7 @@ struct strata_page_op {
     enum strata_page_status status; /* receives what became of it */
 };
 /*
- * strata_page_batch - operations one after the other, with as few system calls as possible.
+ * strata_page_batch - operations one after the other, with as few system calls as possible. To free NULL is nothing, as by strata_page_free.
  *
  * First the whole batch is looked at: if anything in it is wrong, or two operations want the same pages and one of them ends, resizes, cuts or
  * joins their block, nothing is done, those that are wrong have their status, and all others STRATA_PAGE_NOT_DONE. Then they are done in order. One

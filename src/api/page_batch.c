@@ -41,6 +41,7 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
     case STRATA_PAGE_OP_REALLOC:
     case STRATA_PAGE_OP_RESERVE:
     case STRATA_PAGE_OP_SPLIT:
+        if (op->operation == STRATA_PAGE_OP_FREE && op->address == NULL) return STRATA_PAGE_OK; /* as alone: nothing */
         status = look_up_block(op->address, &block);
         if (status != STRATA_PAGE_OK) return status;
         if (op->operation != STRATA_PAGE_OP_FREE && (op->bytes == 0 || op->bytes > HEAP_BYTES_MAX)) return STRATA_PAGE_BAD_ARGUMENT;

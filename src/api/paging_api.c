@@ -17,6 +17,8 @@ _Static_assert(STRATA_PAGING_NOTHING == (int)PAGER_NOTHING && STRATA_PAGING_SAMP
 _Static_assert(STRATA_PAGING_PAGES_MIN == PAGER_LIMIT_MIN, "limits are the same numbers");
 
 #define READ_AHEAD_BYTES (128 * KIB)
+#define BOTH_WAYS ((unsigned)STRATA_PAGING_BY_SIGNALS | STRATA_PAGING_NO_SIGNALS)
+#define FLAGS ((unsigned)STRATA_PAGING_NO_READ_AHEAD | STRATA_PAGING_IO_URING | BOTH_WAYS)
 
 /* The pager, and what its adapters need of the program. */
 struct strata_paging {
@@ -76,6 +78,12 @@ static struct strata_paging *create(void) {
     return NULL;
 }
 
+static enum platform_paged_way way_of(unsigned flags) {
+    return (flags & STRATA_PAGING_BY_SIGNALS) != 0   ? PLATFORM_PAGED_SIGNALS
+           : (flags & STRATA_PAGING_NO_SIGNALS) != 0 ? PLATFORM_PAGED_FAULTS
+                                                     : PLATFORM_PAGED_ANY;
+}
+
 /* Limits above the size of the block are the size; each is above 0. */
 static struct pager_config config_of(const struct strata_paging_config *config, struct strata_paging *paging) {
     size_t page = page_size();
@@ -85,6 +93,8 @@ static struct pager_config config_of(const struct strata_paging_config *config, 
     struct pager_config inner = {.path = config->path,
                                  .file = config->file,
                                  .bytes = config->bytes,
+                                 .way = way_of(config->flags),
+                                 .wants_ring = (config->flags & STRATA_PAGING_IO_URING) != 0,
                                  .limit_pages = (uint32_t)limit,
                                  .dirty_limit_pages = (uint32_t)max_u64(min_u64(dirty, limit), 1),
                                  .window_pages = (config->flags & STRATA_PAGING_NO_READ_AHEAD) != 0 ? 0 : (uint32_t)min_u64(window, limit / 4),
@@ -98,8 +108,9 @@ static struct pager_config config_of(const struct strata_paging_config *config, 
 
 static bool is_good(const struct strata_paging_config *config) {
     return config->bytes != 0 && config->bytes <= (uint64_t)PTRDIFF_MAX - page_size() &&
-           config->resident_limit_bytes / page_size() >= STRATA_PAGING_PAGES_MIN && (config->flags & ~(unsigned)STRATA_PAGING_NO_READ_AHEAD) == 0 &&
-           (config->policy == NULL || config->policy->next != NULL) && (config->path != NULL || config->file >= 0);
+           config->resident_limit_bytes / page_size() >= STRATA_PAGING_PAGES_MIN && (config->flags & ~FLAGS) == 0 &&
+           (config->flags & BOTH_WAYS) != BOTH_WAYS && (config->policy == NULL || config->policy->next != NULL) &&
+           (config->path != NULL || config->file >= 0);
 }
 
 enum strata_paging_status strata_paging_open(const struct strata_paging_config *config, struct strata_paging **out) {
@@ -200,7 +211,9 @@ enum strata_paging_status strata_paging_stats_get(struct strata_paging *paging, 
                                           .write_errors = figures.counters.write_errors,
                                           .beyond_limit = figures.counters.beyond_limit,
                                           .page_bytes = pager->page_bytes,
-                                          .system_calls = (pager->memory.faults.features & PLATFORM_FAULTS_IN_KERNEL) != 0};
+                                          .system_calls = (pager->memory.faults.features & PLATFORM_FAULTS_IN_KERNEL) != 0,
+                                          .by_signals = pager->memory.signals != NULL,
+                                          .by_io_uring = pager->ring != NULL};
     return STRATA_PAGING_OK;
 }
 

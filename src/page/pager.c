@@ -59,11 +59,25 @@ static void stop(struct pager *pager, bool served) {
     for (uint32_t left; (left = __atomic_load_n(&pager->threads, __ATOMIC_ACQUIRE)) != 0;) platform_word_wait(&pager->threads, left);
 }
 
+/* Where no more than `most` pages can be in reach, more than that in memory are of no use. Before the threads start. */
+static void limit_pages(struct pager *pager, uint32_t most) {
+    struct pager_config *config = &pager->config;
+    if (config->limit_pages <= most) return;
+    config->limit_pages = most;
+    config->dirty_limit_pages = (uint32_t)min_u64(config->dirty_limit_pages, most);
+    config->window_pages = (uint32_t)min_u64(config->window_pages, most / 4);
+    pager_clock_init(&pager->clock, most);
+}
+
 enum pager_status pager_open(const struct pager_config *config, struct pager **out, int *error) {
     if (config->bytes / platform_info()->page_bytes >= PAGER_PAGES_MAX) return PAGER_BAD_ARGUMENT;
     struct pager *pager = create(config);
     if (pager == NULL) return PAGER_NO_MEMORY;
-    enum platform_faults_status faults = platform_paged_open(&pager->memory, pager_offset(pager, pager->pages));
+    enum platform_faults_status faults = platform_paged_open(&pager->memory, pager_offset(pager, pager->pages), config->way);
+    if (faults == PLATFORM_FAULTS_OK && pager->memory.pages_max < PAGER_LIMIT_MIN) {
+        platform_paged_close(&pager->memory, false);
+        faults = PLATFORM_FAULTS_NO_MEMORY;
+    }
     if (faults != PLATFORM_FAULTS_OK) {
         destroy(pager);
         return status_of(faults);
@@ -75,9 +89,12 @@ enum pager_status pager_open(const struct pager_config *config, struct pager **o
         return PAGER_FILE_ERROR;
     }
     pager->config.path = NULL; /* the caller's */
+    limit_pages(pager, pager->memory.pages_max);
+    if (config->wants_ring) pager->ring = platform_store_ring_open(PAGER_JOBS);
     bool served = start(pager, pager_server);
     if (!served || !start(pager, pager_worker)) {
         stop(pager, served);
+        if (pager->ring != NULL) platform_store_ring_close(pager->ring, false);
         platform_store_close(&pager->store);
         platform_paged_close(&pager->memory, false);
         destroy(pager);
@@ -90,6 +107,7 @@ enum pager_status pager_open(const struct pager_config *config, struct pager **o
 void pager_close(struct pager *pager) {
     bool forked = pager_is_forked(pager);
     if (!forked) stop(pager, true);
+    if (pager->ring != NULL) platform_store_ring_close(pager->ring, forked);
     platform_store_close(&pager->store);
     platform_paged_close(&pager->memory, forked);
     destroy(pager);
@@ -102,7 +120,10 @@ void pager_map(struct pager *pager, struct frame *frame) {
     size_t offset = pager_offset(pager, frame->page);
     if (platform_paged_map(&pager->memory, offset, pager->page_bytes, &writable) == PLATFORM_FAULTS_OK) {
         frames_set_state(&pager->frames, frame, FRAME_MAPPED);
-        if (writable) frames_set_dirty(&pager->frames, frame); /* the system could not protect it: nobody will tell when it is written to */
+        if (writable && !frame->dirty) { /* the system could not protect it: nobody will tell when it is written to */
+            pager->all_dirty = true;
+            frames_set_dirty(&pager->frames, frame);
+        }
     } else {
         platform_paged_wake(&pager->memory, offset, pager->page_bytes); /* no memory for page tables: the thread asks again */
     }

@@ -20,8 +20,8 @@
 
 enum pager_status {
     PAGER_OK,
-    PAGER_NO_MEMORY,   /* nor threads */
-    PAGER_NO_FAULTS,   /* the system lets nobody serve faults */
+    PAGER_NO_MEMORY,   /* nor threads, nor mappings */
+    PAGER_NO_FAULTS,   /* the system lets nobody serve faults, in the way that is wanted */
     PAGER_FILE_ERROR,  /* *error says which */
     PAGER_BAD_ARGUMENT /* more than PAGER_PAGES_MAX pages */
 };
@@ -39,7 +39,9 @@ struct pager_config {
     const char *path; /* NULL: `file` */
     int file;
     uint64_t bytes;
-    uint32_t limit_pages; /* PAGER_LIMIT_MIN at least */
+    enum platform_paged_way way;
+    bool wants_ring;      /* reads ahead and writes behind several at a time, where the system can */
+    uint32_t limit_pages; /* PAGER_LIMIT_MIN at least; lowered to what can be in reach at a time */
     uint32_t dirty_limit_pages;
     uint32_t window_pages;                                                               /* read ahead; 0: nothing */
     struct pager_policy policy;                                                          /* next NULL: the clock */
@@ -63,6 +65,13 @@ struct pager_request {
 
 #define PAGER_AHEAD_QUEUE 32
 
+/* A stretch of pages that the file is reading or writing; count 0: none. */
+#define PAGER_JOBS 8
+struct pager_job {
+    struct platform_store_job inner;
+    uint32_t first, count;
+};
+
 struct pager {
     struct platform_paged memory;
     struct platform_store store;
@@ -83,11 +92,17 @@ struct pager {
     unsigned ahead_head, ahead_count;
     uint64_t no_writes_until_ns; /* the file has refused some */
     bool refused;                /* and the handler wants no page beyond the limit for that */
+    bool all_dirty;              /* the system maps pages without protection only: who reads one is taken to write */
     bool stopping;
+
+    struct platform_store_ring *ring; /* of the worker; NULL: none */
+    struct pager_job jobs[PAGER_JOBS];
+    unsigned jobs_under_way;
 
     uint32_t progress; /* atomic: changes whenever a page has come from, or gone to, the file */
     struct platform_event work;
     uint32_t threads; /* atomic */
+    uint32_t worker;  /* atomic: that thread, as platform_thread_self; 0: not yet */
 };
 
 /* `error` is written where the status is PAGER_FILE_ERROR. */

@@ -4,6 +4,8 @@
 #ifndef STRATA_PAGE_PAGER_INTERNAL_H
 #define STRATA_PAGE_PAGER_INTERNAL_H
 
+#include <limits.h>
+
 #include "page/pager.h"
 
 /* How many pages are written, and read ahead, by one call. */
@@ -40,7 +42,22 @@ STRATA_INLINE bool pager_is_refused(const struct pager *pager) {
 int pager_write(struct pager *pager, struct frame *frame);
 /* Reads the pages of frames that are LOADING, which are neighbours. Returns 0 or the error. Asks no handler. */
 int pager_read(struct pager *pager, uint32_t first_page, uint32_t count);
+/* Both halves of a write of a stretch of dirty pages, by whoever writes between them. False: not begun, and pager_end_stretch was called. */
+bool pager_begin_stretch(struct pager *pager, uint32_t first, uint32_t count);
+#define PAGER_NOT_WRITTEN INT_MIN /* as error: it was not tried */
+void pager_end_stretch(struct pager *pager, uint32_t first, uint32_t count, int error);
+size_t pager_bytes_in_file(const struct pager *pager, uint32_t page, uint32_t count);
 enum pager_decision pager_decide(struct pager *pager, bool write, int error, uint32_t page, uint32_t count);
+
+/* ------------------------------------------------------------------ pager_jobs.c; on the worker's thread, lets go of the lock */
+
+/* Reads the pages of LOADING frames, or writes a stretch as pager_write does, meanwhile. False: not begun; it is to be done in the other way. */
+bool pager_begin_read(struct pager *pager, uint32_t first, uint32_t count);
+bool pager_begin_write(struct pager *pager, struct frame *frame);
+/* Sees to a job that has ended. False: none has, or is under way. */
+bool pager_end_job(struct pager *pager, bool wait);
+/* pager_worker.c: what was read ahead, or could not be. */
+void pager_end_read(struct pager *pager, uint32_t first, uint32_t count, int error);
 
 /* ------------------------------------------------------------------ threads */
 

@@ -7,13 +7,13 @@
 #include "base/check.h"
 
 /* What the file has of these pages: the last page of the block may be only begun there. */
-static size_t bytes_in_file(const struct pager *pager, uint32_t page, uint32_t count) {
+size_t pager_bytes_in_file(const struct pager *pager, uint32_t page, uint32_t count) {
     return min_u64(pager_offset(pager, count), pager->config.bytes - pager_offset(pager, page));
 }
 
 enum pager_decision pager_decide(struct pager *pager, bool write, int error, uint32_t page, uint32_t count) {
     const struct pager_trouble trouble = {
-        .write = write, .error = error, .offset = pager_offset(pager, page), .bytes = bytes_in_file(pager, page, count)};
+        .write = write, .error = error, .offset = pager_offset(pager, page), .bytes = pager_bytes_in_file(pager, page, count)};
     if (pager->config.trouble == NULL) return write ? PAGER_GO_ON : PAGER_GIVE_UP;
     platform_lock_release(&pager->lock);
     enum pager_decision decision = pager->config.trouble(&trouble, pager->config.trouble_argument);
@@ -24,7 +24,7 @@ enum pager_decision pager_decide(struct pager *pager, bool write, int error, uin
 int pager_read(struct pager *pager, uint32_t first_page, uint32_t count) {
     platform_lock_release(&pager->lock);
     size_t offset = pager_offset(pager, first_page);
-    int error = platform_store_read(&pager->store, pager->memory.own + offset, bytes_in_file(pager, first_page, count), offset);
+    int error = platform_store_read(&pager->store, pager->memory.own + offset, pager_bytes_in_file(pager, first_page, count), offset);
     platform_lock_acquire(&pager->lock);
     if (error == 0)
         pager->counters.reads += count;
@@ -37,20 +37,32 @@ int pager_read(struct pager *pager, uint32_t first_page, uint32_t count) {
  * The pages are protected first, all by one call, so that whoever changes one from now on is seen to; the mark is put on those that are out of reach
  * too, which does no harm.
  */
-static int write_stretch(struct pager *pager, uint32_t first, uint32_t count) {
+bool pager_begin_stretch(struct pager *pager, uint32_t first, uint32_t count) {
     for (uint32_t page = first; page < first + count; page++) frames_begin_writing(&pager->frames, frames_find(&pager->frames, page));
-    size_t offset = pager_offset(pager, first);
-    bool ok = platform_paged_protect(&pager->memory, offset, pager_offset(pager, count)) == PLATFORM_FAULTS_OK;
-    platform_lock_release(&pager->lock);
-    int error =
-        ok ? platform_store_write(&pager->store, pager->memory.own + offset, bytes_in_file(pager, first, count), offset) : PLATFORM_STORE_NO_MEMORY;
-    platform_lock_acquire(&pager->lock);
+    if (platform_paged_protect(&pager->memory, pager_offset(pager, first), pager_offset(pager, count)) == PLATFORM_FAULTS_OK) return true;
+    pager_end_stretch(pager, first, count, PLATFORM_STORE_NO_MEMORY);
+    return false;
+}
+
+void pager_end_stretch(struct pager *pager, uint32_t first, uint32_t count, int error) {
     for (uint32_t page = first; page < first + count; page++) frames_end_writing(&pager->frames, frames_find(&pager->frames, page), error != 0);
-    if (error == 0)
+    if (error == 0) {
         pager->counters.writes += count;
-    else
-        pager->counters.write_errors++;
+        pager->no_writes_until_ns = 0;
+        pager->refused = false;
+    } else {
+        pager->counters.write_errors += error != PAGER_NOT_WRITTEN;
+    }
     pager_tell_progress(pager);
+}
+
+static int write_stretch(struct pager *pager, uint32_t first, uint32_t count) {
+    if (!pager_begin_stretch(pager, first, count)) return PLATFORM_STORE_NO_MEMORY;
+    platform_lock_release(&pager->lock);
+    size_t offset = pager_offset(pager, first);
+    int error = platform_store_write(&pager->store, pager->memory.own + offset, pager_bytes_in_file(pager, first, count), offset);
+    platform_lock_acquire(&pager->lock);
+    pager_end_stretch(pager, first, count, error);
     return error;
 }
 
@@ -60,11 +72,7 @@ int pager_write(struct pager *pager, struct frame *frame) {
         uint32_t first = page, count = frames_dirty_stretch(&pager->frames, frame, PAGER_PIECE_PAGES, &first);
         if (count == 0) return 0;
         int error = write_stretch(pager, first, count);
-        if (error == 0) {
-            pager->no_writes_until_ns = 0;
-            pager->refused = false;
-            return 0;
-        }
+        if (error == 0) return 0;
         enum pager_decision decision = pager_decide(pager, true, error, first, count);
         if (decision != PAGER_RETRY) {
             pager->refused = decision == PAGER_GIVE_UP;

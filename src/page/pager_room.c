@@ -14,6 +14,10 @@ void pager_tell_progress(struct pager *pager) {
 }
 
 void pager_wait_progress(struct pager *pager) {
+    if (pager->jobs_under_way != 0 && __atomic_load_n(&pager->worker, __ATOMIC_RELAXED) == platform_thread_self()) {
+        (void)pager_end_job(pager, true); /* nobody else will */
+        return;
+    }
     uint32_t seen = __atomic_load_n(&pager->progress, __ATOMIC_ACQUIRE); /* under the lock: what the caller waits for has not been told yet */
     platform_lock_release(&pager->lock);
     platform_word_wait(&pager->progress, seen);

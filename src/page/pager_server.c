@@ -79,7 +79,7 @@ static bool serve_once(struct pager *pager, uint32_t page, bool write) {
         frame->waited = true;
         return true;
     }
-    if (write && !frame->dirty) {
+    if ((write || pager->all_dirty) && !frame->dirty) {
         if (!dirty_limit_allows(pager)) return false;
         frames_set_dirty(frames, frame);
         if (frames->dirty > pager->config.dirty_limit_pages / 2) platform_event_wake(&pager->work);

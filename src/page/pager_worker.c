@@ -32,7 +32,25 @@ static void settle(struct pager *pager, uint32_t page, bool ok) {
     }
     frames_set_state(&pager->frames, frame, FRAME_HELD);
     if (pager->config.policy.enter != NULL) pager->config.policy.enter(page, pager->config.policy.argument);
-    if (waited) pager_map(pager, frame);
+    if (!waited) return;
+    if (pager->all_dirty)
+        platform_paged_wake(&pager->memory, pager_offset(pager, page), pager->page_bytes); /* the server sees to the dirty limit */
+    else
+        pager_map(pager, frame);
+}
+
+static void settle_all(struct pager *pager, uint32_t first, uint32_t count, bool ok) {
+    if (ok) pager->counters.ahead += count;
+    for (uint32_t i = 0; i < count; i++) settle(pager, first + i, ok);
+    pager_tell_progress(pager);
+}
+
+void pager_end_read(struct pager *pager, uint32_t first, uint32_t count, int error) {
+    if (error == 0)
+        pager->counters.reads += count;
+    else
+        pager->counters.read_errors++;
+    settle_all(pager, first, count, error == 0);
 }
 
 static bool is_absent(const struct pager *pager, uint32_t page) { return pager->frames.of_page[page] == 0; }
@@ -54,10 +72,9 @@ static void read_ahead(struct pager *pager) {
     }
     if (piece == 0) return;
     for (uint32_t i = 0; i < piece; i++) frames_enter(&pager->frames, first + i);
-    bool ok = pager_read(pager, first, piece) == 0;
-    if (ok) pager->counters.ahead += piece;
-    for (uint32_t i = 0; i < piece; i++) settle(pager, first + i, ok);
-    pager_tell_progress(pager);
+    if (pager_begin_read(pager, first, piece)) return;
+    int error = pager_read(pager, first, piece);
+    settle_all(pager, first, piece, error == 0);
 }
 
 /* ------------------------------------------------------------------ what calls wait for */
@@ -71,6 +88,15 @@ static bool wait_for(struct pager *pager, const struct frame *frame, const struc
     }
 }
 
+/* What was to be read ahead of a range that is not needed. */
+static void forget_ahead(struct pager *pager, uint32_t first, uint32_t end) {
+    for (unsigned i = 0; i < pager->ahead_count; i++) {
+        unsigned place = (pager->ahead_head + i) % PAGER_AHEAD_QUEUE;
+        uint32_t from = pager->ahead[place].first, to = from + pager->ahead[place].count;
+        if (from < end && first < to) pager->ahead[place].count = from < first ? first - from : 0;
+    }
+}
+
 static void forgive(struct pager *pager, uint32_t first, uint32_t end) {
     for (uint32_t page = first; page < end && pager->frames.failed != 0; page++) {
         if (!frames_failed(&pager->frames, page)) continue;
@@ -79,6 +105,7 @@ static void forgive(struct pager *pager, uint32_t first, uint32_t end) {
 }
 
 static int fulfil(struct pager *pager, const struct pager_request *request) {
+    if (request->wish == PAGER_WISH_EVICT) forget_ahead(pager, request->first, request->end);
     for (uint32_t i = 0; i < pager->frames.high; i++) {
         struct frame *frame = &pager->frames.frames[i];
         if (!wait_for(pager, frame, request)) continue;
@@ -112,23 +139,34 @@ static bool should_write(const struct pager *pager) {
     return pager->frames.dirty > pager->config.dirty_limit_pages / 2 && !pager->frames.frames[pager->frames.dirty_first].writing;
 }
 
+static void write_behind(struct pager *pager) {
+    struct frame *frame = &pager->frames.frames[pager->frames.dirty_first];
+    uint32_t page = frame->page;
+    if (pager_begin_write(pager, frame)) return;
+    frame = frames_find(&pager->frames, page); /* the lock may have been let go */
+    if (frame != NULL && frame->dirty && !frame_is_busy(frame)) (void)pager_write(pager, frame);
+}
+
 void pager_worker(void *argument) {
     struct pager *pager = argument;
+    __atomic_store_n(&pager->worker, platform_thread_self(), __ATOMIC_RELAXED);
     platform_lock_acquire(&pager->lock);
     while (!pager->stopping) {
+        while (pager_end_job(pager, false)) continue;
         bool refused = pager_is_refused(pager), behind = should_write(pager);
         if (!list_empty(&pager->requests)) {
             serve_request(pager);
         } else if (behind && !refused) {
-            (void)pager_write(pager, &pager->frames.frames[pager->frames.dirty_first]);
+            write_behind(pager);
         } else if (pager->ahead_count != 0) {
             read_ahead(pager);
-        } else {
+        } else if (!pager_end_job(pager, true)) {
             platform_lock_release(&pager->lock);
             (void)platform_event_wait(&pager->work, behind ? PAGER_REFUSED_NS : UINT64_MAX);
             platform_lock_acquire(&pager->lock);
         }
     }
+    while (pager_end_job(pager, true)) continue;
     platform_lock_release(&pager->lock);
     pager_thread_ends(pager);
 }

@@ -159,8 +159,8 @@ enum platform_access { PLATFORM_ACCESS_NONE, PLATFORM_ACCESS_READ, PLATFORM_ACCE
 bool platform_protect(void *address, size_t bytes, enum platform_access access);
 /*
  * From now on, in the thread that lacks a right: serve(page, write) returns true once it has it; false: it is none of ours, and the program's own
- * handler is called, or the process ends as it would have. write: it is known to be one. serve is async-signal-safe. The same function for all; for
- * the life of the process, and of its children. False: the system refuses.
+ * handler is called, or the process ends as it would have. write: it is known to be one. serve is async-signal-safe. For the life of the process, and
+ * of its children; of two such functions each is asked. False: the system refuses, or there are two others.
  */
 bool platform_on_access_fault(bool (*serve)(char *page, bool write));
 /* A thread of platform_thread_start, which is deaf to signals: from now on not to this one. */
@@ -171,6 +171,9 @@ void platform_hear_access_faults(void);
 /*
  * A block of pages that live in memory of ours, which shows all of them at a second address. A page that is out of reach in the block, or protected
  * there, stops the thread that touches it until it is mapped. Offsets and sizes are of whole pages. A forked child has neither of the two addresses.
+ *
+ * By faults that the process serves, or by access rights and signals (see above): then each page in reach may cost two mappings, of which only
+ * so many may be in reach at a time.
  */
 struct platform_paged {
     char *block; /* the program's */
@@ -178,9 +181,12 @@ struct platform_paged {
     size_t bytes;
     char *nothing; /* one page that can't be touched without SIGBUS, to be put in the place of others */
     struct platform_faults faults;
+    struct platform_paged_signals *signals; /* NULL: by faults */
+    uint32_t pages_max;                     /* in reach at a time */
 };
+enum platform_paged_way { PLATFORM_PAGED_ANY, PLATFORM_PAGED_FAULTS, PLATFORM_PAGED_SIGNALS }; /* any: faults where they can be had */
 /* Needs PLATFORM_FAULTS_PROTECT. */
-enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes);
+enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes, enum platform_paged_way way);
 /* Nobody may wait for faults. In the child of a fork, where only the file is left, forked. */
 void platform_paged_close(struct platform_paged *paged, bool forked);
 /* Sleeps until there are faults. *got: how many; 0 once after platform_paged_ring, or for no reason. GONE: the program has closed our file. */
@@ -224,6 +230,30 @@ int platform_store_write(struct platform_store *store, const void *from, size_t 
 /* What was written is on the disk, and the size of the file too. */
 int platform_store_sync(struct platform_store *store);
 void platform_store_close(struct platform_store *store);
+/* Whether the program has left our file alone so far. */
+bool platform_store_is_ours(const struct platform_store *store);
+
+/*
+ * Reads and writes of such a file that go on meanwhile (Linux: io_uring). One thread, the same for all calls, has a ring; of a job nothing may be
+ * touched from its begin to its end, its memory included.
+ */
+struct platform_store_ring;
+struct platform_store_job {
+    struct platform_store *store;
+    void *memory;
+    size_t bytes;
+    uint64_t offset;
+    bool write;
+    int error; /* at its end, as of platform_store_read and _write */
+};
+/* For up to `depth` jobs at a time. NULL: the system has none, or forbids it. */
+struct platform_store_ring *platform_store_ring_open(unsigned depth);
+/* No job is under way. In the child of a fork, whatever was, forked. */
+void platform_store_ring_close(struct platform_store_ring *ring, bool forked);
+/* False: not begun, as there are too many, or the ring can't be used any more. */
+bool platform_store_begin(struct platform_store_ring *ring, struct platform_store_job *job);
+/* A job that has ended; NULL: none has, or, to one who waits, none is under way. */
+struct platform_store_job *platform_store_end(struct platform_store_ring *ring, bool wait);
 
 /* ------------------------------------------------------------------ time */
 

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 RECORD_BYTES = 8
 DEFAULT_SECONDS = 10
 HANG_SECONDS = 120
+SLOWEST_OPERATIONS_PER_SECOND = 1000  # of a long run on a busy machine
 SHRINK_SECONDS = 60
 EXAMPLES_AT_ONCE = 200
 RANDOM_RUN_OPERATIONS = 100_000
@@ -73,12 +74,12 @@ class Model:
             self.process.stdout.close()
             self.process = None
 
-    def read(self, count):
-        data = b""
+    def read(self, count, operations=0):
+        data, hang = b"", max(HANG_SECONDS, operations / SLOWEST_OPERATIONS_PER_SECOND)
         while len(data) < count:
-            if not select.select([self.process.stdout], [], [], HANG_SECONDS)[0]:
+            if not select.select([self.process.stdout], [], [], hang)[0]:
                 self.stop()
-                raise ModelFailure(f"model {self.name} did not answer within {HANG_SECONDS} s")
+                raise ModelFailure(f"model {self.name} did not answer within {hang:.0f} s")
             part = os.read(self.process.stdout.fileno(), count - len(data))
             if not part:
                 status = self.process.wait()
@@ -87,7 +88,7 @@ class Model:
             data += part
         return data
 
-    def ask(self, kind, data):
+    def ask(self, kind, data, operations=0):
         if self.process is None:
             self.start()
         try:
@@ -95,7 +96,7 @@ class Model:
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # reading says what became of it
-        result, length = struct.unpack("<BI", self.read(5))
+        result, length = struct.unpack("<BI", self.read(5, operations))
         text = self.read(length).decode(errors="replace")
         if result != 0:
             raise ModelFailure(text)
@@ -106,7 +107,7 @@ class Model:
 
     def run_random(self, seed, operations):
         """Runs `operations` random records; raises ModelFailure."""
-        self.ask(b"s", struct.pack("<QQ", seed, operations))
+        self.ask(b"s", struct.pack("<QQ", seed, operations), operations)
 
 
 def without_what_is_not_needed(data, check):

@@ -45,6 +45,7 @@ static struct strata_page_op make_op(uint64_t *state) {
     default: break;
     }
     if (dice(state) % 64 == 0) op.address = (char *)op.address + 8;
+    if (op.operation == STRATA_PAGE_OP_FREE && dice(state) % 16 == 0) op.address = NULL;
     return op;
 }
 
@@ -65,7 +66,7 @@ static bool is_right(const struct strata_page_op *op) {
     const struct block *block = block_at(op->address);
     switch (op->operation) {
     case STRATA_PAGE_OP_ALLOC: return op->bytes != 0;
-    case STRATA_PAGE_OP_FREE: return block != NULL;
+    case STRATA_PAGE_OP_FREE: return op->address == NULL || block != NULL;
     case STRATA_PAGE_OP_REALLOC: return block != NULL && op->bytes != 0 && (op->flags & STRATA_PAGE_HUGE) == 0;
     case STRATA_PAGE_OP_RESERVE: return block != NULL && op->bytes != 0;
     case STRATA_PAGE_OP_SPLIT: return block != NULL && op->bytes % cut_unit(block) == 0 && op->bytes < block->pages * page_bytes;
@@ -135,7 +136,9 @@ static void follow_op(const struct strata_page_op *before, const struct strata_p
     struct block *block;
     switch (op->operation) {
     case STRATA_PAGE_OP_ALLOC: follow_alloc(op->address, before->bytes, before->flags, how); break;
-    case STRATA_PAGE_OP_FREE: remove_block(block_at(before->address)); break;
+    case STRATA_PAGE_OP_FREE:
+        if (before->address != NULL) remove_block(block_at(before->address));
+        break;
     case STRATA_PAGE_OP_REALLOC: follow_realloc(block_at(before->address), op->address, before->bytes, before->flags, 0); break;
     case STRATA_PAGE_OP_SPLIT:
         split_block(block_at(before->address), pages);

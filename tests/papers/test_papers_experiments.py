@@ -78,6 +78,8 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     # Blocks of every power of two came, and each program did its work under both allocators.
     rings = documents["umpa/figures-7-8"]
     assert all(len(series["points"]) == 11 and all(y > 0 for _, y in series["points"]) for series in rings["measured"])
+    lists = documents["umpa/section-4-1"]
+    assert len(lists["measured"]) == 9 and all(y > 0 for series in lists["measured"] for _, y in series["points"])
     programs = documents["umpa/table-2"]
     assert all(y > 1 for series in programs["measured"] if series["panel"] == "peak of memory" for _, y in series["points"])
 

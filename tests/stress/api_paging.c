@@ -1,6 +1,7 @@
 /*
  * api_paging.c - paged blocks under load: random writes, reads, syncs and advice from several threads at once, in memory a sixteenth of the block,
- * against a model in ordinary memory; with the clock, with a policy of the program's, and with the least limits there are.
+ * against a model in ordinary memory; with the clock, with a policy of the program's, with the least limits there are, and by signals in place of
+ * userfaultfd.
  *
  * Protects: no write is ever lost or seen elsewhere, on the block or in the file; limits hold at every moment; threads that meet the same page all go
  * on; invariants hold afterwards. api_paging [ROUNDS] makes so many rounds a thread. The seed is printed where something is wrong.
@@ -16,7 +17,7 @@
 enum { THREADS = 4, PAGES = 1024, LIMIT = 64, DEFAULT_ROUNDS = 1500 };
 
 static size_t page_bytes;
-static unsigned rounds = DEFAULT_ROUNDS;
+static unsigned rounds = DEFAULT_ROUNDS, flags;
 static char path[64];
 
 /* ------------------------------------------------------------------ a policy: first in, first out */
@@ -126,6 +127,7 @@ static void expect_file(struct worker *workers) {
 static struct strata_paging *open_paging(size_t limit_pages, size_t dirty_pages, const struct strata_paging_policy *policy) {
     struct strata_paging *paging = NULL;
     struct strata_paging_config config = {.path = path,
+                                          .flags = flags,
                                           .bytes = PAGES * page_bytes,
                                           .resident_limit_bytes = limit_pages * page_bytes,
                                           .dirty_limit_bytes = dirty_pages * page_bytes,
@@ -152,6 +154,7 @@ static void run(size_t limit_pages, size_t dirty_pages, const struct strata_pagi
     struct strata_paging_stats stats;
     EXPECT(strata_paging_stats_get(paging, &stats) == STRATA_PAGING_OK);
     EXPECT(policy == NULL ? stats.samples > 0 || limit_pages > LIMIT : fifo.calls > 0 && stats.samples == 0);
+    EXPECT(stats.by_signals == ((flags & STRATA_PAGING_BY_SIGNALS) != 0));
     EXPECT(stats.evictions > 0 && stats.writes > 0 && stats.reads > 0 && stats.read_ahead > 0);
     EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_OK);
     expect_file(workers);
@@ -176,6 +179,11 @@ int main(int argc, char **argv) {
     run(STRATA_PAGING_PAGES_MIN, 1, NULL);
     run(PAGES / 2, 3, NULL);
     const struct strata_paging_policy policy = {.enter = fifo_enter, .leave = fifo_leave, .next = fifo_next, .argument = &fifo};
+    run(LIMIT, 0, &policy);
+    flags = STRATA_PAGING_BY_SIGNALS;
+    run(LIMIT, 0, NULL);
+    run(STRATA_PAGING_PAGES_MIN, 1, NULL);
+    flags = STRATA_PAGING_IO_URING;
     run(LIMIT, 0, &policy);
     unlink(path);
     return 0;

@@ -1,94 +1,12 @@
 /*
  * api_paging_errors.c - paged blocks where something is wrong: rights that are missing, bad arguments one by one, files that are full, cut off,
- * removed or opened in the wrong way, a process that forks, and one that is killed in the middle.
+ * removed or opened in the wrong way, a process that forks, and one that is killed in the middle. All of it by userfaultfd and by signals.
  *
  * Protects: each error has its documented status or signal, and loses nothing that was written to the block.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <strata/paging.h>
-
-#include "concurrency/concurrency.h"
-
-enum { PAGES = 256, LIMIT = 64 };
-
-static size_t page_bytes;
-static char path[64];
-
-static struct strata_paging_config usual(void) {
-    return (struct strata_paging_config){.path = path, .bytes = PAGES * page_bytes, .resident_limit_bytes = LIMIT * page_bytes};
-}
-static struct strata_paging *open_as(const struct strata_paging_config *config) {
-    struct strata_paging *paging = NULL;
-    enum strata_paging_status status = strata_paging_open(config, &paging);
-    if (status != STRATA_PAGING_OK) fprintf(stderr, "open: %s\n", strata_paging_status_text(status));
-    EXPECT(status == STRATA_PAGING_OK);
-    return paging;
-}
-static struct strata_paging *open_new(void) {
-    struct strata_paging_config config = usual();
-    unlink(path);
-    return open_as(&config);
-}
-static char *page_of(struct strata_paging *paging, unsigned page) { return (char *)strata_paging_address(paging) + page * page_bytes; }
-static struct strata_paging_stats stats_of(struct strata_paging *paging) {
-    struct strata_paging_stats stats;
-    EXPECT(strata_paging_stats_get(paging, &stats) == STRATA_PAGING_OK);
-    return stats;
-}
-static void discard(struct strata_paging *paging) {
-    EXPECT(strata_paging_check(paging) == NULL);
-    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
-}
-static void fill(struct strata_paging *paging, char salt) {
-    for (unsigned i = 0; i < PAGES; i++) memset(page_of(paging, i), (char)(i + (unsigned)salt), page_bytes);
-}
-static char file_byte(unsigned page) {
-    char byte = 0;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    EXPECT(file >= 0 && pread(file, &byte, 1, (off_t)(page * page_bytes + 5)) == 1);
-    close(file);
-    return byte;
-}
-
-/* ------------------------------------------------------------------ signals that are expected */
-
-static sigjmp_buf place;
-static void jump(int signal) { siglongjmp(place, signal); }
-/* The signal that touching the address raises; 0: none. */
-static int touch(volatile char *address) {
-    struct sigaction action = {.sa_handler = jump, .sa_flags = SA_NODEFER}, bus, segv;
-    sigaction(SIGBUS, &action, &bus);
-    sigaction(SIGSEGV, &action, &segv);
-    int signal = sigsetjmp(place, 1);
-    if (signal == 0) (void)*address;
-    sigaction(SIGBUS, &bus, NULL);
-    sigaction(SIGSEGV, &segv, NULL);
-    return signal;
-}
+#include "paging_support.h"
 
 /* ------------------------------------------------------------------ arguments */
-
-static void refuse(struct strata_paging_config config, enum strata_paging_status wanted, int error) {
-    struct strata_paging *paging = (struct strata_paging *)(void *)&config;
-    errno = 0;
-    EXPECT(strata_paging_open(&config, &paging) == wanted);
-    EXPECT(errno == error);
-    EXPECT((void *)paging == (void *)&config);
-}
 
 static void test_bad_arguments(void) {
     struct strata_paging_config config = usual();
@@ -104,7 +22,8 @@ static void test_bad_arguments(void) {
     REFUSE(bytes, UINT64_MAX, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(bytes, (uint64_t)1 << 50, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(resident_limit_bytes, (STRATA_PAGING_PAGES_MIN - 1) * page_bytes, STRATA_PAGING_BAD_ARGUMENT, 0);
-    REFUSE(flags, 2, STRATA_PAGING_BAD_ARGUMENT, 0);
+    REFUSE(flags, 16, STRATA_PAGING_BAD_ARGUMENT, 0);
+    REFUSE(flags, STRATA_PAGING_BY_SIGNALS | STRATA_PAGING_NO_SIGNALS, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(policy, &policy, STRATA_PAGING_BAD_ARGUMENT, 0);
     REFUSE(path, "/tmp", STRATA_PAGING_FILE_ERROR, EISDIR);
     REFUSE(path, "/nowhere/file", STRATA_PAGING_FILE_ERROR, ENOENT);
@@ -231,7 +150,7 @@ static void test_truncated_file(struct told *told) {
     struct strata_paging_config config = usual();
     if (told != NULL) config.handler = tell;
     config.handler_argument = told;
-    config.flags = STRATA_PAGING_NO_READ_AHEAD;
+    config.flags |= STRATA_PAGING_NO_READ_AHEAD;
     unlink(path);
     struct strata_paging *paging = open_as(&config);
     fill(paging, 1);
@@ -344,18 +263,6 @@ static void test_kill(void) {
 
 /* ------------------------------------------------------------------ rights and descriptors */
 
-/* Runs the body in a child, which must end well. */
-static void in_child(void (*body)(void)) {
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        body();
-        _exit(7);
-    }
-    EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
-    unlink(path);
-}
-
 /* Without privilege faults of the program's own code are served; what system calls meet is as the figures say. */
 static void unprivileged(void) {
     unlink(path);
@@ -372,17 +279,6 @@ static void unprivileged(void) {
     page_of(paging, 3)[0] = 1;
     EXPECT(read(zeros, page_of(paging, 3), 10) == 10 && page_of(paging, 3)[0] == 0);
     EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK);
-}
-
-static void forbidden(void) {
-    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    const struct sock_fprog filter = {.len = 4, .filter = code};
-    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
-    unlink(path);
-    refuse(usual(), STRATA_PAGING_NO_FAULTS, 0);
-    EXPECT(access(path, F_OK) != 0);
 }
 
 /* A program that closes what it does not know: the block goes out of reach, the calls have an error, and a file of its own under our number is left
@@ -407,9 +303,7 @@ static void descriptors_closed(void) {
     EXPECT(other >= 0 && lseek(mine, 0, SEEK_END) == 0 && fcntl(200, F_GETFD) >= 0);
 }
 
-int main(void) {
-    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    snprintf(path, sizeof path, "/tmp/api_paging_errors.%d", (int)getpid());
+static void test_all(void) {
     test_bad_arguments();
     test_odd_size();
     test_full_file(NULL);
@@ -425,7 +319,18 @@ int main(void) {
     test_fork();
     test_kill();
     in_child(unprivileged);
-    in_child(forbidden);
+}
+
+int main(void) {
+    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    snprintf(path, sizeof path, "/tmp/api_paging_errors.%d", (int)getpid());
+    expect_signals();
+    test_all();
+    in_child(descriptors_closed);
+    way = STRATA_PAGING_BY_SIGNALS;
+    test_all();
+    way = STRATA_PAGING_IO_URING;
+    test_all();
     in_child(descriptors_closed);
     unlink(path);
     return 0;

@@ -3,7 +3,7 @@
  *
  * Our handler is put in front of the program's, which gets all that is not ours in the way that it asked for. It runs on the program's signal stack
  * where it has one. A program that sets its own handler later, without calling the one that it finds, takes ours away: then the signal is its own. No
- * locks. before is written once, before the handler is in place; serve by whoever asks, always the same.
+ * locks. before is written once, before the handler is in place; a place among those who serve is taken once, and kept.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -13,7 +13,9 @@
 
 #include "platform/linux/linux.h"
 
-static bool (*serve_fault)(char *page, bool write);
+typedef bool access_server(char *page, bool write);
+#define SERVERS_MAX 2                       /* watches, and paged memory */
+static access_server *servers[SERVERS_MAX]; /* atomic; the first ones are taken */
 static struct sigaction before;
 static uint32_t installed; /* atomic: whether ours is in place, or about to be */
 
@@ -48,17 +50,34 @@ static void pass_on(int number, siginfo_t *info, void *context) {
     }
 }
 
+/* The first that says that the page is its own. */
+static bool serve_fault(char *page, bool write) {
+    for (unsigned i = 0; i < SERVERS_MAX; i++) {
+        access_server *serve = __atomic_load_n(&servers[i], __ATOMIC_ACQUIRE);
+        if (serve != NULL && serve(page, write)) return true;
+    }
+    return false;
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) {
     int saved = errno;
     char *page = (char *)align_down((uintptr_t)info->si_addr, platform_info()->page_bytes);
-    bool served = info->si_code == SEGV_ACCERR && __atomic_load_n(&serve_fault, __ATOMIC_ACQUIRE)(page, is_write(context));
+    bool served = info->si_code == SEGV_ACCERR && serve_fault(page, is_write(context));
     errno = saved;
     if (!served) pass_on(number, info, context);
 }
 
+static bool add_server(access_server *serve) {
+    for (unsigned i = 0; i < SERVERS_MAX; i++) {
+        access_server *taken = NULL;
+        if (__atomic_compare_exchange_n(&servers[i], &taken, serve, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || taken == serve) return true;
+    }
+    return false;
+}
+
 bool platform_on_access_fault(bool (*serve)(char *page, bool write)) {
     uint32_t none = 0;
-    __atomic_store_n(&serve_fault, serve, __ATOMIC_RELEASE);
+    if (!add_server(serve)) return false;
     if (!__atomic_compare_exchange_n(&installed, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
     struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     int saved = errno;

@@ -6,6 +6,8 @@
  * close, and no size that RLIMIT_FSIZE counts: a mapping is repeated by mremap with an old size of 0. One page more than asked for lies behind the
  * block: touching that one is how a waiting thread is told to stop.
  *
+ * Where userfaultfd is forbidden, access rights and SIGSEGV stand in for it (paged_signals.c), on the same two mappings.
+ *
  * Neither mapping is inherited by a fork (MADV_DONTFORK), so that no child changes what its parent writes to the file. No locks, no state but the
  * caller's; errno is kept.
  */
@@ -18,6 +20,7 @@
 
 #include "base/check.h"
 #include "platform/linux/linux.h"
+#include "platform/linux/paged_signals.h"
 
 /* What the headers of older systems lack. */
 #define REGISTER_MINOR (UINT64_C(1) << 2)     /* Linux 5.13, for shared memory 5.14 */
@@ -65,19 +68,30 @@ static bool set_up(char *address, size_t bytes) {
     return madvise(address, bytes, MADV_DONTFORK) == 0;
 }
 
-enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes) {
-    int saved = errno;
-    *paged = (struct platform_paged){.bytes = bytes, .faults = PLATFORM_FAULTS_CLOSED};
-    enum platform_faults_status status = platform_faults_open(&paged->faults, PLATFORM_FAULTS_PROTECT);
-    if (status != PLATFORM_FAULTS_OK) return status;
-    size_t whole = bytes + page_bytes();
+/* Both mappings, and the page that is nothing. */
+static bool map_all(struct platform_paged *paged, size_t whole) {
     paged->nothing = map_nothing();
     paged->block = map_shared(whole, MAP_ANONYMOUS, -1);
     paged->own = paged->block != NULL ? map_again(paged->block, whole) : NULL;
-    bool ok = paged->nothing != NULL && paged->own != NULL && set_up(paged->nothing, page_bytes()) && set_up(paged->block, whole) &&
-              set_up(paged->own, whole);
-    status = ok ? serve(paged, 0, whole) : PLATFORM_FAULTS_NO_MEMORY;
-    if (status != PLATFORM_FAULTS_OK) platform_paged_close(paged, false);
+    return paged->nothing != NULL && paged->own != NULL && set_up(paged->nothing, page_bytes()) && set_up(paged->block, whole) &&
+           set_up(paged->own, whole);
+}
+
+static enum platform_faults_status open_faults(struct platform_paged *paged, enum platform_paged_way way) {
+    if (way == PLATFORM_PAGED_SIGNALS) return PLATFORM_FAULTS_FORBIDDEN;
+    return platform_faults_open(&paged->faults, PLATFORM_FAULTS_PROTECT);
+}
+
+enum platform_faults_status platform_paged_open(struct platform_paged *paged, size_t bytes, enum platform_paged_way way) {
+    int saved = errno;
+    *paged = (struct platform_paged){.bytes = bytes, .faults = PLATFORM_FAULTS_CLOSED, .pages_max = UINT32_MAX};
+    size_t whole = bytes + page_bytes();
+    enum platform_faults_status status = open_faults(paged, way);
+    bool by_signals = way != PLATFORM_PAGED_FAULTS && (status == PLATFORM_FAULTS_FORBIDDEN || status == PLATFORM_FAULTS_UNSUPPORTED);
+    if (status == PLATFORM_FAULTS_OK || by_signals) {
+        status = !map_all(paged, whole) ? PLATFORM_FAULTS_NO_MEMORY : by_signals ? paged_signals_open(paged) : serve(paged, 0, whole);
+        if (status != PLATFORM_FAULTS_OK) platform_paged_close(paged, false);
+    }
     errno = saved;
     return status;
 }
@@ -86,6 +100,7 @@ void platform_paged_close(struct platform_paged *paged, bool forked) {
     int saved = errno;
     size_t whole = paged->bytes + page_bytes();
     platform_faults_close(&paged->faults);
+    if (paged->signals != NULL) paged_signals_close(paged, forked);
     if (!forked && paged->block != NULL) munmap(paged->block, whole);
     if (!forked && paged->own != NULL) munmap(paged->own, whole);
     if (!forked && paged->nothing != NULL) munmap(paged->nothing, page_bytes());
@@ -97,6 +112,10 @@ void platform_paged_close(struct platform_paged *paged, bool forked) {
 
 enum platform_faults_status platform_paged_wait(struct platform_paged *paged, struct platform_fault *faults, unsigned count, unsigned *got) {
     unsigned read = 0, kept = 0;
+    if (paged->signals != NULL) {
+        *got = paged_signals_wait(paged, faults, count);
+        return PLATFORM_FAULTS_OK;
+    }
     enum platform_faults_status status = platform_faults_read(&paged->faults, faults, count, UINT64_MAX, &read);
     for (unsigned i = 0; i < read; i++) {
         if (faults[i].page != paged->block + paged->bytes) {
@@ -111,10 +130,18 @@ enum platform_faults_status platform_paged_wait(struct platform_paged *paged, st
     return status;
 }
 
-void platform_paged_ring(struct platform_paged *paged) { (void)*(volatile char *)(paged->block + paged->bytes); }
+void platform_paged_ring(struct platform_paged *paged) {
+    if (paged->signals != NULL)
+        paged_signals_ring(paged);
+    else
+        (void)*(volatile char *)(paged->block + paged->bytes);
+}
 
 void platform_paged_wake(struct platform_paged *paged, size_t offset, size_t bytes) {
-    platform_faults_wake(&paged->faults, paged->block + offset, bytes);
+    if (paged->signals != NULL)
+        paged_signals_wake(paged, offset, bytes);
+    else
+        platform_faults_wake(&paged->faults, paged->block + offset, bytes);
 }
 
 /* ------------------------------------------------------------------ pages */
@@ -128,6 +155,11 @@ static int continue_at(struct platform_paged *paged, size_t offset, size_t bytes
 }
 
 enum platform_faults_status platform_paged_map(struct platform_paged *paged, size_t offset, size_t bytes, bool *writable) {
+    if (paged->signals != NULL) {
+        bool mapped = paged_signals_set(paged, offset, bytes, *writable ? PLATFORM_ACCESS_ALL : PLATFORM_ACCESS_READ);
+        if (mapped) paged_signals_wake(paged, offset, bytes);
+        return mapped ? PLATFORM_FAULTS_OK : PLATFORM_FAULTS_NO_MEMORY;
+    }
     int saved = errno;
     int error = continue_at(paged, offset, bytes, *writable);
     if (error == EINVAL && !*writable) {
@@ -146,12 +178,16 @@ enum platform_faults_status platform_paged_map(struct platform_paged *paged, siz
 }
 
 enum platform_faults_status platform_paged_protect(struct platform_paged *paged, size_t offset, size_t bytes) {
+    if (paged->signals != NULL) return paged_signals_protect(paged, offset, bytes) ? PLATFORM_FAULTS_OK : PLATFORM_FAULTS_NO_MEMORY;
     return platform_faults_protect(&paged->faults, paged->block + offset, bytes, true);
 }
 
 void platform_paged_hide(struct platform_paged *paged, size_t offset, size_t bytes) {
     int saved = errno;
-    CHECK(madvise(paged->block + offset, bytes, MADV_DONTNEED) == 0);
+    if (paged->signals != NULL)
+        paged_signals_hide(paged, offset, bytes);
+    else
+        CHECK(madvise(paged->block + offset, bytes, MADV_DONTNEED) == 0);
     errno = saved;
 }
 
@@ -161,14 +197,33 @@ void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t byt
     errno = saved;
 }
 
+/* The page as it is in memory, out of reach until it is mapped: there is no moment at which it can be touched. */
+static bool put_back(struct platform_paged *paged, size_t offset) {
+    char *page = paged->block + offset;
+    if (paged->signals == NULL)
+        return mremap(paged->own + offset, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page &&
+               serve(paged, offset, page_bytes()) == PLATFORM_FAULTS_OK;
+    char *again = map_again(paged->own + offset, page_bytes());
+    if (again == NULL) return false;
+    if (mprotect(again, page_bytes(), PROT_NONE) == 0 && mremap(again, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page) {
+        paged_signals_note(paged, offset, PLATFORM_ACCESS_NONE);
+        return true;
+    }
+    munmap(again, page_bytes());
+    return false;
+}
+
+static bool put_nothing(struct platform_paged *paged, size_t offset) {
+    char *page = paged->block + offset;
+    if (mremap(paged->nothing, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) != page) return false;
+    if (paged->signals != NULL) paged_signals_note(paged, offset, PAGED_BROKEN);
+    return true;
+}
+
 bool platform_paged_break(struct platform_paged *paged, size_t offset, size_t bytes, bool on) {
     int saved = errno;
     bool ok = true;
-    for (size_t done = 0; ok && done < bytes; done += page_bytes()) {
-        char *page = paged->block + offset + done, *from = on ? paged->nothing : paged->own + offset + done;
-        ok = mremap(from, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
-        if (ok && !on) ok = serve(paged, offset + done, page_bytes()) == PLATFORM_FAULTS_OK;
-    }
+    for (size_t done = 0; ok && done < bytes; done += page_bytes()) ok = on ? put_nothing(paged, offset + done) : put_back(paged, offset + done);
     platform_paged_wake(paged, offset, bytes);
     errno = saved;
     return ok;

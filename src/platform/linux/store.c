@@ -56,7 +56,7 @@ int platform_store_open(struct platform_store *store, const char *path, int file
     return error;
 }
 
-static bool is_ours(const struct platform_store *store) {
+bool platform_store_is_ours(const struct platform_store *store) {
     struct stat status;
     return fstat(store->file, &status) == 0 && status.st_dev == store->device && status.st_ino == store->inode;
 }
@@ -65,7 +65,7 @@ static bool is_ours(const struct platform_store *store) {
 static int error_of(int error) { return error == EFAULT ? ENOMEM : error; }
 
 int platform_store_read(struct platform_store *store, void *to, size_t bytes, uint64_t offset) {
-    int saved = errno, error = is_ours(store) ? 0 : EBADF;
+    int saved = errno, error = platform_store_is_ours(store) ? 0 : EBADF;
     for (size_t done = 0; error == 0 && done < bytes;) {
         ssize_t got = pread(store->file, (char *)to + done, bytes - done, (off_t)(offset + done));
         if (got > 0)
@@ -80,7 +80,7 @@ int platform_store_read(struct platform_store *store, void *to, size_t bytes, ui
 }
 
 int platform_store_write(struct platform_store *store, const void *from, size_t bytes, uint64_t offset) {
-    int saved = errno, error = is_ours(store) ? 0 : EBADF;
+    int saved = errno, error = platform_store_is_ours(store) ? 0 : EBADF;
     for (size_t done = 0; error == 0 && done < bytes;) {
         ssize_t got = pwrite(store->file, (const char *)from + done, bytes - done, (off_t)(offset + done));
         if (got > 0)
@@ -96,14 +96,14 @@ int platform_store_write(struct platform_store *store, const void *from, size_t 
 
 int platform_store_sync(struct platform_store *store) {
     int saved = errno, error = EBADF;
-    if (is_ours(store)) error = fdatasync(store->file) == 0 ? 0 : errno;
+    if (platform_store_is_ours(store)) error = fdatasync(store->file) == 0 ? 0 : errno;
     errno = saved;
     return error;
 }
 
 void platform_store_close(struct platform_store *store) {
     int saved = errno;
-    if (is_ours(store)) close(store->file);
+    if (platform_store_is_ours(store)) close(store->file);
     store->file = -1;
     errno = saved;
 }

@@ -74,6 +74,16 @@ enum sim_call {
     SIM_FAULTS_MOVE, /* at each of its pages */
     SIM_PROTECT,     /* not of lifting it */
     SIM_ON_ACCESS_FAULT,
+    SIM_PAGED_OPEN,
+    SIM_PAGED_MAP,
+    SIM_PAGED_PROTECT,
+    SIM_PAGED_BREAK,
+    SIM_STORE_OPEN,
+    SIM_STORE_READ,
+    SIM_STORE_WRITE, /* of half of it */
+    SIM_STORE_SYNC,
+    SIM_STORE_RING,
+    SIM_STORE_BEGIN,
     /* those that can't */
     SIM_UNRESERVE,
     SIM_LOCK_ACQUIRE,   /* locks taken, by acquire or try */
@@ -265,6 +275,27 @@ bool sim_access_fault(void *address, bool write);
 enum platform_access sim_access(const void *address);
 /* Calls that wake those who wait. */
 unsigned sim_fault_wakes(void);
+
+/*
+ * Memory whose pages the process brings itself: how many pages may be in reach at a time [UINT32_MAX], and whether pages can be mapped with
+ * protection [true]; for blocks that are opened from now on.
+ */
+void sim_paged_offer(uint32_t pages_max, bool protection);
+/* The program reads from the block, or writes to it, within one page, and waits until it may; false: SIGBUS. */
+bool sim_paged_read(const void *address, void *to, size_t bytes);
+bool sim_paged_write(void *address, const void *from, size_t bytes);
+bool sim_paged_in_memory(const void *address);
+/* Pages of the block in memory. */
+uint64_t sim_paged_resident(void);
+
+/* What a file behind such a block has: as written, or as the disk has it (durable). NULL: there is none. */
+const uint8_t *sim_store_text(const char *path, bool durable, uint64_t *bytes);
+/* Files can't be written beyond: ENOSPC [no limit]. */
+void sim_store_set_room(uint64_t bytes);
+/* Somebody makes the file shorter. */
+void sim_store_cut(const char *path, uint64_t bytes);
+/* The machine ends: of each page the disk has got either what was written last, or what it had; that is the file from now on. */
+void sim_store_lose_power(const char *path, uint64_t seed);
 
 /* The next platform_pressure_wait reports this. */
 void sim_pressure_raise(enum platform_pressure pressure);

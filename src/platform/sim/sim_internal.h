@@ -35,6 +35,8 @@ enum sim_vma_change {
 };
 
 void sim_memory_reset(void);
+/* As platform_release, and can't fail. */
+void sim_release(void *address, size_t bytes);
 void sim_vma_reset(void);
 /* Every page of the range is mapped (and committed). */
 bool sim_vma_covers(uint64_t start_page, uint64_t end_page, bool committed);
@@ -147,6 +149,9 @@ const uint8_t *sim_cpu_explored(uint64_t *points);
 void sim_outside_reset(void);
 /* sim_fault.c */
 void sim_fault_reset(void);
+/* sim_paged.c, sim_store.c */
+void sim_paged_reset(void);
+void sim_store_reset(void);
 /* Pressure that was raised and not yet reported. */
 bool sim_pressure_pending(void);
 /* The time that a populate takes passes. */

@@ -250,6 +250,8 @@ bool platform_release(void *address, size_t bytes) {
     return true;
 }
 
+void sim_release(void *address, size_t bytes) { drop_pages(check_range("sim_release", address, bytes, NEEDS_COMMITTED)); }
+
 bool platform_populate(void *address, size_t bytes) {
     struct range range = check_range("platform_populate", address, bytes, NEEDS_COMMITTED);
     if (sim_call_fails(SIM_POPULATE)) return false;

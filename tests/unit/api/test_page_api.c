@@ -211,6 +211,8 @@ static void a_batch_is_done_in_order(void **state) {
         {.operation = STRATA_PAGE_OP_RELEASE, .address = b, .bytes = 4096},
         {.operation = STRATA_PAGE_OP_RELEASE, .address = b + 8192, .bytes = 4096},
         {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 5000, .flags = STRATA_PAGE_ZEROED},
+        {.operation = STRATA_PAGE_OP_FREE, .address = NULL}, /* twice: claims nothing */
+        {.operation = STRATA_PAGE_OP_FREE, .address = NULL},
     };
     uint64_t moves = sim_calls(SIM_MOVE);
     size_t done;

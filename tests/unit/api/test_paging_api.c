@@ -1,6 +1,7 @@
 /*
- * test_paging_api.c - paged blocks where the system lets nobody serve faults, as the simulated one does: a status, no memory kept, and errno as it
- * was. What is wrong with the arguments is said before that. The rest needs a kernel: tests/stress/api_paging.c.
+ * test_paging_api.c - the public calls of paged blocks on a simulated machine: where the system lets nobody serve faults a status, no memory kept,
+ * and errno as it was; limits that are lowered, figures, errors of the file. The pager itself is compared with a model (tests/model/model_pager.c),
+ * and meets a kernel in tests/stress/api_paging.c.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -29,6 +30,8 @@ static int new_process(void **unused) {
 
 static void test_forbidden(void **unused) {
     (void)unused;
+    sim_fail_only(1u << SIM_PAGED_OPEN);
+    sim_fail_call(1, SIM_FOREVER);
     assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_NO_FAULTS);
     assert_null(paging);
     assert_int_equal(errno, ERRNO_BEFORE);
@@ -39,14 +42,98 @@ static void test_forbidden(void **unused) {
 
 static void test_no_memory(void **unused) {
     (void)unused;
-    for (uint64_t n = 1; n <= 4; n++) {
-        sim_fail_only(1u << SIM_RESERVE | 1u << SIM_COMMIT);
+    for (uint64_t n = 1; n <= 9; n++) {
+        sim_fail_only(1u << SIM_RESERVE | 1u << SIM_COMMIT | 1u << SIM_THREAD_START);
         sim_fail_call(n, 1);
         assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_NO_MEMORY);
         assert_int_equal(sim_failures(), 1);
         assert_null(paging);
         assert_int_equal(sim_reserved_bytes(), 0);
     }
+}
+
+static struct strata_paging_stats figures(void) {
+    struct strata_paging_stats stats;
+    assert_int_equal(strata_paging_stats_get(paging, &stats), STRATA_PAGING_OK);
+    return stats;
+}
+
+/* What is written is on the disk after a sync, and only then; figures are exact. */
+static void test_sync(void **unused) {
+    (void)unused;
+    config.flags = STRATA_PAGING_NO_READ_AHEAD;
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_OK);
+    char *block = strata_paging_address(paging), seen[4] = {0};
+    assert_true(sim_paged_write(block + 5000, "abc", 3) && sim_paged_read(block + 9000, seen, 3));
+    assert_int_equal(figures().resident, 2);
+    assert_int_equal(figures().dirty, 1);
+    assert_int_equal(figures().faults, 2);
+    assert_int_equal(sim_store_text("file", true, NULL)[5000], 0);
+    assert_int_equal(strata_paging_sync(paging, block + 5000, 1), STRATA_PAGING_OK);
+    assert_memory_equal(sim_store_text("file", true, NULL) + 5000, "abc", 3);
+    assert_int_equal(figures().dirty, 0);
+    assert_int_equal(figures().writes, 1);
+    assert_int_equal(strata_paging_close(paging, STRATA_PAGING_SAVE), STRATA_PAGING_OK);
+    assert_int_equal(sim_reserved_bytes(), 0);
+}
+
+static void test_errors_of_the_file(void **unused) {
+    (void)unused;
+    config.flags = STRATA_PAGING_NO_READ_AHEAD;
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_OK);
+    char *block = strata_paging_address(paging), seen[4] = {0};
+    assert_true(sim_paged_write(block, "abc", 3));
+    sim_store_set_room(0);
+    errno = 0;
+    assert_int_equal(strata_paging_close(paging, STRATA_PAGING_SAVE), STRATA_PAGING_FILE_ERROR);
+    assert_int_equal(errno, ENOSPC);
+    sim_store_set_room(UINT64_MAX);
+    assert_int_equal(strata_paging_sync(paging, NULL, 0), STRATA_PAGING_OK);
+    sim_store_cut("file", 4096);
+    assert_true(sim_paged_read(block, seen, 3));
+    assert_false(sim_paged_read(block + 4096, seen, 3)); /* the handler is not there: it gives up */
+    assert_int_equal(figures().failed, 1);
+    assert_int_equal(figures().read_errors, 1);
+    sim_fail_only(1u << SIM_STORE_SYNC);
+    sim_fail_call(1, 1);
+    assert_int_equal(strata_paging_sync(paging, NULL, 0), STRATA_PAGING_FILE_ERROR);
+    assert_int_equal(errno, EIO);
+    assert_int_equal(strata_paging_close(paging, STRATA_PAGING_DISCARD), STRATA_PAGING_OK);
+    sim_fail_only(1u << SIM_STORE_OPEN);
+    sim_fail_call(1, 1);
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_FILE_ERROR);
+    assert_int_equal(sim_reserved_bytes(), 0);
+}
+
+/* Where only so many pages can be in reach, no more are kept; fewer than an instruction may need are none. */
+static void test_lowered_limit(void **unused) {
+    (void)unused;
+    char seen[1];
+    sim_paged_offer(40, true);
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_OK);
+    assert_int_equal(figures().resident_limit, 40);
+    assert_int_equal(figures().dirty_limit, 25);
+    for (unsigned i = 0; i < 200; i++) assert_true(sim_paged_read((char *)strata_paging_address(paging) + i * (size_t)4096, seen, 1));
+    assert_int_equal(figures().beyond_limit, 0);
+    assert_in_range(sim_paged_resident(), 1, 40);
+    assert_int_equal(strata_paging_close(paging, STRATA_PAGING_DISCARD), STRATA_PAGING_OK);
+    sim_paged_offer(STRATA_PAGING_PAGES_MIN - 1, true);
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_NO_MEMORY);
+    assert_int_equal(sim_reserved_bytes(), 0);
+}
+
+/* Before Linux 6.4: who reads counts as one who writes, and the dirty limit holds for that too. */
+static void test_no_protection(void **unused) {
+    (void)unused;
+    char seen[1];
+    sim_paged_offer(UINT32_MAX, false);
+    config.dirty_limit_bytes = (size_t)3 * 4096;
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_OK);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_true(sim_paged_read((char *)strata_paging_address(paging) + i * (size_t)4096, seen, 1));
+        assert_in_range(figures().dirty, 0, 3);
+    }
+    assert_int_equal(strata_paging_close(paging, STRATA_PAGING_SAVE), STRATA_PAGING_OK);
 }
 
 static void test_nothing(void **unused) {
@@ -59,8 +146,9 @@ static void test_nothing(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_forbidden, new_process),
-        cmocka_unit_test_setup(test_no_memory, new_process),
+        cmocka_unit_test_setup(test_forbidden, new_process),     cmocka_unit_test_setup(test_no_memory, new_process),
+        cmocka_unit_test_setup(test_sync, new_process),          cmocka_unit_test_setup(test_errors_of_the_file, new_process),
+        cmocka_unit_test_setup(test_lowered_limit, new_process), cmocka_unit_test_setup(test_no_protection, new_process),
         cmocka_unit_test_setup(test_nothing, new_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

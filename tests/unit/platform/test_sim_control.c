@@ -1,6 +1,8 @@
 /*
  * test_sim_control.c - the simulated machine as a whole: facts, counters, failures on demand.
  */
+#include <errno.h>
+
 #include "platform/cpu_ops.h"
 #include "sim_test.h"
 
@@ -139,6 +141,14 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     sim_faults_offer(PLATFORM_FAULTS_PROTECT);
     assert_int_equal(platform_faults_open(&faults, PLATFORM_FAULTS_PROTECT), PLATFORM_FAULTS_OK);
     assert_int_equal(platform_faults_register(&faults, address, 4 * PAGE, true, true), PLATFORM_FAULTS_OK);
+    struct platform_paged paged, other;
+    struct platform_store store, another;
+    bool writable = true;
+    uint64_t reserved = sim_reserved_bytes() + 8 * PAGE, committed = sim_committed_bytes() + 4 * PAGE, mappings = sim_mappings() + 2;
+    assert_int_equal(platform_paged_open(&paged, 4 * PAGE, PLATFORM_PAGED_ANY), PLATFORM_FAULTS_OK);
+    assert_int_equal(platform_store_open(&store, "store", 0, 4 * PAGE), 0);
+    struct platform_store_ring *ring = platform_store_ring_open(2);
+    struct platform_store_job job = {.store = &store, .memory = address, .bytes = PAGE, .write = true};
     sim_fail_call(1, SIM_FOREVER);
     assert_null(platform_reserve(NULL, PAGE, PAGE));
     assert_false(platform_reserve_at(address + 32 * PAGE, PAGE));
@@ -163,11 +173,23 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_false(sim_fault_registered(address + 4 * PAGE) || sim_fault_protected(address));
     assert_false(platform_protect(address, PAGE, PLATFORM_ACCESS_READ));
     assert_false(platform_on_access_fault(NULL));
+    assert_int_equal(platform_paged_open(&other, PAGE, PLATFORM_PAGED_ANY), PLATFORM_FAULTS_FORBIDDEN);
+    assert_int_equal(platform_paged_map(&paged, 0, PAGE, &writable), PLATFORM_FAULTS_NO_MEMORY);
+    assert_int_equal(platform_paged_protect(&paged, 0, PAGE), PLATFORM_FAULTS_NO_MEMORY);
+    assert_false(platform_paged_break(&paged, 0, PAGE, true));
+    assert_int_equal(platform_store_open(&another, "another", 0, PAGE), EIO);
+    assert_int_equal(platform_store_read(&store, address, PAGE, 0), EIO);
+    assert_int_equal(platform_store_write(&store, address, PAGE, 0), EIO);
+    assert_int_equal(platform_store_sync(&store), EIO);
+    assert_null(platform_store_ring_open(1));
+    assert_false(platform_store_begin(ring, &job));
+    assert_null(platform_store_end(ring, true));
+    assert_true(sim_store_text("another", false, NULL) == NULL && sim_store_text("store", false, NULL)[0] == 0);
     assert_int_equal(sim_failures(), SIM_CALLS_FAILABLE);
     sim_fail_call(0, 0);
-    assert_int_equal(sim_reserved_bytes(), 16 * PAGE);
-    assert_int_equal(sim_committed_bytes(), 8 * PAGE);
-    assert_int_equal(sim_mappings(), 2);
+    assert_int_equal(sim_reserved_bytes(), reserved);
+    assert_int_equal(sim_committed_bytes(), committed);
+    assert_true(sim_mappings() <= mappings);
     for (size_t i = 0; i < 8 * PAGE; i++) assert_int_equal(address[i], 1);
     assert_int_equal(sim_threads_alive(), 0);
     assert_null(sim_file_text("new", NULL));

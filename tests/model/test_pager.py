@@ -1,0 +1,19 @@
+"""Paged blocks against a byte model: contents, limits, what is on the disk after a sync and after an end, with a file that fails and threads that meet."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def share(monkeypatch):
+    """A third of the budget for each test."""
+    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 10)) / 3))
+
+
+def test_pager_agrees_with_its_model(model, explore):
+    assert explore(model("pager")) > 0
+
+
+def test_pager_agrees_with_its_model_for_long(model, random_runs):
+    assert random_runs(model("pager")) > 0

@@ -1,0 +1,132 @@
+/*
+ * api_paging_ways.c - paged blocks where the system lacks, or forbids, what they use at best: userfaultfd, mappings, io_uring, file descriptors.
+ *
+ * Protects: what stands in for it does the same, within its documented limits, and loses nothing. Each case is a process of its own.
+ */
+#include "paging_support.h"
+
+/* A system call fails from now on, as containers have it. */
+static void forbid(unsigned call, unsigned error) {
+    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog filter = {.len = 4, .filter = code};
+    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+}
+
+static void forbidden(void) {
+    forbid(SYS_userfaultfd, EPERM);
+    unlink(path);
+    struct strata_paging_config config = usual();
+    config.flags = STRATA_PAGING_NO_SIGNALS;
+    refuse(config, STRATA_PAGING_NO_FAULTS, 0);
+    EXPECT(access(path, F_OK) != 0);
+    config.flags = 0;
+    struct strata_paging *paging = open_as(&config);
+    EXPECT(stats_of(paging).by_signals && !stats_of(paging).system_calls);
+    fill(paging, 9);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 9));
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(200) == (char)(200 + 9));
+}
+
+/*
+ * By signals, in a process that has used up its mappings: borders between pages that can be had go, and nothing else does. And a resident limit that
+ * would take more mappings than there are is lowered.
+ */
+static void few_mappings(void) {
+    struct strata_paging_config config = usual();
+    config.bytes = config.resident_limit_bytes = (size_t)1 << 34;
+    struct strata_paging *paging = open_as(&config);
+    EXPECT(stats_of(paging).resident_limit < (1 << 20) && stats_of(paging).resident_limit >= LIMIT);
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
+    paging = open_new();
+    fill(paging, 1);
+    size_t pages = (size_t)1 << 20;
+    char *mappings = mmap(NULL, pages * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(mappings != MAP_FAILED);
+    size_t taken = 0;
+    while (taken < pages && mprotect(mappings + taken * page_bytes, page_bytes, PROT_READ) == 0) taken += 2;
+    EXPECT(taken < pages);
+    EXPECT(mprotect(mappings, 2 * page_bytes, PROT_NONE) == 0); /* two are left */
+    unsigned bad = 0;
+    for (unsigned round = 2; round < 4; round++) {
+        fill(paging, (char)round);
+        for (unsigned i = PAGES; i-- != 0;) bad += page_of(paging, i)[1] != (char)(i + round);
+    }
+    munmap(mappings, pages * page_bytes);
+    EXPECT(bad == 0);
+    discard(paging);
+}
+
+/* As below, by signals: nobody notices at once, but the calls have an error, and what is not in memory can't be had. */
+static void descriptors_closed_by_signals(void) {
+    struct strata_paging *paging = open_new();
+    fill(paging, 1);
+    for (int file = 3; file < 1024; file++) close(file);
+    unsigned failed = 0;
+    for (unsigned i = 0; i < PAGES; i++) failed += touch(page_of(paging, i)) == SIGBUS;
+    EXPECT(failed > 0 && failed == stats_of(paging).failed);
+    errno = 0;
+    EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_FILE_ERROR && errno == EBADF);
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
+}
+
+static bool uses_ring(void) {
+    struct strata_paging *paging = open_new();
+    bool uses = stats_of(paging).by_io_uring;
+    discard(paging);
+    return uses;
+}
+
+/* Each way in which io_uring can be missing: pread and pwrite do the same. */
+static void no_io_uring(void) {
+    static const unsigned calls[] = {SYS_io_uring_register, SYS_io_uring_setup};
+    for (unsigned i = 0; i < 2; i++) {
+        forbid(calls[i], i == 0 ? EINVAL : EPERM);
+        EXPECT(!uses_ring());
+        struct strata_paging *paging = open_new();
+        fill(paging, 4);
+        for (unsigned k = 0; k < PAGES; k++) EXPECT(page_of(paging, k)[1] == (char)(k + 4));
+        EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(100) == 104);
+    }
+}
+
+/* The ring stops in the middle: each submission fails. What was read ahead and written behind by it goes the other way. */
+static void io_uring_fails(void) {
+    struct strata_paging *paging = open_new();
+    fill(paging, 1);
+    forbid(SYS_io_uring_enter, EAGAIN); /* of this thread: those of strata have been started */
+    discard(paging);
+    paging = open_new(); /* and its threads have the filter too */
+    fill(paging, 6);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 6));
+    EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_OK && file_byte(100) == 106);
+    EXPECT(stats_of(paging).write_errors == 0 && stats_of(paging).read_errors == 0);
+    discard(paging);
+}
+
+/* A fault that is nobody's still is the program's, as is one that it sends itself. */
+static void foreign_faults(void) {
+    struct strata_paging *paging = open_new();
+    char *none = mmap(NULL, page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(none != MAP_FAILED && touch(none) == SIGSEGV && touch(NULL) == SIGSEGV);
+    EXPECT(touch(page_of(paging, 3)) == 0);
+    discard(paging);
+    EXPECT(touch(none) == SIGSEGV);
+}
+
+int main(void) {
+    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    snprintf(path, sizeof path, "/tmp/api_paging_ways.%d", (int)getpid());
+    expect_signals();
+    in_child(forbidden);
+    way = STRATA_PAGING_BY_SIGNALS;
+    in_child(descriptors_closed_by_signals);
+    in_child(few_mappings);
+    in_child(foreign_faults);
+    way = STRATA_PAGING_IO_URING;
+    in_child(no_io_uring);
+    in_child(io_uring_fails);
+    unlink(path);
+    return 0;
+}
