@@ -80,6 +80,7 @@ if(STRATA_TESTS)
         else()
             target_link_libraries(${program_target} PRIVATE strata_sim cmocka)
         endif()
+        target_compile_definitions(${program_target} PRIVATE STRATA_TEST_STRIDE=${STRATA_TEST_STRIDE})
         add_test(NAME ${program_test} COMMAND ${program_target})
         # cmocka ends with 0 when a test was skipped; here a test that checks nothing has failed.
         set_tests_properties(${program_test} PROPERTIES LABELS ${program_label} TIMEOUT ${ctest_timeout_s}

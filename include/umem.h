@@ -7,8 +7,7 @@
  *
  * The environment: UMEM_DEBUG and UMEM_LOGGING are read at the start, and become features and logs of <strata/debug.h>, for all caches; where they
  * are not set, what the program's functions _umem_debug_init and _umem_logging_init return (const char *, no arguments) takes their place. What can't
- * be used there, and UMEM_OPTIONS, which chooses among mechanisms that strata doesn't have, is one warning on standard error each. libstrata-umem(3)
- * has the list.
+ * be used there, and what has no effect here of UMEM_OPTIONS, is one warning on standard error each. libstrata-umem(3) has the lists.
  *
  * For all functions, where nothing else is said: any thread may call them, also before main, and may free what another allocated; fork: as
  * <strata/malloc.h> says; not for signal handlers; cost: that of what they stand on, named with each.

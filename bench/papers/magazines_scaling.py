@@ -1,15 +1,6 @@
 """magazines, section 3.8: latency of a pair of allocation and free, over the number of threads, with and without the magazine layer."""
 
-from frame.experiment import (
-    Claim,
-    Context,
-    Published,
-    Result,
-    Series,
-    interleaved,
-    main,
-    median,
-)
+from frame.experiment import Claim, Context, Published, Result, main, scaling
 
 BLOCK_BYTES = 64
 CONFS = {"with": "", "without": "magazine_max:0"}
@@ -17,16 +8,10 @@ LINEAR_SHARE = 0.8
 
 
 def measure(context: Context) -> Result:
-    most = context.several_cpus()
-    counts = sorted({1, 2, 4, 8, 16, 32, 64, most} & set(range(1, most + 1)))
-    milliseconds = context.choose(1000, 100)
+    def job(name: str, threads: int, milliseconds: int) -> dict:
+        return context.run("best_case", "strata", threads, milliseconds, BLOCK_BYTES, conf=CONFS[name])
 
-    def job(conf: str, threads: int):
-        return lambda: context.run("best_case", "strata", threads, milliseconds, BLOCK_BYTES, conf=conf)
-
-    runs = interleaved(context.choose(5, 3), {(name, threads): job(CONFS[name], threads) for name in CONFS for threads in counts})
-    latency = {key: median(done, "ns_per_pair") for key, done in runs.items()}
-    rate = {key: median(done, "pairs_per_second") for key, done in runs.items()}
+    runs = scaling(context, list(CONFS), job)
     return Result(
         id="magazines/section-3-8",
         title="Latency and scaling with and without the magazine layer",
@@ -40,18 +25,18 @@ def measure(context: Context) -> Result:
             Published("throughput of 16 CPUs, with magazines, against one", 16, "times", "section 3.8"),
             Published("throughput of 16 CPUs, with against without", 340, "times", "section 3.8"),
         ],
-        measured=[Series(f"{name} magazines", [(threads, latency[name, threads]) for threads in counts]) for name in CONFS],
+        measured=[runs.curve(f"{name} magazines", name) for name in CONFS],
         holds=[
-            Claim("magazines make a single CPU faster", "section 3.8", latency["with", 1] < latency["without", 1]),
+            Claim("magazines make a single CPU faster", "section 3.8", runs.latency["with", 1] < runs.latency["without", 1]),
             Claim(
-                f"with magazines throughput is linear: {most} threads do at least {LINEAR_SHARE * most:g} times the pairs of one",
+                f"with magazines throughput is linear: {runs.most} threads do at least {LINEAR_SHARE * runs.most:g} times the pairs of one",
                 "section 3.8",
-                rate["with", most] >= LINEAR_SHARE * most * rate["with", 1],
+                runs.is_linear("with", LINEAR_SHARE),
             ),
             Claim(
                 "without magazines more threads do less than one",
                 "section 3.8",
-                all(rate["without", threads] < rate["without", 1] for threads in counts[1:]),
+                runs.is_best_on_one("without"),
             ),
         ],
         note=(

@@ -6,6 +6,7 @@ from frame.experiment import (
     ExperimentFailed,
     Result,
     Series,
+    doubled,
     interleaved,
     main,
     median,
@@ -29,7 +30,7 @@ SCALABLE_RATIO = 2
 
 def measure(context: Context) -> Result:
     most = min(context.several_cpus(), THREADS_MAX)
-    counts = sorted({1, 2, 4, 8, 16, most} & set(range(1, most + 1)))
+    counts = doubled(most)
     percent = context.choose(FULL_PERCENT, QUICK_PERCENT)
 
     def job(model: str, method: str, threads: int):

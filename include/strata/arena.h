@@ -60,7 +60,8 @@ enum strata_arena_flags {
         0,                     /* the default: constant time. A segment from the first list, by powers of two, of which every one is large enough */
     STRATA_ARENA_BEST_FIT = 1, /* the smallest that is large enough, of those the lowest */
     STRATA_ARENA_NEXT_FIT = 2, /* the first that follows what next fit allocated last, going round: a number is not used again soon */
-    STRATA_ARENA_SLEEP = 4     /* requests only: wait until it can be had, instead of NO_SPACE or NO_MEMORY */
+    STRATA_ARENA_SLEEP = 4,    /* requests only: wait until it can be had, instead of NO_SPACE or NO_MEMORY */
+    STRATA_ARENA_VERIFY = 8    /* strata_arena_create only: frees of sizes that quantum caches serve are verified, too, and return a status */
 };
 
 /*
@@ -78,7 +79,7 @@ STRATA_API const char *strata_arena_status_text(enum strata_arena_status status)
  * name: for statistics and messages; copied, and cut to 31 bytes. Names need not differ.
  * base, size: the first span, multiples of the quantum; size 0: none, whatever the base (then strata_arena_add, or import).
  * quantum: what every segment is a multiple of; a power of two.
- * flags: the fit for requests that name none.
+ * flags: the fit for requests that name none, and STRATA_ARENA_VERIFY.
  * arena: receives it.
  * Errors: BAD_ARGUMENT (also for a name that is NULL, and for STRATA_ARENA_SLEEP), BAD_RANGE, NO_MEMORY.
  * Cost: constant; about 4 KiB of memory. (Section 4.3.1.)
@@ -262,7 +263,10 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *   - the fit of the arena and of requests says nothing about these sizes; neither does the order of the integers;
  *   - a sleeper for one of these sizes tries again at intervals of 1 to 64 ms, and is not woken by frees;
  *   - a wrong free of these sizes is found when the integer reaches its slab, and ends the process with one line on standard error that names the
- *     integer and the cache, as for strata_cache_free (<strata/cache.h>);
+ *     integer and the cache, as for strata_cache_free (<strata/cache.h>); but in an arena with STRATA_ARENA_VERIFY it is a status of that very call,
+ * as for all other sizes, and changes nothing (only two threads that free the same integer at the same moment may both be believed). Then an
+ *     allocation and its free cost two to three times as much, and each quantum of the slabs takes 8 bytes, which the arena keeps until it is
+ * destroyed;
  *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
  * The caches stand among the others in the statistics, by the arena's name and their size.
  * Errors: BAD_ARGUMENT (also where the arena has them already), BUSY (after the first allocation), NO_MEMORY. Cost: linear in the number of caches.

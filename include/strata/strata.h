@@ -62,6 +62,8 @@ extern STRATA_API const char *strata_conf;
  * fd: open for writing; a short write is continued, and a signal that interrupts one does not end it.
  * Returns 0, or EIO where the descriptor did not take all of the text (closed, full, broken pipe); then a part may be written.
  * Sizes are in bytes (keys ending in _bytes), times in nanoseconds (_ns), all else are counts. Keys are added in later versions, not renamed.
+ * In "caches", a size class counts its debugged buffers with its others; caches whose programs are called back (<strata/cache.h>) have reclaims,
+ * reclaimed_bytes, moves, moves_yes and slabs_emptied too, as in struct strata_cache_stats.
  * In "arenas", those of the program (<strata/arena.h>) follow the heap's own, by their creation; their quantum, in_use, total and imported are in
  * integers of the arena. Of more than 63, all but the first 62 are one row, with sums of its counts.
  * The figures are read while other threads run: each is right at some moment of the call, their sums may differ by what happened meanwhile.
@@ -71,7 +73,8 @@ extern STRATA_API const char *strata_conf;
 STRATA_API int strata_stats_json(int fd);
 
 /*
- * strata_stats_table - the same for people: a row for each cache that was used, each arena and mobility group, then the totals.
+ * strata_stats_table - the same for people: a row for each cache that was used, each whose program was called back, each arena and
+ * mobility group, then the totals.
  *
  * Parameters, result, safety and cost as strata_stats_json. The layout may change in any version; programs read the JSON.
  */

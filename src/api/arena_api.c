@@ -19,7 +19,10 @@
 #include "base/check.h"
 
 struct strata_arena {
-    struct arena arena; /* has its own lock */
+    struct arena arena;          /* has its own lock */
+    struct quantum_table quanta; /* this, too */
+    uint64_t quantum_max;        /* sizes up to this take the ways of quantum.h; 0: none does, or frees are verified */
+    bool verifies;               /* immutable */
 
     /* Guarded by the list's lock. */
     struct strata_arena *next, *previous; /* by creation */
@@ -177,7 +180,9 @@ STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uin
     struct strata_arena *created = heap_init() ? memory_get(NULL, ARENA_BATCH_BYTES) : NULL;
     if (created == NULL) return STRATA_ARENA_NO_MEMORY;
     __builtin_memset(created, 0, sizeof *created);
-    enum arena_status status = arena_init(&created->arena, name, quantum, &ops, created, flags);
+    quantum_table_init(&created->quanta);
+    created->verifies = (flags & STRATA_ARENA_VERIFY) != 0;
+    enum arena_status status = arena_init(&created->arena, name, quantum, &ops, created, flags & ~(unsigned)STRATA_ARENA_VERIFY);
     if (status == ARENA_OK && size != 0) status = arena_add(&created->arena, base, size);
     if (status != ARENA_OK) {
         memory_put(NULL, created, ARENA_BATCH_BYTES);
@@ -196,6 +201,8 @@ STRATA_EXPORT enum strata_arena_status strata_arena_destroy(struct strata_arena 
         bool busy = arena->importers != NULL || arena_size(&arena->arena, ARENA_ALLOCATED) > quantum_slabs_size(&arena->arena);
         unlock_list();
         if (busy || arena_drop_quantum_caches(&arena->arena) != ARENA_OK) return STRATA_ARENA_BUSY;
+        arena->quantum_max = 0;
+        if (arena->verifies) quantum_table_drop(&arena->quanta);
     }
     lock_list(); /* throughout: a fork must find the arena whole, or gone */
     enum arena_status status = arena->importers != NULL ? ARENA_BUSY : arena_destroy(&arena->arena);
@@ -217,14 +224,24 @@ STRATA_EXPORT enum strata_arena_status strata_arena_remove(struct strata_arena *
 
 STRATA_EXPORT enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
     if (STRATA_UNLIKELY(arena == NULL || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
-    if (STRATA_LIKELY((flags | STRATA_ARENA_SLEEP) == STRATA_ARENA_SLEEP && quantum_alloc(&arena->arena, size, start))) return STRATA_ARENA_OK;
+    if (STRATA_LIKELY((flags | STRATA_ARENA_SLEEP) == STRATA_ARENA_SLEEP && quantum_alloc(&arena->arena, arena->quantum_max, size, start)))
+        return STRATA_ARENA_OK;
     return public_status(arena_alloc(&arena->arena, size, flags, start));
 }
 
-STRATA_EXPORT enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    if (STRATA_UNLIKELY(arena == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
-    if (STRATA_LIKELY(quantum_free(&arena->arena, start, size))) return STRATA_ARENA_OK;
+/* What quantum caches have taken is theirs. */
+static bool is_slab(struct strata_arena *arena, uint64_t start) { return arena->arena.qcache_max != 0 && quantum_is_slab(&arena->arena, start); }
+
+static STRATA_NOINLINE enum strata_arena_status free_slow(struct strata_arena *arena, uint64_t start, uint64_t size) {
+    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (arena->verifies && arena->arena.qcache_max != 0) return public_status(quantum_free_verified(&arena->quanta, &arena->arena, start, size));
+    if (size > arena->arena.qcache_max && is_slab(arena, start)) return STRATA_ARENA_SIZE_MISMATCH;
     return public_status(arena_free(&arena->arena, start, size));
+}
+
+STRATA_EXPORT enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
+    if (STRATA_LIKELY(arena != NULL && quantum_free(&arena->arena, arena->quantum_max, start, size))) return STRATA_ARENA_OK;
+    return free_slow(arena, start, size);
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xalloc(struct strata_arena *arena, uint64_t size, uint64_t align, uint64_t phase,
@@ -234,11 +251,15 @@ STRATA_EXPORT enum strata_arena_status strata_arena_xalloc(struct strata_arena *
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xfree(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    return arena != NULL ? public_status(arena_xfree(&arena->arena, start, size)) : STRATA_ARENA_BAD_ARGUMENT;
+    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
+    return public_status(arena_xfree(&arena->arena, start, size));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_resize(struct strata_arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {
-    return arena != NULL ? public_status(arena_resize(&arena->arena, start, old_size, new_size)) : STRATA_ARENA_BAD_ARGUMENT;
+    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
+    return public_status(arena_resize(&arena->arena, start, old_size, new_size));
 }
 
 /* ------------------------------------------------------------------ importing */
@@ -321,7 +342,13 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_quantum_caches(struct st
     struct arena_stats stats;
     arena_stats_get(&arena->arena, &stats);
     if (stats.counters.allocs != 0) return STRATA_ARENA_BUSY;
-    enum arena_status status = arena_set_quantum_caches(&arena->arena, &quantum_ops, NULL, largest);
+    /* Whether `largest` can be is looked at below, before there are slabs: until then it only decides how long a shift is. */
+    if (arena->arena.qcache_max != 0 || largest == 0 || largest > UINT64_MAX / 8) return STRATA_ARENA_BAD_ARGUMENT;
+    if (arena->verifies && !quantum_table_start(&arena->quanta, arena->arena.quantum, arena_quantum_slab_size(largest)))
+        return STRATA_ARENA_NO_MEMORY;
+    enum arena_status status = arena_set_quantum_caches(&arena->arena, &quantum_ops, arena->verifies ? &arena->quanta : NULL, largest);
+    if (status == ARENA_OK && !arena->verifies) arena->quantum_max = largest;
+    if (status != ARENA_OK && arena->verifies) quantum_table_drop(&arena->quanta);
     return status == ARENA_NO_SPACE ? STRATA_ARENA_NO_MEMORY : public_status(status);
 }
 
@@ -434,14 +461,24 @@ const char *arenas_check(void) {
     return broken;
 }
 
+void arenas_fork_prepare_quanta(void) {
+    for (struct strata_arena *arena = heap.arenas.first; arena != NULL; arena = arena->next) platform_lock_hold(&arena->quanta.lock);
+}
+
 void arenas_fork_prepare(void) {
     for (struct strata_arena *arena = heap.arenas.first; arena != NULL; arena = arena->next) arena_fork_prepare(&arena->arena);
 }
 
 void arenas_fork_parent(void) {
-    for (struct strata_arena *arena = heap.arenas.last; arena != NULL; arena = arena->previous) arena_fork_parent(&arena->arena);
+    for (struct strata_arena *arena = heap.arenas.last; arena != NULL; arena = arena->previous) {
+        arena_fork_parent(&arena->arena);
+        platform_lock_unhold(&arena->quanta.lock);
+    }
 }
 
 void arenas_fork_child(void) {
-    for (struct strata_arena *arena = heap.arenas.last; arena != NULL; arena = arena->previous) arena_fork_child(&arena->arena);
+    for (struct strata_arena *arena = heap.arenas.last; arena != NULL; arena = arena->previous) {
+        arena_fork_child(&arena->arena);
+        platform_lock_unhold(&arena->quanta.lock);
+    }
 }

@@ -48,6 +48,19 @@ void debug_heap_failed(unsigned tag, size_t bytes) {
     if (cache != NULL) debug_note_failure(cache, bytes);
 }
 
+void debug_heap_add_figures(unsigned tag, struct slab_stats *stats) {
+    struct debug_cache *cache = __atomic_load_n(&debug_heap()->classes[tag], __ATOMIC_ACQUIRE);
+    struct debug_figures figures;
+    if (cache == NULL) return;
+    debug_figures_get(cache, &figures);
+    stats->in_use += figures.in_use;
+    stats->total += figures.total;
+    stats->slabs += figures.slabs;
+    stats->memory_bytes += figures.memory_bytes;
+    stats->allocs += figures.allocs;
+    stats->frees += figures.frees;
+}
+
 static bool is_of_malloc(struct debug_cache *cache, const void *address, const char *function) {
     if (cache->of_malloc) return true;
     debug_wrong_function(cache, address, function, "an object of a cache, which strata_cache_free takes back");

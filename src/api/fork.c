@@ -30,6 +30,7 @@ static void prepare(void) {
     cache_fork_prepare(&heap.caches);
     if (heap_is_debugged()) debug_heap_fork_prepare_slabs();
     slab_fork_prepare(&heap.slabs);
+    arenas_fork_prepare_quanta();
     zone_fork_prepare(&heap.zone);
     arenas_fork_prepare(); /* nobody who holds one of these wants another lock */
     page_watch_fork_prepare();

@@ -42,6 +42,10 @@ static bool build_layers(void) {
         .thp = options->thp == OPTION_THP_ALWAYS  ? ZONE_THP_ALWAYS
                : options->thp == OPTION_THP_NEVER ? ZONE_THP_NEVER
                                                   : ZONE_THP_AUTO,
+        .moves = options->page_moves == OPTION_PAGE_MOVES_MREMAP ? ZONE_MOVES_MREMAP
+                 : options->page_moves == OPTION_PAGE_MOVES_UFFD ? ZONE_MOVES_UFFD
+                 : options->page_moves == OPTION_PAGE_MOVES_COPY ? ZONE_MOVES_COPY
+                                                                 : ZONE_MOVES_AUTO,
         .populate_granules = (unsigned)(options->populate_pages * platform_info()->page_bytes >> GRANULE_SHIFT),
         .hard_limit_bytes = options->hard_limit_bytes != 0 ? options->hard_limit_bytes : UINT64_MAX,
         .soft_limit_bytes = options->soft_limit_bytes != 0 ? options->soft_limit_bytes : UINT64_MAX,

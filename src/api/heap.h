@@ -132,12 +132,19 @@ bool reclaim_when_idle(void);
 bool reclaim_for_malloc(void);
 void reclaim_later(void);
 
-/* introspect.c */
+/* introspect.c. class: of the size class with this tag, its debugged buffers included; cached <= in_use. */
+struct class_figures {
+    struct slab_stats slab;
+    struct cache_stats cache;
+    uint64_t in_use_bytes; /* in the program's hands */
+};
+void introspect_class(unsigned tag, struct class_figures *figures);
 void introspect_fork_child(void);
 
 /* arena_api.c. visit runs with the list's lock held. fork: between heap.arenas.lock's hold and unhold. */
 void arenas_for_each(void (*visit)(const struct strata_arena_stats *stats, void *argument), void *argument);
 const char *arenas_check(void);
+void arenas_fork_prepare_quanta(void); /* in front of the zone's locks */
 void arenas_fork_prepare(void);
 void arenas_fork_parent(void);
 void arenas_fork_child(void);
@@ -155,6 +162,7 @@ size_t emergency_bytes(const void *address);
  */
 bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object);
 void debug_heap_failed(unsigned tag, size_t bytes);
+void debug_heap_add_figures(unsigned tag, struct slab_stats *stats);
 bool debug_heap_free(const char *function, void *address);
 bool debug_heap_usable(const char *function, const void *address, size_t *bytes);
 bool debug_heap_owns(const void *address);

@@ -35,20 +35,29 @@ static void add_objects(struct report_cache *row, uint64_t out, uint64_t total, 
     row->depot_magazines += cache->depot_magazines;
 }
 
+void introspect_class(unsigned tag, struct class_figures *figures) {
+    *figures = (struct class_figures){0};
+    slab_stats_get(&heap.slabs, tag, &figures->slab);
+    if (tag >= SLAB_CACHE_MAGAZINES) return; /* strata's own: no arrays, no debugging */
+    cache_stats_get(&heap.caches, tag, &figures->cache);
+    figures->cache.cached = min_u64(figures->cache.cached, figures->slab.in_use); /* the two are of different moments */
+    if (heap_is_debugged()) debug_heap_add_figures(tag, &figures->slab);
+    figures->in_use_bytes = (figures->slab.in_use - figures->cache.cached) * figures->slab.object_bytes;
+}
+
 static void fill_caches(struct report_snapshot *snapshot) {
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) {
         struct report_cache *row = &snapshot->caches[snapshot->cache_count++];
-        struct slab_stats slab;
-        struct cache_stats cache = {0};
-        slab_stats_get(&heap.slabs, tag, &slab);
-        if (tag < SLAB_CACHE_MAGAZINES) cache_stats_get(&heap.caches, tag, &cache);
+        struct class_figures figures;
+        introspect_class(tag, &figures);
+        const struct slab_stats *slab = &figures.slab;
         report_name_set(row->name, heap.slabs.caches[tag].name);
-        row->object_bytes = slab.object_bytes;
-        row->slab_bytes = slab.slab_bytes;
-        row->slabs = slab.slabs;
-        row->memory_bytes = slab.memory_bytes;
-        add_objects(row, slab.in_use, slab.total, slab.allocs, slab.frees, &cache);
-        if (tag < SLAB_CACHE_MAGAZINES) snapshot->heap.in_use_bytes += row->in_use * row->object_bytes;
+        row->object_bytes = slab->object_bytes;
+        row->slab_bytes = slab->slab_bytes;
+        row->slabs = slab->slabs;
+        row->memory_bytes = slab->memory_bytes;
+        add_objects(row, slab->in_use, slab->total, slab->allocs, slab->frees, &figures.cache);
+        snapshot->heap.in_use_bytes += figures.in_use_bytes;
     }
 }
 
@@ -67,6 +76,15 @@ static struct report_cache *object_cache_row(struct report_snapshot *snapshot, c
     return row;
 }
 
+static void add_callbacks(struct report_cache *row, const struct object_cache *cache, const struct object_cache_stats *stats) {
+    row->calls_back |= cache->reclaimer != NULL || __atomic_load_n(&cache->mover, __ATOMIC_RELAXED) != NULL;
+    row->reclaims += stats->reclaims;
+    row->reclaimed_bytes += stats->reclaimed_bytes;
+    for (unsigned i = 0; i < OBJECT_MOVE_ANSWERS; i++) row->moves += stats->moves[i];
+    row->moves_yes += stats->moves[OBJECT_MOVE_YES];
+    row->slabs_emptied += stats->slabs_emptied;
+}
+
 static void fill_object_cache(struct object_cache *cache, void *argument) {
     struct report_snapshot *snapshot = argument;
     struct report_cache *row = object_cache_row(snapshot, cache);
@@ -77,6 +95,7 @@ static void fill_object_cache(struct object_cache *cache, void *argument) {
     if (!cache->integers) row->memory_bytes += stats.slabs.memory_bytes;
     add_objects(row, stats.slabs.in_use, stats.slabs.total, stats.slabs.allocs, stats.slabs.frees, &stats.cache);
     if (row->object_bytes == 0) row->magazine_rounds = 0; /* of many */
+    add_callbacks(row, cache, &stats);
     if (cache->slabs.source == &slab_source_zone) snapshot->heap.in_use_bytes += (row->in_use - in_use_before) * cache->bytes;
 }
 
@@ -189,7 +208,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
 }
 
 /*
- * A snapshot is some 25 KiB: more than a small thread stack may have left, so it lives here, guarded by a lock of its own that is
+ * A snapshot is some 60 KiB: more than a small thread stack may have left, so it lives here, guarded by a lock of its own that is
  * held while it is written out. A fork does not wait for it, as the writing may take long: its child begins a snapshot of its own.
  */
 static struct report_snapshot shared_snapshot;
@@ -253,15 +272,12 @@ struct strata_mallinfo2 strata_mallinfo2(void) {
     struct zone_counters zone;
     zone_counters_get(&heap.zone, &zone);
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
-        struct slab_stats slab;
-        struct cache_stats cache;
-        slab_stats_get(&heap.slabs, tag, &slab);
-        cache_stats_get(&heap.caches, tag, &cache);
-        uint64_t cached = min_u64(cache.cached, slab.in_use);
-        info.ordblks += slab.total - slab.in_use;
-        info.smblks += cached;
-        info.fsmblks += cached * slab.object_bytes;
-        info.uordblks += (slab.in_use - cached) * slab.object_bytes;
+        struct class_figures figures;
+        introspect_class(tag, &figures);
+        info.ordblks += figures.slab.total - figures.slab.in_use;
+        info.smblks += figures.cache.cached;
+        info.fsmblks += figures.cache.cached * figures.slab.object_bytes;
+        info.uordblks += figures.in_use_bytes;
     }
     info.uordblks += __atomic_load_n(&heap.pools.chunk_bytes, __ATOMIC_RELAXED);
     info.hblks = zone.blocks;

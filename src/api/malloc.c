@@ -19,7 +19,7 @@
 /* A block that shrinks to a smaller class stays where it is down to this share. */
 #define SHRINK_SHARE 2
 /* An object that outgrows its class grows by at least one part in so many: who grows in small steps will grow again. */
-#define GROWTH_SHARE 8
+#define GROWTH_SHARE 4
 
 STRATA_INLINE void *alloc(size_t size) {
     if (STRATA_LIKELY(size < heap_small_end())) {

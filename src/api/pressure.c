@@ -110,11 +110,9 @@ static uint64_t in_use_bytes(void) {
     zone_counters_get(&heap.zone, &zone);
     uint64_t bytes = zone.block_granules << GRANULE_SHIFT;
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
-        struct slab_stats slab;
-        struct cache_stats cache;
-        slab_stats_get(&heap.slabs, tag, &slab);
-        cache_stats_get(&heap.caches, tag, &cache);
-        bytes += (slab.in_use - min_u64(cache.cached, slab.in_use)) * slab.object_bytes;
+        struct class_figures figures;
+        introspect_class(tag, &figures);
+        bytes += figures.in_use_bytes;
     }
     object_caches_each(&heap.objects, add_in_use, &bytes);
     return bytes;

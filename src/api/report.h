@@ -55,6 +55,9 @@ struct report_cache {
     uint64_t magazine_rounds; /* objects that a CPU cache may hold now */
     uint64_t contention;      /* times that the depot's lock was held by another */
     uint64_t depot_magazines; /* full magazines in the depot now */
+    /* Of a cache whose program is called back only: as in struct strata_cache_stats. */
+    bool calls_back;
+    uint64_t reclaims, reclaimed_bytes, moves, moves_yes, slabs_emptied;
 };
 
 struct report_arena {

@@ -77,6 +77,13 @@ static void put_cache(struct report_writer *writer, bool first, const struct rep
     PUT(cache, magazine_rounds);
     PUT(cache, contention);
     PUT(cache, depot_magazines);
+    if (cache->calls_back) {
+        PUT(cache, reclaims);
+        PUT(cache, reclaimed_bytes);
+        PUT(cache, moves);
+        PUT(cache, moves_yes);
+        PUT(cache, slabs_emptied);
+    }
     report_put(writer, "}", 1);
 }
 

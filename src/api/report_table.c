@@ -178,6 +178,32 @@ static void cache_cell(const struct report_snapshot *snapshot, unsigned row, uns
     }
 }
 
+/* ------------------------------------------------------------------ caches whose programs are called back */
+
+/* clang-format off: one column a line */
+static const struct column callback_columns[] = {
+    {{"cache", "name"}, true},     {{"reclaim", "calls"}, false}, {{"", "reclaimed"}, false},
+    {{"moves", "offered"}, false}, {{"objects", "moved"}, false}, {{"slabs", "emptied"}, false},
+};
+/* clang-format on */
+
+static bool callbacks_are_shown(const struct report_snapshot *snapshot, unsigned row) {
+    const struct report_cache *cache = &snapshot->caches[row];
+    return (cache->reclaims | cache->moves | cache->slabs_emptied) != 0;
+}
+
+static void callback_cell(const struct report_snapshot *snapshot, unsigned row, unsigned column, char text[CELL_BYTES]) {
+    const struct report_cache *cache = &snapshot->caches[row];
+    switch (column) {
+    case 0: cell_name(text, cache->name); break;
+    case 1: cell_count(text, cache->reclaims); break;
+    case 2: cell_size(text, cache->reclaimed_bytes); break;
+    case 3: cell_count(text, cache->moves); break;
+    case 4: cell_count(text, cache->moves_yes); break;
+    default: cell_count(text, cache->slabs_emptied); break;
+    }
+}
+
 /* ------------------------------------------------------------------ arenas */
 
 /* clang-format off: one column a line */
@@ -309,6 +335,7 @@ static void total_cell(const struct report_snapshot *snapshot, unsigned row, uns
 bool report_table(const struct report_snapshot *snapshot, struct report_writer *writer) {
     const struct section sections[] = {
         {cache_columns, ARRAY_LENGTH(cache_columns), snapshot->cache_count, cache_is_shown, cache_cell},
+        {callback_columns, ARRAY_LENGTH(callback_columns), snapshot->cache_count, callbacks_are_shown, callback_cell},
         {arena_columns, ARRAY_LENGTH(arena_columns), snapshot->arena_count, NULL, arena_cell},
         {group_columns, ARRAY_LENGTH(group_columns), snapshot->group_count, NULL, group_cell},
         {total_columns, ARRAY_LENGTH(total_columns), TOTALS, NULL, total_cell},

@@ -140,13 +140,13 @@ void object_debug_reap(struct object_cache *cache) {
 
 void object_debug_add_stats(const struct object_cache *cache, struct object_slabs_stats *stats) {
     struct debug_cache *debug = object_debug_of(cache);
+    struct debug_figures figures;
     if (debug == NULL) return;
-    platform_lock_acquire(&debug->lock);
-    stats->in_use += debug->in_use;
-    stats->total += debug->in_use + debug->free;
-    stats->slabs += debug->slabs;
-    stats->memory_bytes += debug->memory_bytes;
-    stats->allocs += debug->allocs;
-    stats->frees += debug->frees;
-    platform_lock_release(&debug->lock);
+    debug_figures_get(debug, &figures);
+    stats->in_use += figures.in_use;
+    stats->total += figures.total;
+    stats->slabs += figures.slabs;
+    stats->memory_bytes += figures.memory_bytes;
+    stats->allocs += figures.allocs;
+    stats->frees += figures.frees;
 }

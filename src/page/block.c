@@ -93,7 +93,7 @@ static void *create_superpages(struct zone *zone, const struct zone_block_config
         return rested;
     }
     zone_wake_blocks(zone);
-    struct superpage *first = within ? zone_superpages_take(zone, capacity, align) : NULL;
+    struct superpage *first = within ? zone_superpages_take_present(zone, capacity, align, 0, granules) : NULL;
     if (first == NULL) {
         platform_lock_release(&zone->lock);
         return NULL;
@@ -104,8 +104,7 @@ static void *create_superpages(struct zone *zone, const struct zone_block_config
     if (config->huge) {
         zone_ask_huge(zone, first, granules / SUPERPAGE_GRANULES);
     } else {
-        for (size_t at = 0; at < granules; at += SUPERPAGE_GRANULES)
-            zone_fill_from_idle(zone, &first[at / SUPERPAGE_GRANULES], 0, (unsigned)min_u64(SUPERPAGE_GRANULES, granules - at));
+        zone_fill_from_idle(zone, first, 0, granules);
         block_decide_huge(zone, first, 0, granules, &question);
     }
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, zeroed);

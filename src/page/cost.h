@@ -1,18 +1,30 @@
 /*
  * cost.h - what it costs to give pages another address, and from where on which way is the cheapest. The one place where that is decided.
  *
- * Measured on two virtual CPUs under Linux 6.18 (docs/decisions.md, 12 and 31), in us: a move of page tables 6 to 8 whatever the size up to 4 MiB,
- * and 0.25 for each superpage beyond, as long as both addresses are the same modulo 2 MiB; a copy 1 for each 4 KiB, with the first touch of the
- * target 3; an exchange takes three moves, or three copies through a buffer.
+ * Measured by bench/papers/umpa_costs on two virtual CPUs under Linux 6.18 (docs/decisions.md, 12, 31 and NN), in ns of a granule of 4 KiB:
+ * constants, not a measurement in each process, as that would cost what it decides about, and machines differ by less than the ways do: all are made
+ * of system calls, faults and copies. The option page_moves forces a way. An exchange is three moves, or three copies, and so has the bounds of one.
  */
 #ifndef STRATA_PAGE_COST_H
 #define STRATA_PAGE_COST_H
 
-/* A block that grows is moved from this size on; below, a copy into a place that waits is cheaper. */
-#define ZONE_MOVE_GRANULES_MIN 16
-/* Contents change places by page tables from this size on; below, by a copy. */
-#define ZONE_SWAP_GRANULES_MIN 6
-/* Pages go from one place to another that exists, by page tables from this size on. */
-#define ZONE_GIVE_GRANULES_MIN 4
+#include "base/base.h"
+
+#define COST_TABLES_NS 7000       /* a move of page tables, with the looks at limits and borders of mappings */
+#define COST_TABLES_GRANULE_NS 40 /* of a table that does not move as a whole */
+#define COST_COPY_GRANULE_NS 120  /* into a page that is present, both in the caches of the processor */
+#define COST_TOUCH_GRANULE_NS 1500
+
+/* Whether page tables move so many granules in less time than a copy does, to pages that are present, or absent. From 88 on, or 5. */
+STRATA_INLINE bool cost_prefers_tables(size_t granules, bool absent) {
+    size_t copy_ns = COST_COPY_GRANULE_NS + (absent ? COST_TOUCH_GRANULE_NS : 0);
+    return granules > COST_TABLES_NS / (copy_ns - COST_TABLES_GRANULE_NS);
+}
+
+/* A block that grows is never moved below this size, whatever is absent: a moved block has superpages of its own, and cuts mappings. */
+#define COST_GROW_GRANULES_MIN 16
+/* Absent granules in a row that a new block gets from elsewhere: three moves' worth of first touches at least, as the search and the cuts cost too.
+ */
+#define COST_FILL_GRANULES_MIN 64
 
 #endif

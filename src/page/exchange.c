@@ -6,12 +6,12 @@
  * whole page tables move. The ranges are the caller's: nobody else looks at their contents meanwhile, so copies run without the lock.
  * Lock: LOCK_RANK_ZONE.
  */
+#include "base/swap.h"
 #include "page/cost.h"
 #include "page/zone_internal.h"
 
 /* What is made present between two looks at `progress`. */
 #define POPULATE_PIECE_BYTES (8 * SUPERPAGE_BYTES)
-#define COPY_BYTES 4096
 
 static bool is_whole_pages(const struct zone *zone, const void *address, size_t bytes) {
     size_t page = (size_t)zone->page_granules << GRANULE_SHIFT;
@@ -69,15 +69,6 @@ static void end_watches(struct zone *zone, const char *block, char *address, siz
 
 /* ------------------------------------------------------------------ exchange */
 
-static void swap_by_copy(char *a, char *b, size_t bytes) {
-    char buffer[COPY_BYTES];
-    for (size_t at = 0; at < bytes; at += sizeof buffer) {
-        __builtin_memcpy(buffer, a + at, sizeof buffer);
-        __builtin_memcpy(a + at, b + at, sizeof buffer);
-        __builtin_memcpy(b + at, buffer, sizeof buffer);
-    }
-}
-
 /* Superpages that stay in the arena's hands but for a moment: with nothing present. NULL: none. */
 static struct superpage *take_scratch(struct zone *zone, size_t count) {
     struct superpage *first = zone_superpages_take(zone, count, 1);
@@ -93,24 +84,18 @@ static struct superpage *take_scratch(struct zone *zone, size_t count) {
     return first;
 }
 
-static void note_moved(struct zone *zone, char *address, size_t bytes) {
-    for (char *at = address; at < address + bytes; at = (char *)align_down((uintptr_t)at, SUPERPAGE_BYTES) + SUPERPAGE_BYTES)
-        superpage_of(zone, at)->moved = true;
-    zone_note_ends(zone, address, bytes >> GRANULE_SHIFT);
-}
-
 /* Under the lock. False: nothing has happened. */
 static bool swap_by_tables(struct zone *zone, char *a, char *b, size_t bytes) {
     size_t offset = (uintptr_t)a & (SUPERPAGE_BYTES - 1), count = (offset + bytes + SUPERPAGE_BYTES - 1) >> SUPERPAGE_SHIFT;
-    if (!zone_mappings_left(zone)) return false;
+    if (!zone_can_swap(zone)) return false;
     struct superpage *scratch = take_scratch(zone, count);
     if (scratch == NULL) return false;
     char *through = superpage_address(zone, scratch) + offset;
     bool ok = platform_swap(a, b, through, bytes);
     if (ok) {
-        note_moved(zone, a, bytes);
-        note_moved(zone, b, bytes);
-        note_moved(zone, through, bytes);
+        zone_note_cuts(zone, a, bytes);
+        zone_note_cuts(zone, b, bytes);
+        zone_note_cuts(zone, through, bytes);
     }
     zone_superpages_give(zone, scratch, count);
     return ok;
@@ -125,7 +110,7 @@ enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t byt
     end_watches(zone, a_block, a, bytes);
     end_watches(zone, b_block, b, bytes);
     platform_lock_release(&zone->lock);
-    if (bytes >> GRANULE_SHIFT >= ZONE_SWAP_GRANULES_MIN) {
+    if (cost_prefers_tables(bytes >> GRANULE_SHIFT, false)) {
         platform_lock_acquire(&zone->lock);
         done = swap_by_tables(zone, a, b, bytes);
         if (done && block_of(zone, a_block)->holes != block_of(zone, b_block)->holes) {
@@ -146,9 +131,8 @@ enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t
     platform_lock_acquire(&zone->lock);
     end_watches(zone, from_block, from, bytes);
     end_watches(zone, to_block, to, bytes);
-    if (bytes >> GRANULE_SHIFT >= ZONE_GIVE_GRANULES_MIN && zone_mappings_left(zone) && platform_move(from, to, bytes)) {
-        note_moved(zone, from, bytes);
-        note_moved(zone, to, bytes);
+    bool absent = zone_is_block(zone, to_block) && block_of(zone, to_block)->holes;
+    if (cost_prefers_tables(bytes >> GRANULE_SHIFT, absent) && zone_move(zone, from, to, bytes)) {
         if (block_of(zone, from_block)->holes) note_holes(zone, to_block);
         note_holes(zone, from_block);
         done = true;

@@ -39,6 +39,8 @@ enum mobility {
 };
 
 enum zone_thp { ZONE_THP_AUTO, ZONE_THP_ALWAYS, ZONE_THP_NEVER };
+/* How pages get another address: move.c. */
+enum zone_moves { ZONE_MOVES_AUTO, ZONE_MOVES_MREMAP, ZONE_MOVES_UFFD, ZONE_MOVES_COPY };
 
 /* The low byte of a tag says who owns the granule; the high byte how many granules before it its run begins (slabs and pools). */
 #define TAG_NONE 0  /* nobody */
@@ -86,6 +88,7 @@ struct superpage {
 struct zone_config {
     uint64_t reserve_bytes; /* of address space; 0: as much as suits the process */
     enum zone_thp thp;
+    enum zone_moves moves;
     unsigned populate_granules; /* at most so many are made present at once; 1: none ahead of need */
     uint64_t hard_limit_bytes;  /* of allocated pages; UINT64_MAX: none */
     uint64_t soft_limit_bytes;  /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
@@ -113,6 +116,12 @@ struct resting {
         enum mobility mobility;
     } blocks[RESTING_BLOCKS];
     unsigned count;
+};
+
+/* Of move.c: who moves pages one by one. Guarded by the zone's lock. */
+struct mover {
+    struct platform_faults faults;
+    uint32_t process; /* whose it is; 0: nobody has asked */
 };
 
 struct metadata {
@@ -144,6 +153,7 @@ struct zone {
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
     struct resting resting;
+    struct mover mover;
     void (*end_watches)(char *address, size_t bytes); /* see zone_pages_watch */
     struct huge_policy {
         uint32_t pause, pause_left; /* fresh superpages: how many go without huge pages after the next dear one, and still are to */

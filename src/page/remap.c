@@ -1,18 +1,15 @@
 /*
  * remap.c - pages that change their address by page-table operations: no copy, no fault, no clearing (UMPA, section 2).
  *
- * Two uses: a block that grows beyond its address space takes its pages along; and a new block gets the present pages of
- * superpages that are wholly free, wherever these are, before it would fault in fresh ones. A move costs some 6 us for any
- * range inside one superpage, a fault 2 to 3 us for each page and 0.2 to 7 ms for a huge page, so that moves pay from a
- * few pages on. What they cost is mappings: a moved range can't merge with its neighbours until it is reset.
- * Lock: LOCK_RANK_ZONE.
+ * Two uses: a block that grows beyond its address space takes its pages along; and a new block gets pages that are present and free, wherever these
+ * are, before it would fault in fresh ones. What moves cost beside time (cost.h) is mappings: a moved range can't merge with its neighbours until it
+ * is reset. Lock: LOCK_RANK_ZONE.
  */
+#include "page/cost.h"
 #include "page/zone_internal.h"
 
-#include "base/check.h"
-
-/* Fewer absent granules than this are left to faults: the split of mappings is not worth it. */
-#define FILL_GRANULES_MIN 64
+/* So many superpages are looked at for the longest run of idle pages, of those that are wholly free and of the others. */
+#define SOURCE_LOOKS 16
 
 /* Granules [at, at + count) of `source` have moved to [to_at, ...) of `target`: the marks follow the pages, those of the source read as zeros. */
 static void marks_follow(struct zone *zone, struct superpage *source, unsigned at, struct superpage *target, unsigned to_at, unsigned count) {
@@ -32,20 +29,6 @@ static void marks_follow(struct zone *zone, struct superpage *source, unsigned a
     superpage_recount(target);
     zone_superpage_relink(zone, source, source_idle);
     zone_superpage_relink(zone, target, target_idle);
-    source->moved = target->moved = true;
-}
-
-static void note_end(struct zone *zone, size_t granule) {
-    struct superpage *superpage = &zone->superpages[granule / SUPERPAGE_GRANULES];
-    if (superpage->splits == UINT8_MAX) return;
-    superpage->splits++;
-    zone->counters.mappings++;
-}
-
-void zone_note_ends(struct zone *zone, const char *address, size_t granules) {
-    size_t at = zone_granule_of(zone, address);
-    note_end(zone, at);
-    note_end(zone, at + granules - 1);
 }
 
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) {
@@ -57,67 +40,80 @@ void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) 
                      target_at, count);
         done += count;
     }
-    zone->counters.moves++;
-    zone_note_ends(zone, to, granules);
 }
 
-/* The longest run of present granules of a wholly free superpage, at most `wanted` long. */
+/* The longest run of granules that are present and free, at most `wanted` long. */
 static unsigned longest_present(const struct superpage *superpage, unsigned wanted, unsigned *at) {
+    uint64_t idle[SUPERPAGE_WORDS];
     unsigned longest = 0;
-    for (unsigned start = bits_next(superpage->populated, 0, 0); start < SUPERPAGE_GRANULES && longest < wanted;) {
-        unsigned end = bits_next(superpage->populated, start, ~UINT64_C(0));
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) idle[w] = superpage->populated[w] & ~superpage->allocated[w];
+    for (unsigned start = bits_next(idle, 0, 0); start < SUPERPAGE_GRANULES && longest < wanted;) {
+        unsigned end = bits_next(idle, start, ~UINT64_C(0));
         if (end - start > longest) {
             longest = end - start;
             *at = start;
         }
-        start = bits_next(superpage->populated, end, 0);
+        start = bits_next(idle, end, 0);
     }
     return longest < wanted ? longest : wanted;
 }
 
-/* The best source for `wanted` granules among the first few: one that has them all, else the one with the longest run. */
-static struct superpage *find_source(struct zone *zone, unsigned wanted, unsigned *at, unsigned *count) {
-    struct superpage *best = NULL;
+/* What is filled: superpages [first, end), none of which may be a source. */
+struct target {
+    const struct superpage *first, *end;
+};
+
+struct source {
+    struct superpage *superpage; /* NULL: none */
+    unsigned at, count;
+};
+
+/* Of the first few of a list: a run of all that is wanted, else a longer one than `best`. */
+static void look_for_source(const struct list *list, const struct target *target, unsigned wanted, struct source *best) {
     unsigned looks = 0;
-    *count = FILL_GRANULES_MIN - 1;
-    LIST_FOR_EACH(&zone->idle_free, node) {
+    LIST_FOR_EACH(list, node) {
+        if (best->count == wanted || looks++ == SOURCE_LOOKS) return;
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
-        unsigned start = 0, length = superpage->idle > *count ? longest_present(superpage, wanted, &start) : 0;
-        if (length > *count) {
-            best = superpage;
-            *at = start;
-            *count = length;
-        }
-        if (*count == wanted || ++looks == 16) break;
+        if (superpage >= target->first && superpage < target->end) continue;
+        if (superpage->young || superpage->idle <= best->count || superpage_kept_idle(superpage, superpage->idle) != 0) continue;
+        unsigned start = 0, length = longest_present(superpage, wanted, &start);
+        if (length > best->count) *best = (struct source){superpage, start, length};
     }
-    return best;
 }
 
-static bool fill(struct zone *zone, struct superpage *target, unsigned start, unsigned granules) {
-    while (granules >= FILL_GRANULES_MIN) {
-        unsigned at = 0, count;
-        if (list_empty(&zone->idle_free) || !zone_mappings_left(zone)) return false;
-        struct superpage *source = find_source(zone, granules, &at, &count);
-        if (source == NULL) return false;
-        bool whole = count == SUPERPAGE_GRANULES, huge = source->huge;
-        char *from = superpage_address(zone, source) + ((size_t)at << GRANULE_SHIFT);
-        char *to = superpage_address(zone, target) + ((size_t)start << GRANULE_SHIFT);
-        if (!platform_move(from, to, (size_t)count << GRANULE_SHIFT)) return false;
-        zone_moved_pages(zone, from, to, count);
-        if (whole) zone_note_advice(zone, target, 1, huge); /* the advice belongs to the mapping, which moved */
-        start += count;
-        granules -= count;
+/* What is wholly free first: holes in superpages that are in use serve where they are, sooner or later. */
+static struct source find_source(struct zone *zone, const struct target *target, unsigned wanted) {
+    struct source source = {.count = COST_FILL_GRANULES_MIN - 1};
+    look_for_source(&zone->idle_free, target, wanted, &source);
+    look_for_source(&zone->idle_holes, target, wanted, &source);
+    return source;
+}
+
+static bool fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned granules) {
+    while (granules >= COST_FILL_GRANULES_MIN) {
+        if (!zone_can_move(zone)) return false;
+        struct source source = find_source(zone, target, granules);
+        if (source.superpage == NULL) return false;
+        bool whole = source.count == SUPERPAGE_GRANULES, huge = source.superpage->huge;
+        char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
+        char *to = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
+        if (!zone_move(zone, from, to, (size_t)source.count << GRANULE_SHIFT)) return false;
+        zone_moved_pages(zone, from, to, source.count);
+        if (whole) zone_note_advice(zone, superpage, 1, huge); /* the advice belongs to the mapping, which moved */
+        start += source.count;
+        granules -= source.count;
     }
     return true;
 }
 
-void zone_fill_from_idle(struct zone *zone, struct superpage *target, unsigned start, unsigned granules) {
-    unsigned end = start + granules;
-    while (start < end) {
-        unsigned absent = bits_next(target->populated, start, ~UINT64_C(0));
-        if (absent >= end) return;
-        unsigned present = (unsigned)min_u64(bits_next(target->populated, absent, 0), end);
-        if (present - absent >= FILL_GRANULES_MIN && !fill(zone, target, absent, present - absent)) return;
-        start = present;
+void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to) {
+    const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES};
+    while (from < to && zone->counters.idle >= COST_FILL_GRANULES_MIN) {
+        struct superpage *superpage = &first[from / SUPERPAGE_GRANULES];
+        unsigned start = (unsigned)(from % SUPERPAGE_GRANULES), end = (unsigned)min_u64(SUPERPAGE_GRANULES, start + (to - from));
+        unsigned absent = (unsigned)min_u64(bits_next(superpage->populated, start, ~UINT64_C(0)), end);
+        unsigned present = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
+        if (present - absent >= COST_FILL_GRANULES_MIN && !fill(zone, &target, superpage, absent, present - absent)) return;
+        from += present - start;
     }
 }

@@ -68,19 +68,38 @@ static bool resize_superpages(struct zone *zone, char *address, struct block_des
     return true;
 }
 
+/* A run that has its superpage to itself, and grows beyond it into what is free behind, becomes a block of whole superpages where it is. */
+static bool grow_out_of_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    struct superpage *superpage = superpage_of(zone, address);
+    bool alone = (uintptr_t)address == (uintptr_t)superpage_address(zone, superpage) && superpage->free == SUPERPAGE_GRANULES - block->granules;
+    size_t needed = block_superpages(granules);
+    if (!alone || needed == 1) return false;
+    block->superpages = 1;
+    if (!zone_block_extend(zone, address, needed)) {
+        block->superpages = 0;
+        return false;
+    }
+    list_remove(&superpage->bucket);
+    list_init(&superpage->bucket);
+    zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
+    superpage->state = SUPERPAGE_BLOCK;
+    return resize_superpages(zone, address, block, granules);
+}
+
 /* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */
 static void *move_block(struct zone *zone, char *address, const struct block_desc *block, size_t granules) {
-    if (block->granules < ZONE_MOVE_GRANULES_MIN || !zone_mappings_left(zone)) return NULL;
+    if (block->granules < COST_GROW_GRANULES_MIN || !cost_prefers_tables(block->granules, zone->counters.idle < granules)) return NULL;
+    if (!zone_can_move(zone)) return NULL;
     struct block_desc moved = *block;
     size_t needed = block_superpages(granules);
     moved.superpages = zone->growing ? needed : needed * 2;
-    struct superpage *first = zone_superpages_take(zone, moved.superpages, 1);
-    if (first == NULL) first = zone_superpages_take(zone, moved.superpages = needed, 1);
+    struct superpage *first = zone_superpages_take_present(zone, moved.superpages, 1, block->granules, granules);
+    if (first == NULL) first = zone_superpages_take_present(zone, moved.superpages = needed, 1, block->granules, granules);
     if (first == NULL) return NULL;
     char *target = superpage_address(zone, first);
     block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
     size_t old = moved.granules;
-    if (!platform_move(address, target, old << GRANULE_SHIFT)) {
+    if (!zone_move(zone, address, target, old << GRANULE_SHIFT)) {
         block_give_up(zone, first, 0, moved.superpages);
         return NULL;
     }
@@ -106,7 +125,8 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
     if (granules == old) {
         result = address;
     } else if (granules < old || zone_within_limit(zone, granules - old)) {
-        bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules);
+        bool in_place = block->superpages != 0 ? resize_superpages(zone, address, block, granules)
+                                               : resize_run(zone, address, block, granules) || grow_out_of_run(zone, address, block, granules);
         if (in_place) {
             block->granules = granules;
             zone->counters.block_granules += granules;

@@ -12,9 +12,13 @@
 
 /* How many superpages of one bucket are looked at for the fullest. */
 #define BUCKET_LOOKS 8
+/* From this size on a block's run that can't have all its pages present has as many as can be, before it has the fullest superpage. */
+#define LONG_RUN_GRANULES 32
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
 #define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4
+
+static bool is_long(enum mobility mobility, unsigned granules) { return mobility == MOBILITY_MOVABLE && granules >= LONG_RUN_GRANULES; }
 
 void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before) {
     struct zone_counters *counters = &zone->counters;
@@ -123,7 +127,8 @@ static struct superpage *search_group(struct zone *zone, enum mobility mobility,
  * caller shall touch it, without the lock, by zone_measure_huge.
  */
 static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, unsigned *fresh, bool *measure) {
-    struct superpage *superpage = zone_superpages_take(zone, 1, 1);
+    struct superpage *superpage =
+        is_long(mobility, granules) ? zone_superpages_take_present(zone, 1, 1, 0, granules) : zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
@@ -208,6 +213,8 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
         if (zone->counters.idle >= granules) superpage = search_present(zone, mobility, granules, align, &start);
+        if (superpage == NULL && is_long(mobility, granules) && zone->counters.idle != 0)
+            superpage = zone_find_most_present(zone, mobility, granules, align, &start);
         if (superpage == NULL) superpage = search_group(zone, mobility, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, mobility, granules, &fresh_huge, &measure);
         if (superpage == NULL) superpage = steal(zone, mobility, granules, align, &start);
@@ -219,7 +226,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
-    if (mobility == MOBILITY_MOVABLE && !list_empty(&zone->idle_free)) zone_fill_from_idle(zone, superpage, start, granules);
+    if (mobility == MOBILITY_MOVABLE && zone->counters.idle >= granules) zone_fill_from_idle(zone, superpage, start, start + granules);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
     superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */

@@ -15,6 +15,8 @@
 #define GROW_TRIES 12
 /* How far the heap is committed ahead: saves calls, costs nothing but commit charge under strict overcommit. */
 #define COMMIT_STEP_SUPERPAGES 16
+/* From so many on, four pages of marks, these are made present by one call. */
+#define MARKS_SUPERPAGES 64
 
 static void *arena_memory_get(void *context, size_t bytes) { return zone_metadata_alloc(context, bytes); }
 static void arena_memory_put(void *context, void *memory, size_t bytes) { zone_metadata_free(context, memory, bytes); }
@@ -84,6 +86,7 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
     list_init(&zone->idle_free);
     list_init(&zone->idle_holes);
     list_init(&zone->captures);
+    zone->mover.faults = (struct platform_faults)PLATFORM_FAULTS_CLOSED;
 
     struct window window;
     uint64_t limit = info->address_limit_bytes;
@@ -114,6 +117,14 @@ static bool commit_array(const void *array, size_t element_bytes, size_t from, s
     return platform_commit((void *)start, end - start);
 }
 
+/* The marks of what many superpages at once are taken for, which are all written then: one call instead of a fault for each page of them. */
+static STRATA_COLD void populate_marks(struct zone *zone, uint64_t from, uint64_t end) {
+    size_t page = platform_info()->page_bytes;
+    uintptr_t first = align_up((uintptr_t)&zone->superpages[from >> SUPERPAGE_SHIFT], page);
+    uintptr_t last = align_up((uintptr_t)&zone->superpages[end >> SUPERPAGE_SHIFT], page);
+    if (first < last) (void)platform_populate((void *)first, last - first);
+}
+
 static bool extend_to(struct zone *zone, uint64_t end) {
     uint64_t from = zone->extent_bytes;
     if (!commit_array(zone->superpages, sizeof(struct superpage), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT) ||
@@ -121,6 +132,7 @@ static bool extend_to(struct zone *zone, uint64_t end) {
         !commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT))
         return false;
     if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
+    if (end - from >= MARKS_SUPERPAGES * SUPERPAGE_BYTES) populate_marks(zone, from, end);
     zone->extent_bytes = end;
     /* Pairs with the acquire in zone_contains: whoever sees the new extent may read its tags. */
     __atomic_store_n(&zone->extent_units, end >> 4, __ATOMIC_RELEASE);
@@ -245,4 +257,6 @@ STRATA_COLD void zone_fork_child(struct zone *zone) {
     arena_fork_child(&zone->addresses);
     platform_lock_unhold(&zone->lock);
     zone_drop_captures(zone);
+    platform_faults_close(&zone->mover.faults);
+    zone->mover.process = 0;
 }

@@ -58,6 +58,10 @@ bool zone_block_extend(struct zone *zone, char *address, uint64_t wanted);
 /* Address space for `count` superpages aligned to `align` of them, committed, still SUPERPAGE_FREE; NULL: none. */
 struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align);
 void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count);
+/* The same, preferring places where granules [from, to) of them are present (place.c). */
+struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to);
+/* The superpage of runs, of the first few, in which the most of such a run is present, and where. NULL: nothing is, where there is room. */
+struct superpage *zone_find_most_present(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start);
 /* Commits what the arena has given out anyway, for a range that grew in place. */
 bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count);
 
@@ -76,14 +80,22 @@ void zone_superpage_settle(struct zone *zone, struct superpage *superpage);
 void zone_trim_to_limit(struct zone *zone);
 
 /*
- * Remapping (remap.c). Gets present pages for the absent ones among granules [start, start + granules) of a superpage, none of which is
- * allocated, out of superpages that are wholly free, by changing page tables; as far as it goes.
+ * Remapping (remap.c). Gets present pages for the absent ones among granules [from, to) of the superpages from `first` on, none of which is
+ * allocated, out of other superpages with idle ones, by changing page tables; as far as it goes.
  */
-void zone_fill_from_idle(struct zone *zone, struct superpage *target, unsigned start, unsigned granules);
-/* Mappings may begin and end here from now on. */
-void zone_note_ends(struct zone *zone, const char *address, size_t granules);
-/* After platform_move of `granules` from `from` to `to`: the marks follow the pages. Neither side is allocated at this moment. */
+void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to);
+/* After zone_move of `granules` from `from` to `to`: the marks follow the pages. Neither side is allocated at this moment. */
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules);
+
+/*
+ * Another address for pages (move.c). zone_move: both ranges are committed and apart, the former pages of `to` are dropped, `from` reads as zeros
+ * then. False: copy; `from` is as it was, `to` may have lost its pages. can_move, can_swap: whether it is worth a try.
+ */
+bool zone_can_move(struct zone *zone);
+bool zone_can_swap(const struct zone *zone);
+bool zone_move(struct zone *zone, char *from, char *to, size_t bytes);
+/* Page tables have moved here: mappings begin and end at both ends from now on. */
+void zone_note_cuts(struct zone *zone, const char *address, size_t bytes);
 
 /* Whether `granules` more may be allocated under the hard limit. */
 bool zone_within_limit(const struct zone *zone, uint64_t granules);

@@ -98,6 +98,7 @@ enum platform_faults_feature {
     PLATFORM_FAULTS_PROTECT_ABSENT = 2, /* absent ones too; else only what is present when protected is */
     PLATFORM_FAULTS_IN_KERNEL = 4,      /* system calls that meet such a page wait as well; else they fail with EFAULT */
     PLATFORM_FAULTS_THREAD = 8,         /* faults say which thread has them */
+    PLATFORM_FAULTS_MOVE = 16,          /* pages can be moved (Linux 6.8) */
 };
 enum platform_faults_status {
     PLATFORM_FAULTS_OK,
@@ -131,6 +132,12 @@ enum platform_faults_status platform_faults_protect(struct platform_faults *faul
 enum platform_faults_status platform_faults_copy(struct platform_faults *faults, void *to, const void *from, size_t bytes, bool protect,
                                                  size_t *done);
 enum platform_faults_status platform_faults_zero(struct platform_faults *faults, void *to, size_t bytes, size_t *done);
+/*
+ * Moves the pages of `from`, absent ones too, to a registered range without any, one by one and without a mapping more; `from` reads as zeros then.
+ * Both are committed and apart, at any distance. done (unless NULL): bytes from the start that have moved. TAKEN: stopped at a page that is there, or
+ * that can't move because something else holds it as well, such as the child of a fork.
+ */
+enum platform_faults_status platform_faults_move(struct platform_faults *faults, void *to, void *from, size_t bytes, size_t *done);
 /* Whoever waits in the range tries again. */
 void platform_faults_wake(struct platform_faults *faults, void *address, size_t bytes);
 struct platform_fault {

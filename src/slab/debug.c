@@ -146,6 +146,17 @@ uint64_t debug_cache_destroy(struct debug_cache *cache) {
     return left;
 }
 
+void debug_figures_get(struct debug_cache *cache, struct debug_figures *figures) {
+    platform_lock_acquire(&cache->lock);
+    *figures = (struct debug_figures){.in_use = cache->in_use,
+                                      .total = cache->in_use + cache->free,
+                                      .slabs = cache->slabs,
+                                      .memory_bytes = cache->memory_bytes,
+                                      .allocs = cache->allocs,
+                                      .frees = cache->frees};
+    platform_lock_release(&cache->lock);
+}
+
 void debug_each(struct debug_layer *layer, void (*visit)(struct debug_cache *cache, void *argument), void *argument) {
     platform_lock_acquire(&layer->lock);
     LIST_FOR_EACH(&layer->caches, node) visit(CONTAINER_OF(node, struct debug_cache, link), argument);

@@ -184,6 +184,11 @@ uint64_t debug_cache_verify(struct debug_cache *cache, const char *function);
 uint64_t debug_cache_reap(struct debug_cache *cache);
 /* The same for all caches but those with a source of the program's. */
 uint64_t debug_reap(struct debug_layer *layer);
+/* Of its buffers, all of one moment. total: with the free places; allocs, frees: since it was made. */
+struct debug_figures {
+    uint64_t in_use, total, slabs, memory_bytes, allocs, frees;
+};
+void debug_figures_get(struct debug_cache *cache, struct debug_figures *figures);
 /* Calls visit for each cache, under layer->lock. */
 void debug_each(struct debug_layer *layer, void (*visit)(struct debug_cache *cache, void *argument), void *argument);
 

@@ -100,7 +100,7 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
                                                .argument = cache,
                                                .reclaim = reclaim_callback != NULL ? reclaim : NULL,
                                                .source = source != NULL ? &slabs : NULL,
-                                               .no_magazines = (cflags & UMC_NOMAGAZINE) != 0};
+                                               .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines()};
     if (strata_cache_create(name, &config, &cache->cache) == STRATA_CACHE_OK) return cache;
     strata_kmem_free(cache, sizeof *cache);
     errno = ENOMEM;

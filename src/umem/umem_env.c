@@ -1,5 +1,5 @@
 /*
- * umem_env.c - UMEM_DEBUG and UMEM_LOGGING become features and logs of strata/debug.h; UMEM_OPTIONS has nothing to choose here.
+ * umem_env.c - UMEM_DEBUG and UMEM_LOGGING become features and logs of strata/debug.h; of UMEM_OPTIONS, what has a meaning here has its effect.
  *
  * Read once: by this library's constructor, or by the first umem_cache_create or vmem_create of a constructor that runs before it. A process that has
  * more rights than its user reads no environment. What is not understood costs one line on standard error.
@@ -31,6 +31,7 @@ extern const char *_umem_options_init(void) __attribute__((weak));
 
 struct settings {
     bool audit, guards, verify, aborts;
+    bool no_magazines;                   /* nothing is kept constructed: as though each cache had been created so */
     unsigned long long frames, contents; /* 0: none */
     unsigned long long firewall, mtbf;   /* firewall: ULLONG_MAX: none */
 };
@@ -135,8 +136,38 @@ static void take_log(const char *variable, const char *item, const char *value) 
     }
 }
 
+/* The value of an item that is one of several words. */
+static bool is_among(const char *variable, const char *item, const char *value, const char *const *words, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        if (value != NULL && strcmp(value, words[i]) == 0) return true;
+    char allowed[64] = "";
+    for (unsigned i = 0; i < count; i++) snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%s", i != 0 ? ", " : "", words[i]);
+    umem_line("%s: %s=%s: allowed: %s; ignored", variable, item, value != NULL ? value : "", allowed);
+    return false;
+}
+
+/*
+ * Where libumem gets its memory, how it looks for it there, and what each thread keeps: strata maps, fits by its layers and keeps by CPU, whatever is
+ * asked for, so a line says where that differs.
+ */
 static void take_option(const char *variable, const char *item, const char *value) {
-    umem_line("%s: %s%s%s: strata has nothing to choose there; ignored", variable, item, value != NULL ? "=" : "", value != NULL ? value : "");
+    static const char *const backends[] = {"mmap", "sbrk"}, *const fits[] = {"best", "first", "instant", "next"};
+    unsigned long long size;
+    if (strcmp(item, "backend") == 0) {
+        if (is_among(variable, item, value, backends, 2) && value[0] == 's') umem_line("%s: %s=%s: memory is mapped here", variable, item, value);
+    } else if (strcmp(item, "allocator") == 0) {
+        if (is_among(variable, item, value, fits, 4))
+            umem_line("%s: %s=%s: there is no heap of one fit here; vmem_create's fits are as asked for", variable, item, value);
+    } else if (strcmp(item, "perthread_cache") == 0) {
+        if (value == NULL || !parse_size(value, &size))
+            umem_line("%s: %s=%s: not a size; ignored", variable, item, value != NULL ? value : "");
+        else if (size == 0)
+            umem_line("%s: %s=%s: caches are by CPU here; STRATA_CONF=magazine_max:0 turns them off", variable, item, value);
+    } else if (is_switch(variable, item, value, "nomagazines")) {
+        settings.no_magazines = true;
+    } else {
+        umem_line("%s: %s: not known; ignored", variable, item);
+    }
 }
 
 /* ------------------------------------------------------------------ features */
@@ -215,6 +246,8 @@ static void start(void) {
     debugs = settings.audit || settings.guards || settings.firewall != ULLONG_MAX || settings.mtbf != 0;
     if (debugs) set_features();
 }
+
+bool umem_no_magazines(void) { return settings.no_magazines; }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static __attribute__((constructor)) void start_early(void) { umem_start(); }

@@ -20,6 +20,8 @@ bool umem_retry(int flags);
 
 /* umem_env.c: reads the environment, once; whoever makes a cache comes by, as constructors of a static program run in any order. */
 void umem_start(void);
+/* Whether UMEM_OPTIONS wants every cache as with UMC_NOMAGAZINE. */
+bool umem_no_magazines(void);
 /* Before a cache of that name is made: debugging leaves it alone. */
 void umem_debug_not(const char *name);
 

@@ -5,18 +5,15 @@
  * asked, has room for what was asked, and reads as zeros where that was promised; what is held keeps its stamps at both ends of what may be used,
  * and within it; an allocation fails only where a platform call did, or the limit is near, and then with ENOMEM and nothing changed.
  */
-#include <errno.h>
 #include <pthread.h>
 
-#include "api/heap.h"
-#include "model.h"
+#include "model_heap.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
 
 #define HELD_MAX 400
 #define LIVE_BYTES_MAX (96 * MIB)
-#define ERRNO_BEFORE EXDEV /* nothing in here sets it */
-#define STEP_BYTES 1024    /* from stamp to stamp */
+#define STEP_BYTES 1024 /* from stamp to stamp */
 #define MS UINT64_C(1000000)
 
 /* Each run is a new process with a heap of its own; handlers of runs before it must not pile up. */
@@ -266,12 +263,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     held_count = 0;
     live_bytes = 0;
     hard_limit = conf == 1 ? 8 * MIB : UINT64_MAX;
-    sim_reset(&sim);
-    sim_env_set("STRATA_CONF", confs[conf]);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    model_trace(model, "pages of %zu, %s%s", sim.page_bytes, confs[conf], sim.thread_mode ? ", thread mode" : "");
-    MODEL_EXPECT(model, heap_init(), "no heap");
-    errno = ERRNO_BEFORE;
+    model_new_heap(of, &sim, confs[conf]);
 }
 
 static void step(struct model *of, const struct model_record *record) {

@@ -6,11 +6,7 @@
  * itself, as though it were a call of its own: what was asked for decides which errors there may be; what failed is as it was, what succeeded has its
  * size, alignment, zeros and former contents; and a batch's count is the number of elements without an error. Blocks never overlap.
  */
-#include <errno.h>
-#include <pthread.h>
-
-#include "api/heap.h"
-#include "model.h"
+#include "model_heap.h"
 #include "strata/batch.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
@@ -18,9 +14,6 @@
 #define HELD_MAX 100
 #define BATCH_MAX 130
 #define LIVE_BYTES_MAX (16 * MIB)
-#define ERRNO_BEFORE EXDEV /* nothing in here sets it */
-
-__attribute__((visibility("hidden"))) int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
 static struct model *model;
 static uint64_t failures; /* injected before the operation under way */
@@ -292,12 +285,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     live_bytes = 0;
     memset(held, 0, sizeof held);
     limited = conf == 1;
-    sim_reset(&sim);
-    sim_env_set("STRATA_CONF", confs[conf]);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    model_trace(model, "pages of %zu, %s%s", sim.page_bytes, confs[conf], sim.thread_mode ? ", thread mode" : "");
-    MODEL_EXPECT(model, heap_init(), "no heap");
-    errno = ERRNO_BEFORE;
+    model_new_heap(of, &sim, confs[conf]);
 }
 
 static void step(struct model *of, const struct model_record *record) {

@@ -6,16 +6,14 @@
  * asked; an operation fails only where a platform call did or memory or mappings are scarce, and what fails changes nothing; wrong arguments are
  * named. And the sum: pages in use + lookaside + released = pages ever mapped, with no page present that is not counted.
  */
-#include <errno.h>
 #include <pthread.h>
 
-#include "api/heap.h"
+#include "model_heap.h"
 #include "model_pages_reference.h"
 #include "strata/malloc.h"
 
 #define LIVE_BYTES_MAX (96 * MIB)
 #define BATCH_MAX 12
-#define ERRNO_BEFORE EXDEV
 #define MS UINT64_C(1000000)
 
 static uint64_t failures; /* injected before the operation under way */
@@ -392,12 +390,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     last_number = 0;
     page_bytes = sim.page_bytes;
     scarce = conf == 1;
-    sim_reset(&sim);
-    sim_env_set("STRATA_CONF", confs[conf]);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    model_trace(model, "pages of %zu, %s", page_bytes, confs[conf]);
-    MODEL_EXPECT(model, heap_init(), "no heap");
-    errno = ERRNO_BEFORE;
+    model_new_heap(of, &sim, confs[conf]);
 }
 
 static void step(struct model *of, const struct model_record *record) {

@@ -97,6 +97,15 @@ def test_every_way_to_pages_keeps_what_is_written(run, way):
         json.loads(done.stdout)
 
 
+def test_the_costs_of_moves_are_measured(run):
+    """The program looks itself: a page that is lost ends it. Where pages can't move one by one, these two are 0."""
+    done = run("umpa_costs", 3)
+    assert done.returncode == 0, done.stderr
+    costs = json.loads(done.stdout)
+    assert all(costs[name] > 0 for name in ("touch_page_ns", "copy_page_ns", "tables_ns"))
+    assert "usage" in run("umpa_costs", 0).stderr
+
+
 def test_page_from_the_documents_of_an_earlier_run(papers, build, tmp_path):
     assert papers("--build", build, "--quick", "--only", "vh/theorem").returncode == 0
     done = papers("--docs-from", tmp_path / "out")

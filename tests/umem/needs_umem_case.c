@@ -99,6 +99,23 @@ static void count_failures(umem_cache_t *cache, umem_cache_t *alone) {
             failed[2]);
 }
 
+static int constructed;
+static int count_one(void *object, void *data, int flags) {
+    (void)object, (void)data, (void)flags;
+    constructed++;
+    return 0;
+}
+/* One object, allocated and freed so often; what its cache constructed for that. */
+static void constructions(const char *times) {
+    umem_cache_t *cache = umem_cache_create("counted", 96, 0, count_one, NULL, NULL, NULL, NULL, 0);
+    umem_cache_free(cache, umem_cache_alloc(cache, UMEM_DEFAULT)); /* the first one makes the array, with others in it */
+    constructed = 0;
+    for (int i = atoi(times); i > 0; i--) umem_cache_free(cache, umem_cache_alloc(cache, UMEM_DEFAULT));
+    printf("%d\n", constructed);
+    umem_cache_destroy(cache);
+    exit(0);
+}
+
 static void debug(const char *how) {
     struct strata_debug_stats stats;
     umem_cache_t *cache = umem_cache_create("letters", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
@@ -138,6 +155,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "nofail") == 0) nofail(argv[2]);
     if (strcmp(argv[1], "arena") == 0) arena(argv[2]);
     if (strcmp(argv[1], "debug") == 0) debug(argv[2]);
+    if (strcmp(argv[1], "constructions") == 0) constructions(argv[2]);
     if (strcmp(argv[1], "leak") == 0) {
         umem_cache_t *cache = umem_cache_create("letters", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
         umem_cache_alloc(cache, UMEM_DEFAULT);

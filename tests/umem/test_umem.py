@@ -114,7 +114,18 @@ WARNINGS = [
      ["umem: UMEM_LOGGING: transaction=64q: not a size; this log is off", "umem: UMEM_LOGGING: slab: not known; ignored"]),
     ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "transaction=1"}, ["umem: UMEM_LOGGING: transaction=1: 4096 bytes are used"]),
     ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "fail=2T"}, ["umem: UMEM_LOGGING: fail=2T: 1048576 bytes are used"]),
-    ({"UMEM_OPTIONS": "backend=mmap"}, ["umem: UMEM_OPTIONS: backend=mmap: strata has nothing to choose there; ignored"]),
+    ({"UMEM_OPTIONS": "backend=mmap,perthread_cache=1M,nomagazines"}, []),
+    ({"UMEM_OPTIONS": "backend=sbrk"}, ["umem: UMEM_OPTIONS: backend=sbrk: memory is mapped here"]),
+    ({"UMEM_OPTIONS": "backend=disk,backend"},
+     ["umem: UMEM_OPTIONS: backend=disk: allowed: mmap, sbrk; ignored", "umem: UMEM_OPTIONS: backend=: allowed: mmap, sbrk; ignored"]),
+    ({"UMEM_OPTIONS": "allocator=best"},
+     ["umem: UMEM_OPTIONS: allocator=best: there is no heap of one fit here; vmem_create's fits are as asked for"]),
+    ({"UMEM_OPTIONS": "allocator=worst"}, ["umem: UMEM_OPTIONS: allocator=worst: allowed: best, first, instant, next; ignored"]),
+    ({"UMEM_OPTIONS": "perthread_cache=0"},
+     ["umem: UMEM_OPTIONS: perthread_cache=0: caches are by CPU here; STRATA_CONF=magazine_max:0 turns them off"]),
+    ({"UMEM_OPTIONS": "perthread_cache=lots"}, ["umem: UMEM_OPTIONS: perthread_cache=lots: not a size; ignored"]),
+    ({"UMEM_OPTIONS": "nomagazines=1"}, ["umem: UMEM_OPTIONS: nomagazines=1: has no value; it is ignored"]),
+    ({"UMEM_OPTIONS": "concurrency=4"}, ["umem: UMEM_OPTIONS: concurrency: not known; ignored"]),
 ]
 
 
@@ -122,6 +133,12 @@ WARNINGS = [
 def test_what_is_not_understood_is_a_warning(run, environment, lines):
     result = run("debug", "none", expect=0, **environment)
     assert (result.errors.splitlines(), result.text) == (lines, "went on\n")
+
+
+@pytest.mark.parametrize("options, constructions", [("", 0), ("nomagazines", 5), ("backend=mmap,nomagazines", 5)])
+def test_caches_without_magazines(run, options, constructions):
+    """With nomagazines nothing is kept constructed, as though each cache had been created with UMC_NOMAGAZINE."""
+    assert run("constructions", "5", expect=0, UMEM_OPTIONS=options).text == f"{constructions}\n"
 
 
 def test_a_program_may_bring_settings(run):

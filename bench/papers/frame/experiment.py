@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 # How allocators are told to behave: an experiment starts from none of it.
@@ -131,6 +132,43 @@ def interleaved(repetitions: int, jobs: Mapping[object, Callable[[], dict]]) -> 
 
 def median(runs: Sequence[dict], name: str) -> float:
     return statistics.median(run[name] for run in runs)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Medians of the same work by 1, 2, 4, … threads, each on a CPU of its own: by (name, threads)."""
+
+    counts: list[int]
+    latency: dict[tuple[str, int], float]
+    rate: dict[tuple[str, int], float]
+
+    @property
+    def most(self) -> int:
+        return self.counts[-1]
+
+    def curve(self, title: str, name: str) -> Series:
+        return Series(title, [(threads, self.latency[name, threads]) for threads in self.counts])
+
+    def is_linear(self, name: str, share: float) -> bool:
+        return self.rate[name, self.most] >= share * self.most * self.rate[name, 1]
+
+    def is_best_on_one(self, name: str) -> bool:
+        return all(self.rate[name, threads] < self.rate[name, 1] for threads in self.counts[1:])
+
+
+def scaling(context: Context, names: Sequence[str], job: Callable[[str, int, int], dict]) -> Scaling:
+    """Runs job(name, threads, milliseconds) for all names and numbers of threads; each gives ns_per_pair and pairs_per_second."""
+    counts = doubled(context.several_cpus())
+    milliseconds = context.choose(1000, 100)
+    jobs = {(name, threads): partial(job, name, threads, milliseconds) for name in names for threads in counts}
+    runs = interleaved(context.choose(5, 3), jobs)
+    latency, rate = ({key: median(done, what) for key, done in runs.items()} for what in ("ns_per_pair", "pairs_per_second"))
+    return Scaling(counts, latency, rate)
+
+
+def doubled(most: int) -> list[int]:
+    """1, 2, 4, … up to 64, and `most`, none of them above that."""
+    return sorted({1, 2, 4, 8, 16, 32, 64, most} & set(range(1, most + 1)))
 
 
 def same(what: str, values: Sequence[object]) -> None:

@@ -31,7 +31,14 @@
 #define FEATURE_PROTECT (UINT64_C(1) << 0)         /* Linux 5.7 */
 #define FEATURE_THREAD (UINT64_C(1) << 8)          /* Linux 4.14 */
 #define FEATURE_PROTECT_ABSENT (UINT64_C(1) << 13) /* Linux 6.4 */
+#define FEATURE_MOVE (UINT64_C(1) << 16)           /* Linux 6.8 */
 #define COPY_PROTECTED (UINT64_C(1) << 1)
+#define MOVE_ABSENT_TOO (UINT64_C(1) << 1)
+struct move_request {
+    uint64_t to, from, bytes, mode;
+    int64_t moved;
+};
+#define MOVE_CALL _IOWR(UFFDIO, 0x05, struct move_request)
 
 #define FILE_NUMBER_LEAST 200
 #define NS_PER_MS UINT64_C(1000000)
@@ -104,7 +111,7 @@ static bool keep(struct platform_faults *faults, int file) {
 static unsigned features_of(uint64_t had, bool in_kernel) {
     return ((had & FEATURE_PROTECT) != 0 ? PLATFORM_FAULTS_PROTECT : 0u) |
            ((had & FEATURE_PROTECT_ABSENT) != 0 ? PLATFORM_FAULTS_PROTECT_ABSENT : 0u) | (in_kernel ? PLATFORM_FAULTS_IN_KERNEL : 0u) |
-           ((had & FEATURE_THREAD) != 0 ? PLATFORM_FAULTS_THREAD : 0u);
+           ((had & FEATURE_THREAD) != 0 ? PLATFORM_FAULTS_THREAD : 0u) | ((had & FEATURE_MOVE) != 0 ? PLATFORM_FAULTS_MOVE : 0u);
 }
 
 static enum platform_faults_status open_with_features(struct platform_faults *faults, unsigned needed) {
@@ -115,7 +122,7 @@ static enum platform_faults_status open_with_features(struct platform_faults *fa
     bool ok = agree(asked, 0, &had);
     close(asked);
     if (!ok) return PLATFORM_FAULTS_UNSUPPORTED;
-    had &= FEATURE_PROTECT | FEATURE_PROTECT_ABSENT | FEATURE_THREAD;
+    had &= FEATURE_PROTECT | FEATURE_PROTECT_ABSENT | FEATURE_THREAD | FEATURE_MOVE;
     faults->features = features_of(had, in_kernel);
     if ((needed & ~faults->features) != 0) return PLATFORM_FAULTS_UNSUPPORTED;
     int file = open_any(&in_kernel);
@@ -222,6 +229,23 @@ enum platform_faults_status platform_faults_zero(struct platform_faults *faults,
     }
     errno = saved;
     if (done != NULL) *done = given;
+    return status;
+}
+
+enum platform_faults_status platform_faults_move(struct platform_faults *faults, void *to, void *from, size_t bytes, size_t *done) {
+    enum platform_faults_status status = PLATFORM_FAULTS_OK;
+    size_t moved = 0;
+    int saved = errno;
+    while (moved < bytes && status == PLATFORM_FAULTS_OK) {
+        struct move_request request = {.to = (uintptr_t)to + moved, .from = (uintptr_t)from + moved, .bytes = bytes - moved, .mode = MOVE_ABSENT_TOO};
+        if (!is_ours(faults))
+            status = PLATFORM_FAULTS_GONE;
+        else if (ioctl(faults->file, (int)MOVE_CALL, &request) != 0 && errno != EAGAIN)
+            status = status_of(errno);
+        if (request.moved > 0) moved += (size_t)request.moved;
+    }
+    errno = saved;
+    if (done != NULL) *done = moved;
     return status;
 }
 

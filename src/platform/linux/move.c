@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "base/check.h"
+#include "base/swap.h"
 #include "platform/linux/linux.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -114,15 +115,6 @@ static bool swap_mappings(char *a, char *b, char *through, size_t bytes) {
     bool ok = move_mapping(b, a, bytes);
     put_back(through, ok ? b : a, bytes);
     return ok;
-}
-
-static void swap_by_copy(char *a, char *b, size_t bytes) {
-    char buffer[512];
-    for (size_t at = 0; at < bytes; at += sizeof buffer) {
-        memcpy(buffer, a + at, sizeof buffer);
-        memcpy(a + at, b + at, sizeof buffer);
-        memcpy(b + at, buffer, sizeof buffer);
-    }
 }
 
 /* As platform_move: mapping by mapping, the rest by a copy where a part is done already. */

@@ -71,6 +71,7 @@ enum sim_call {
     SIM_FAULTS_REGISTER,
     SIM_FAULTS_PROTECT,
     SIM_FAULTS_COPY, /* and zero */
+    SIM_FAULTS_MOVE, /* at each of its pages */
     SIM_PROTECT,     /* not of lifting it */
     SIM_ON_ACCESS_FAULT,
     /* those that can't */
@@ -249,7 +250,10 @@ void sim_env_set(const char *name, const char *value);
 /* What was written to a file: NULL when it was never created. */
 const char *sim_file_text(const char *path, size_t *bytes);
 
-/* Faults that the process serves itself: features that platform_faults_open finds, enum platform_faults_feature by |. 0: none [0]. */
+/*
+ * Faults that the process serves itself: features that platform_faults_open finds, enum platform_faults_feature by |. 0: none [0]. There is one file
+ * for who needs PLATFORM_FAULTS_MOVE, and one for others.
+ */
 void sim_faults_offer(unsigned features);
 /* A thread meets a page: the next platform_faults_read tells it. */
 void sim_fault_raise(void *address, bool write, uint32_t thread);

@@ -2,7 +2,7 @@
  * sim_fault.c - faults that the process serves itself, by script: the test says who has met which page (sim_fault_raise), and the reader is told.
  *
  * Nothing stops real code from touching such a page. What is registered and protected is kept page by page, so that a test can ask, and
- * breaches of the contract are fatal. One file at a time.
+ * breaches of the contract are fatal. One file at a time, and one more for who moves pages.
  */
 #include <string.h>
 
@@ -14,6 +14,9 @@
 #define PAGE_PROTECTED 4
 #define PAGE_NO_READ 8
 #define PAGE_NO_WRITE 16
+#define PAGE_TARGET 32 /* registered by who moves */
+
+enum { SERVER = 1, MOVER = 2 };
 
 static struct {
     uint8_t *pages; /* PAGE_* of each page of the arena */
@@ -22,7 +25,7 @@ static struct {
     unsigned queued, wakes;
     bool used;         /* since the last reset */
     unsigned features; /* 0: none to be had */
-    bool open;
+    bool open, mover_open;
     bool (*serve)(char *page, bool write);
 } script;
 
@@ -36,7 +39,7 @@ void sim_fault_reset(void) {
     }
     script.used = false;
     script.queued = script.wakes = script.features = 0;
-    script.open = false;
+    script.open = script.mover_open = false;
 }
 
 static uint64_t page_number(const void *address) {
@@ -66,17 +69,20 @@ enum platform_faults_status platform_faults_open(struct platform_faults *faults,
     *faults = (struct platform_faults)PLATFORM_FAULTS_CLOSED;
     if (sim_call_fails(SIM_FAULTS_OPEN)) return PLATFORM_FAULTS_FORBIDDEN;
     if (script.features == 0 || (needed & ~script.features) != 0) return PLATFORM_FAULTS_UNSUPPORTED;
-    if (script.open) fatal("sim: platform_faults_open: one file at a time");
-    script.open = script.used = true;
-    faults->file = 1;
+    bool *open = (needed & PLATFORM_FAULTS_MOVE) != 0 ? &script.mover_open : &script.open;
+    if (*open) fatal("sim: platform_faults_open: one file at a time");
+    *open = script.used = true;
+    faults->file = open == &script.mover_open ? MOVER : SERVER;
     faults->features = script.features;
     return PLATFORM_FAULTS_OK;
 }
 
 void platform_faults_close(struct platform_faults *faults) {
-    if (faults->file >= 0) {
+    if (faults->file == SERVER) {
         memset(script.pages, 0, script.pages_bytes);
         script.open = false;
+    } else if (faults->file == MOVER) {
+        script.mover_open = false;
     }
     faults->file = -1;
 }
@@ -101,11 +107,15 @@ static enum platform_faults_status mark(uint8_t *pages, size_t bytes, unsigned c
 enum platform_faults_status platform_faults_register(struct platform_faults *faults, void *address, size_t bytes, bool missing, bool protect) {
     uint8_t *pages = pages_of("platform_faults_register", faults, address, bytes, 0);
     if (sim_call_fails(SIM_FAULTS_REGISTER)) return PLATFORM_FAULTS_NO_MEMORY;
+    for (size_t i = 0; i < bytes / sim_config.page_bytes; i++)
+        if (pages != NULL && (pages[i] & (faults->file == MOVER ? PAGE_MISSING | PAGE_PROTECTABLE : PAGE_TARGET)) != 0) return PLATFORM_FAULTS_TAKEN;
+    if (faults->file == MOVER) return mark(pages, bytes, 0, PAGE_TARGET);
     return mark(pages, bytes, 0, (missing ? PAGE_MISSING : 0u) | (protect ? PAGE_PROTECTABLE : 0u));
 }
 
 enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes) {
     script.wakes++;
+    if (faults->file == MOVER) return mark(pages_of("platform_faults_unregister", faults, address, bytes, PAGE_TARGET), bytes, PAGE_TARGET, 0);
     return mark(pages_of("platform_faults_unregister", faults, address, bytes, 0), bytes, PAGE_MISSING | PAGE_PROTECTABLE | PAGE_PROTECTED, 0);
 }
 
@@ -144,6 +154,21 @@ enum platform_faults_status platform_faults_copy(struct platform_faults *faults,
 }
 enum platform_faults_status platform_faults_zero(struct platform_faults *faults, void *to, size_t bytes, size_t *done) {
     return give(faults, to, NULL, bytes, false, done);
+}
+
+enum platform_faults_status platform_faults_move(struct platform_faults *faults, void *to, void *from, size_t bytes, size_t *done) {
+    enum platform_faults_status status = PLATFORM_FAULTS_OK;
+    size_t moved = 0;
+    if (pages_of("platform_faults_move", faults, to, bytes, PAGE_TARGET) == NULL) status = PLATFORM_FAULTS_GONE;
+    for (; status == PLATFORM_FAULTS_OK && moved < bytes; moved += sim_config.page_bytes) {
+        if (sim_populated_pages((char *)to + moved, sim_config.page_bytes) != 0 || sim_call_fails(SIM_FAULTS_MOVE)) {
+            status = PLATFORM_FAULTS_TAKEN;
+            break;
+        }
+        sim_transfer("platform_faults_move", (char *)from + moved, (char *)to + moved, sim_config.page_bytes);
+    }
+    if (done != NULL) *done = moved;
+    return status;
 }
 
 void platform_faults_wake(struct platform_faults *faults, void *address, size_t bytes) {

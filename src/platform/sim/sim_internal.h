@@ -156,4 +156,7 @@ void sim_catches_drop(const void *frame);
 /* The jump to the innermost sim_dies, on its stack. */
 _Noreturn void sim_die_now(void);
 
+/* sim_memory.c: the pages that are present go from one committed range to another. `function` asks. */
+void sim_transfer(const char *function, void *from, void *to, size_t bytes);
+
 #endif

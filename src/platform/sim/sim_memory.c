@@ -288,6 +288,12 @@ static void check_apart(const char *function, struct range a, struct range b) {
     if (a.start < b.end && b.start < a.end) fatal("sim: %s(): ranges overlap", function);
 }
 
+void sim_transfer(const char *function, void *from, void *to, size_t bytes) {
+    struct range source = check_range(function, from, bytes, NEEDS_COMMITTED), target = check_range(function, to, bytes, NEEDS_COMMITTED);
+    check_apart(function, source, target);
+    transfer_pages(source, target);
+}
+
 bool platform_move(void *from, void *to, size_t bytes) {
     struct range source = check_range("platform_move", from, bytes, NEEDS_COMMITTED);
     struct range target = check_range("platform_move", to, bytes, NEEDS_COMMITTED);

@@ -5,41 +5,18 @@
 #ifndef STRATA_TESTS_ARENA_API_SUPPORT_H
 #define STRATA_TESTS_ARENA_API_SUPPORT_H
 
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/arena.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
-
-static void (*fork_prepare)(void) __attribute__((unused)), (*fork_parent)(void)__attribute__((unused)), (*fork_child)(void)__attribute__((unused));
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    fork_prepare = prepare;
-    fork_parent = parent;
-    fork_child = child;
-    return 0;
-}
+#include "unit/api/api_support.h"
 
 #define ASSERT_STATUS(call, status) assert_string_equal(strata_arena_status_text(call), strata_arena_status_text(STRATA_ARENA_##status))
 #define ASSERT_OK(call) ASSERT_STATUS(call, OK)
 
 static struct strata_arena *bottom __attribute__((unused)), *middle __attribute__((unused)), *top __attribute__((unused));
 
-static inline void new_process(const struct sim_config *sim) {
-    sim_reset(sim);
-    sim_env_set("STRATA_CONF", "thp:never,background:off,decay_ms:3600000");
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-}
+/* Nothing happens by itself there. */
+static inline void new_still_process(const struct sim_config *sim) { new_process(sim, "thp:never,background:off,decay_ms:3600000"); }
 
 static inline struct strata_arena *new_arena(const char *name, uint64_t base, uint64_t size, uint64_t quantum) {
     struct strata_arena *arena = NULL;
@@ -48,7 +25,7 @@ static inline struct strata_arena *new_arena(const char *name, uint64_t base, ui
 
 /* top imports from middle, which imports from bottom; bottom has 16 pieces of 64. */
 static inline void new_stack(void) {
-    new_process(NULL);
+    new_still_process(NULL);
     bottom = new_arena("bottom", 1024, 1024, 64);
     middle = new_arena("middle", 0, 0, 16);
     top = new_arena("top", 0, 0, 1);

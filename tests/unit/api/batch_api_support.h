@@ -4,50 +4,10 @@
 #ifndef STRATA_TESTS_BATCH_API_SUPPORT_H
 #define STRATA_TESTS_BATCH_API_SUPPORT_H
 
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/malloc.h"
 #include "strata/n1527.h"
 #include "strata/page.h"
-
-#define ERRNO_BEFORE EXDEV /* nothing in here sets it */
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* one process builds many heaps */
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
-
-static inline void fresh_heap_with(const char *conf) {
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    sim_reset(NULL);
-    sim_env_set("STRATA_CONF", conf);
-    errno = ERRNO_BEFORE;
-}
-
-static inline int fresh_heap(void **state) {
-    (void)state;
-    fresh_heap_with("background:off");
-    return 0;
-}
-
-#define ASSERT_SOUND()                                                 \
-    do {                                                               \
-        const char *wrong_ = heap_check();                             \
-        if (wrong_ != NULL) fail_msg("line %d: %s", __LINE__, wrong_); \
-        assert_int_equal(sim_locks_held(), 0);                         \
-    } while (0)
+#include "unit/api/api_support.h"
 
 static inline bool is(const char *bytes, size_t from, size_t to, char with) {
     for (size_t i = from; i < to; i++)

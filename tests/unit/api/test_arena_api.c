@@ -12,7 +12,7 @@ static uint64_t start;
 /* [100, 200) in units. */
 static int setup(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     start = UNTOUCHED;
     ASSERT_OK(strata_arena_create("units", 100, 100, 1, 0, &arena));
     return 0;
@@ -33,7 +33,7 @@ static void statuses_have_texts(void **state) {
 static void create_wants_good_arguments(void **state) {
     struct strata_arena *none = NULL;
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     ASSERT_STATUS(strata_arena_create(NULL, 0, 10, 1, 0, &none), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_create("a", 0, 10, 1, 0, NULL), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_create("a", 0, 10, 0, 0, &none), BAD_ARGUMENT);
@@ -300,7 +300,7 @@ static void memory_comes_from_the_zone_and_goes_back(void **state) {
     for (unsigned i = 0; i < ARRAY_LENGTH(page_bytes); i++) {
         const uint64_t segments = i == 0 ? 600000 : 20000;
         struct sim_config sim = {.page_bytes = page_bytes[i]};
-        new_process(&sim);
+        new_still_process(&sim);
         ASSERT_OK(strata_arena_create("many", 0, UINT64_C(1) << 40, 1, 0, &arena));
         uint64_t alone = unmovable_granules();
         assert_int_equal(alone, page_bytes[i] / GRANULE_BYTES);
@@ -325,7 +325,7 @@ static void without_memory_requests_fail_and_go_on_later(void **state) {
     enum strata_arena_status status;
     uint64_t served = 0;
     (void)state;
-    new_process(&(struct sim_config){.page_bytes = 4 * KIB});
+    new_still_process(&(struct sim_config){.page_bytes = 4 * KIB});
     ASSERT_OK(strata_arena_create("poor", 0, 100000, 1, 0, &arena));
     sim_fail_only(1u << SIM_COMMIT);
     sim_fail_call(1, SIM_FOREVER);

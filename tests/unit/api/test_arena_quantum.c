@@ -1,11 +1,14 @@
 /*
- * test_arena_quantum.c - quantum caches of arenas: every integer can be had, also 0 and the last one, none twice, and all come back.
+ * test_arena_quantum.c - quantum caches of arenas: every integer can be had, also 0 and the last one, none twice, and all come back; where frees are
+ * verified, each wrong one is a status and changes nothing.
  */
 #include "unit/api/arena_api_support.h"
 
+static unsigned flags; /* of the arenas here */
+
 static struct strata_arena *with_caches(const char *name, uint64_t base, uint64_t size, uint64_t quantum, uint64_t largest) {
-    struct strata_arena *arena = new_arena(name, base, size, quantum);
-    assert_non_null(arena);
+    struct strata_arena *arena;
+    ASSERT_OK(strata_arena_create(name, base, size, quantum, flags, &arena));
     ASSERT_OK(strata_arena_set_quantum_caches(arena, largest));
     return arena;
 }
@@ -18,7 +21,7 @@ static uint64_t allocated_in(struct strata_arena *arena) {
 
 static void wrong_arguments(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     struct strata_arena *arena = new_arena("ids", 0, 1000, 4);
     ASSERT_STATUS(strata_arena_set_quantum_caches(NULL, 8), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_set_quantum_caches(arena, 0), BAD_ARGUMENT);
@@ -66,9 +69,8 @@ static void exhaust(uint64_t base, uint64_t size, uint64_t unit, uint64_t larges
     sound(NULL);
 }
 
-static void every_integer_can_be_had(void **state) {
-    (void)state;
-    new_process(NULL);
+static void exhaust_all(void) {
+    new_still_process(NULL);
     exhaust(0, 1000, 1, 8);
     exhaust(0, 4096, 1, 16);
     exhaust(37, 3001, 1, 5); /* no slab begins or ends where the span does */
@@ -77,18 +79,34 @@ static void every_integer_can_be_had(void **state) {
     exhaust(0, 5000, 5, 8);
     exhaust(10, 20, 1, 16); /* too little for any slab */
 }
+static void every_integer_can_be_had(void **state) {
+    (void)state;
+    exhaust_all();
+    flags = STRATA_ARENA_VERIFY;
+    exhaust_all();
+    flags = 0;
+}
+
+/* A free at random of what the program has not: `sizes` has the size of what begins at each integer, 0 where nothing does. */
+static void free_wrongly(struct strata_arena *arena, const uint16_t *sizes, uint64_t span, uint64_t random) {
+    uint64_t start = random % (span + 100), size = 1 + (random >> 20) % 16, is = start < span ? sizes[start] : 0;
+    if (is == size) size++;
+    enum strata_arena_status status = strata_arena_free(arena, start, size);
+    assert_int_equal(status, is == 0 ? STRATA_ARENA_NOT_ALLOCATED : STRATA_ARENA_SIZE_MISMATCH);
+}
 
 /* Random operations of all sizes, small ones by the caches and others by segments, against a table of who has what. */
-static void nothing_is_given_twice(void **state) {
-    (void)state;
+static void run_at_random(void) {
     enum { SPAN = 1 << 14, MAX = 2000 };
     static unsigned char owned[SPAN];
+    static uint16_t sizes[SPAN];
     static struct {
         uint64_t start, size;
         bool by_xalloc;
     } held[MAX];
-    new_process(NULL);
+    new_still_process(NULL);
     memset(owned, 0, sizeof owned);
+    memset(sizes, 0, sizeof sizes);
     struct strata_arena *arena = with_caches("mixed", 0, SPAN, 1, 12);
     uint64_t random = 99;
     unsigned count = 0;
@@ -103,18 +121,21 @@ static void nothing_is_given_twice(void **state) {
             if (status == STRATA_ARENA_NO_SPACE) continue;
             assert_int_equal(status, STRATA_ARENA_OK);
             for (uint64_t i = 0; i < size; i++) assert_int_equal(owned[start + i]++, 0);
+            sizes[start] = (uint16_t)size;
             held[count].start = start;
             held[count].size = size;
             held[count++].by_xalloc = by_xalloc;
         } else if (count != 0) {
             unsigned k = (unsigned)((random >> 33) % count);
             for (uint64_t i = 0; i < held[k].size; i++) assert_int_equal(owned[held[k].start + i]--, 1);
+            sizes[held[k].start] = 0;
             if (held[k].by_xalloc)
                 ASSERT_OK(strata_arena_xfree(arena, held[k].start, held[k].size));
             else
                 ASSERT_OK(strata_arena_free(arena, held[k].start, held[k].size));
             held[k] = held[--count];
         }
+        if (flags == STRATA_ARENA_VERIFY) free_wrongly(arena, sizes, SPAN, random >> 12);
         if (turn % 4000 == 0) sound(NULL);
     }
     while (count-- != 0) {
@@ -125,6 +146,86 @@ static void nothing_is_given_twice(void **state) {
     }
     ASSERT_OK(strata_arena_destroy(arena));
     sound(NULL);
+}
+static void nothing_is_given_twice(void **state) {
+    (void)state;
+    run_at_random();
+    flags = STRATA_ARENA_VERIFY;
+    run_at_random();
+    flags = 0;
+}
+
+/* One by one, in an arena of quantum 1 and in one of 16: freed twice, of another size, inside another, never allocated, another arena's. */
+static void wrong_frees_are_statuses(void **state) {
+    (void)state;
+    for (uint64_t quantum = 1; quantum <= 16; quantum *= 16) {
+        new_still_process(NULL);
+        flags = STRATA_ARENA_VERIFY;
+        struct strata_arena *arena = with_caches("checked", 64 * quantum, 4096 * quantum, quantum, 4 * quantum);
+        struct strata_arena *other = with_caches("other", 64 * quantum, 4096 * quantum, quantum, 4 * quantum);
+        flags = 0;
+        uint64_t two = 2 * quantum, first = must_alloc(arena, two), second = must_alloc(arena, two), kept = must_alloc(arena, two);
+        ASSERT_STATUS(strata_arena_free(other, first, two), NOT_ALLOCATED);
+        uint64_t others = must_alloc(other, quantum);
+        ASSERT_STATUS(strata_arena_free(arena, others + 1024 * quantum, quantum), NOT_ALLOCATED);
+        ASSERT_STATUS(strata_arena_free(arena, 5 * quantum, quantum), NOT_ALLOCATED); /* before the span */
+        ASSERT_STATUS(strata_arena_free(arena, UINT64_MAX, quantum), NOT_ALLOCATED);  /* and behind it */
+        ASSERT_STATUS(strata_arena_free(arena, first, quantum), SIZE_MISMATCH);       /* less than it was, */
+        ASSERT_STATUS(strata_arena_free(arena, first, 4 * quantum), SIZE_MISMATCH);   /* more, */
+        ASSERT_STATUS(strata_arena_free(arena, first + quantum, two), NOT_ALLOCATED); /* not where it begins */
+        ASSERT_STATUS(strata_arena_free(arena, first + two + 1, two), NOT_ALLOCATED); /* between integers, or inside the next */
+        ASSERT_STATUS(strata_arena_free(arena, first, 0), BAD_ARGUMENT);
+        ASSERT_OK(strata_arena_free(arena, first, two - quantum + 1)); /* as it could have been asked for */
+        ASSERT_STATUS(strata_arena_free(arena, first, two), NOT_ALLOCATED);
+        ASSERT_OK(strata_arena_free(arena, second, two));
+        ASSERT_STATUS(strata_arena_free(arena, second, two), NOT_ALLOCATED);
+        ASSERT_STATUS(strata_arena_free(arena, first, two), NOT_ALLOCATED);
+        uint64_t again = must_alloc(arena, two), and_again = must_alloc(arena, two);
+        assert_true(again != and_again && again != kept && and_again != kept);
+        /* The slab itself is the cache's, by whatever way. */
+        uint64_t slab_size = 16 * quantum, slab = kept & ~(slab_size - 1);
+        assert_int_not_equal(strata_arena_free(arena, slab, slab_size), STRATA_ARENA_OK);
+        ASSERT_STATUS(strata_arena_xfree(arena, slab, slab_size), NOT_ALLOCATED);
+        ASSERT_STATUS(strata_arena_resize(arena, slab, slab_size, quantum), NOT_ALLOCATED);
+        sound(NULL);
+        ASSERT_OK(strata_arena_free(arena, again, two));
+        ASSERT_OK(strata_arena_free(arena, and_again, two));
+        ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
+        ASSERT_OK(strata_arena_free(arena, kept, two));
+        ASSERT_OK(strata_arena_destroy(arena));
+        ASSERT_OK(strata_arena_free(other, others, quantum));
+        ASSERT_OK(strata_arena_destroy(other));
+        sound(NULL);
+    }
+    struct strata_arena *arena = NULL;
+    ASSERT_STATUS(strata_arena_create("flags", 0, 0, 1, STRATA_ARENA_VERIFY | STRATA_ARENA_SLEEP, &arena), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_create("flags", 0, 0, 1, 16, &arena), BAD_ARGUMENT);
+}
+
+/* Slabs whose integers share the bits that the table goes by, many of them, coming and going. */
+static void slabs_far_apart_are_told_apart(void **state) {
+    (void)state;
+    enum { SPANS = 300 };
+    static uint64_t starts[SPANS][16];
+    new_still_process(NULL);
+    flags = STRATA_ARENA_VERIFY;
+    struct strata_arena *arena = with_caches("far", 0, 16, 1, 4);
+    flags = 0;
+    for (uint64_t i = 1; i < SPANS; i++) ASSERT_OK(strata_arena_add(arena, i << 40, 16));
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < SPANS; i++)
+            for (unsigned j = 0; j < 16; j++) starts[i][j] = must_alloc(arena, 1);
+        for (unsigned i = round; i < SPANS; i++) {
+            for (unsigned j = 0; j < 16; j++) ASSERT_OK(strata_arena_free(arena, starts[i][j], 1));
+            for (unsigned j = 0; j < 16; j++) ASSERT_STATUS(strata_arena_free(arena, starts[i][j], 1), NOT_ALLOCATED);
+        }
+        for (unsigned i = 0; i < round; i++)
+            for (unsigned j = 0; j < 16; j++) ASSERT_OK(strata_arena_free(arena, starts[i][j], 1));
+        sound(NULL);
+        (void)strata_release(0);
+    }
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(state);
 }
 
 /* The caches' slabs are imported like anything else, and what was imported goes back when the arena goes. */
@@ -159,7 +260,7 @@ static int give_one_back(void *context, struct strata_arena *arena, uint64_t siz
 
 static void a_sleeper_looks_again(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     struct strata_arena *arena = with_caches("few", 0, 2, 1, 2);
     kept = must_alloc(arena, 2);
     uint64_t start, begun = platform_now_ns();
@@ -176,7 +277,7 @@ static void a_sleeper_looks_again(void **state) {
 
 static void the_caches_are_in_the_figures(void **state) {
     (void)state;
-    new_process(NULL);
+    new_still_process(NULL);
     struct strata_arena *arena = with_caches("ports", 0, 65536, 1, 3);
     uint64_t starts[10];
     for (unsigned i = 0; i < 10; i++) starts[i] = must_alloc(arena, 3);
@@ -196,9 +297,10 @@ static void the_caches_are_in_the_figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments),        cmocka_unit_test(every_integer_can_be_had),
-        cmocka_unit_test(nothing_is_given_twice), cmocka_unit_test(slabs_come_from_the_source_and_go_back),
-        cmocka_unit_test(a_sleeper_looks_again),  cmocka_unit_test(the_caches_are_in_the_figures),
+        cmocka_unit_test(wrong_arguments),          cmocka_unit_test(every_integer_can_be_had),
+        cmocka_unit_test(wrong_frees_are_statuses), cmocka_unit_test(slabs_far_apart_are_told_apart),
+        cmocka_unit_test(nothing_is_given_twice),   cmocka_unit_test(slabs_come_from_the_source_and_go_back),
+        cmocka_unit_test(a_sleeper_looks_again),    cmocka_unit_test(the_caches_are_in_the_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void sleep_for_ten(void *from) {
 /* Three want what there is one of. */
 static const char *turns_scenario(void *context) {
     (void)context;
-    new_process(NULL);
+    new_still_process(NULL);
     wrong = NULL;
     struct strata_arena *arena = new_arena("one", 0, 10, 1);
     for (unsigned i = 0; i < 3; i++) sim_thread_start(i % 2, sleep_for_ten, arena);
@@ -148,7 +148,7 @@ static void open_up(void *arena) {
 }
 static const char *wake_scenario(void *context) {
     (void)context;
-    new_process(NULL);
+    new_still_process(NULL);
     wrong = NULL;
     is_open = false;
     struct strata_arena *arena = new_arena("by function", 0, 0, 1);

@@ -312,17 +312,17 @@ static void constant_time_means_no_housekeeping(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(address_and_size_say_what_becomes_of_an_element, fresh_heap),
-        cmocka_unit_test_setup(wrong_arguments_are_refused_one_by_one, fresh_heap),
-        cmocka_unit_test_setup(promises_that_the_arguments_contradict_are_refused, fresh_heap),
-        cmocka_unit_test_setup(arrays_that_are_missing_are_errors, fresh_heap),
-        cmocka_unit_test_setup(what_is_no_block_is_an_error_and_stays, fresh_heap),
-        cmocka_unit_test_setup(too_much_is_no_memory, fresh_heap),
-        cmocka_unit_test_setup(alignments_hold_through_resizing, fresh_heap),
-        cmocka_unit_test_setup(a_block_that_may_not_move_stays_or_says_so, fresh_heap),
-        cmocka_unit_test_setup(zeroed_is_zero_whatever_was_there, fresh_heap),
-        cmocka_unit_test_setup(a_reserve_lets_a_block_grow_where_it_is, fresh_heap),
-        cmocka_unit_test_setup(constant_time_means_no_housekeeping, fresh_heap),
+        cmocka_unit_test_setup(address_and_size_say_what_becomes_of_an_element, fresh_process),
+        cmocka_unit_test_setup(wrong_arguments_are_refused_one_by_one, fresh_process),
+        cmocka_unit_test_setup(promises_that_the_arguments_contradict_are_refused, fresh_process),
+        cmocka_unit_test_setup(arrays_that_are_missing_are_errors, fresh_process),
+        cmocka_unit_test_setup(what_is_no_block_is_an_error_and_stays, fresh_process),
+        cmocka_unit_test_setup(too_much_is_no_memory, fresh_process),
+        cmocka_unit_test_setup(alignments_hold_through_resizing, fresh_process),
+        cmocka_unit_test_setup(a_block_that_may_not_move_stays_or_says_so, fresh_process),
+        cmocka_unit_test_setup(zeroed_is_zero_whatever_was_there, fresh_process),
+        cmocka_unit_test_setup(a_reserve_lets_a_block_grow_where_it_is, fresh_process),
+        cmocka_unit_test_setup(constant_time_means_no_housekeeping, fresh_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

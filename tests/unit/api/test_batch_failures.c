@@ -4,45 +4,11 @@
  * Whatever fails: counts are those of elements without an error; an element that failed is as it was, with its contents; what succeeded is what was
  * asked for; frees never fail; every layer is sound, and in the end nothing is lost.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/batch.h"
 #include "strata/malloc.h"
-
-#define ERRNO_BEFORE EXDEV /* nothing in here sets it */
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
+#include "unit/api/api_support.h"
 
 static unsigned refused;
-
-static void new_process(const struct sim_config *sim, const char *conf) {
-    sim_reset(sim);
-    sim_env_set("STRATA_CONF", conf);
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    errno = ERRNO_BEFORE;
-}
-
-static void assert_sound(void) {
-    const char *broken = heap_check();
-    if (broken != NULL) fail_msg("%s", broken);
-    assert_int_equal(sim_locks_held(), 0);
-}
 
 /* ------------------------------------------------------------------ elements of one size */
 
@@ -74,7 +40,7 @@ static void batch_of_one_size(unsigned all, size_t size, uintmax_t flags) {
     }
     assert_int_equal(count, there);
     refused += (unsigned)(all - there);
-    assert_sound();
+    ASSERT_SOUND();
     /* Larger: what fails keeps its address and contents, and what has none is allocated now. */
     size_t larger = 2 * size + 100;
     count = all, least = larger, there = 0;
@@ -93,7 +59,7 @@ static void batch_of_one_size(unsigned all, size_t size, uintmax_t flags) {
     strata_batch_alloc1(errors, many, &count, NULL, 0, 0, 0);
     assert_int_equal(count, all);
     for (unsigned i = 0; i < all; i++) assert_true(errors[i] == 0 && many[i] == NULL);
-    assert_sound();
+    ASSERT_SOUND();
 }
 
 static void array_of_the_callee(void) {
@@ -161,7 +127,7 @@ static void mixture(void) {
         }
         assert_int_equal(count, there);
         assert_int_equal(all, there == MIXED);
-        assert_sound();
+        ASSERT_SOUND();
     }
     size_t count = MIXED;
     for (unsigned i = 0; i < MIXED; i++) mixed[i].size = 0, mixed[i].flags = 0, mixed[i].alignment = mixed[i].reserve = 0;
@@ -185,7 +151,7 @@ static void assert_nothing_lost(void) {
         (void)heap_release(0);
     }
     sim_cpu_set(0);
-    assert_sound();
+    ASSERT_SOUND();
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) assert_int_equal(heap.slabs.caches[tag].in_use, 0);
     struct zone_counters zone;
     zone_counters_get(&heap.zone, &zone);
@@ -209,15 +175,7 @@ static bool run_with_failure(const struct sim_config *sim, const char *conf, uin
     return failed;
 }
 
-static void each_call_fails(const struct sim_config *sim, const char *conf) {
-    static const uint64_t times[] = {1, 3, SIM_FOREVER};
-    assert_false(run_with_failure(sim, conf, 0, 0));
-    for (unsigned i = 0; i < ARRAY_LENGTH(times); i++) {
-        uint64_t n = 1;
-        while (run_with_failure(sim, conf, n, times[i])) n += times[i] == 3 ? 2 : 1;
-        assert_true(n > 20);
-    }
-}
+static void each_call_fails(const struct sim_config *sim, const char *conf) { each_call_fails_in(run_with_failure, sim, conf, 20); }
 
 static void each_call_fails_in_turn(void **state) {
     (void)state;

@@ -134,7 +134,7 @@ static void memory_that_ends_in_a_batch_is_reported_exactly(void **state) {
     static const size_t sizes[] = {64, 3000, 100 * KIB, 3 * MIB};
     for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
         for (unsigned with = 0; with < 2; with++) {
-            fresh_heap_with("background:off,hard_limit:8M");
+            new_process(NULL, "background:off,hard_limit:8M");
             size_t count = COUNT, size = sizes[i], there = 0;
             memset(p, 0, sizeof p);
             memset(errors, 0xff, sizeof errors);
@@ -163,7 +163,7 @@ static void free_hundred(void *argument) {
 /* Each element is a debugged buffer then: what is written behind one is seen when a batch frees it. */
 static void batches_are_debugged_as_malloc_is(void **state) {
     (void)state;
-    fresh_heap_with("debug:default");
+    new_process(NULL, "debug:default");
     enum { COUNT = 100 };
     void *p[COUNT] = {NULL};
     for (unsigned way = 0; way < WAYS; way++) {
@@ -234,7 +234,7 @@ static void broken_promises_end_the_process_in_builds_like_this(void **state) {
         {break_free_by_size, "strata: strata_batch_alloc5(): element 2 has a size (size = 5; STRATA_BATCH_ALL_FREE promises 0)\n"},
     };
     for (size_t i = 0; i < ARRAY_LENGTH(broken); i++) {
-        fresh_heap_with("");
+        new_process(NULL, "");
         void *p = strata_malloc(100);
         assert_true(sim_dies(broken[i].body, p));
         if (strncmp(sim_output(), broken[i].text, strlen(broken[i].text)) != 0) fail_msg("%s", sim_output());
@@ -244,13 +244,13 @@ static void broken_promises_end_the_process_in_builds_like_this(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(batches_of_one_size_are_disjoint_and_come_back, fresh_heap),
-        cmocka_unit_test_setup(groups_go_past_the_arrays, fresh_heap),
-        cmocka_unit_test_setup(an_array_is_made_for_the_caller, fresh_heap),
-        cmocka_unit_test_setup(a_mixture_is_served_whole, fresh_heap),
-        cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_heap),
-        cmocka_unit_test_setup(batches_are_debugged_as_malloc_is, fresh_heap),
-        cmocka_unit_test_setup(broken_promises_end_the_process_in_builds_like_this, fresh_heap),
+        cmocka_unit_test_setup(batches_of_one_size_are_disjoint_and_come_back, fresh_process),
+        cmocka_unit_test_setup(groups_go_past_the_arrays, fresh_process),
+        cmocka_unit_test_setup(an_array_is_made_for_the_caller, fresh_process),
+        cmocka_unit_test_setup(a_mixture_is_served_whole, fresh_process),
+        cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_process),
+        cmocka_unit_test_setup(batches_are_debugged_as_malloc_is, fresh_process),
+        cmocka_unit_test_setup(broken_promises_end_the_process_in_builds_like_this, fresh_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

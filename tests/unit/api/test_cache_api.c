@@ -1,35 +1,10 @@
 /*
  * test_cache_api.c - object caches as programs see them: every wrong argument one by one, what the flags promise, sources, batches, figures.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/cache.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
-
-static int fresh_heap(void **state) {
-    (void)state;
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    sim_reset(NULL);
-    return 0;
-}
+#include "unit/api/api_support.h"
 
 static int nothing_made(void *object, void *argument) {
     (void)object, (void)argument;
@@ -264,13 +239,13 @@ static void many_caches_share_the_last_row(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(wrong_arguments_are_refused_one_by_one, fresh_heap),
-        cmocka_unit_test_setup(objects_are_what_was_asked_for, fresh_heap),
-        cmocka_unit_test_setup(zeros_are_not_for_constructed_objects, fresh_heap),
-        cmocka_unit_test_setup(a_sleeper_gets_its_object, fresh_heap),
-        cmocka_unit_test_setup(memory_may_come_from_the_program, fresh_heap),
-        cmocka_unit_test_setup(figures_follow_the_objects, fresh_heap),
-        cmocka_unit_test_setup(many_caches_share_the_last_row, fresh_heap),
+        cmocka_unit_test_setup(wrong_arguments_are_refused_one_by_one, fresh_process),
+        cmocka_unit_test_setup(objects_are_what_was_asked_for, fresh_process),
+        cmocka_unit_test_setup(zeros_are_not_for_constructed_objects, fresh_process),
+        cmocka_unit_test_setup(a_sleeper_gets_its_object, fresh_process),
+        cmocka_unit_test_setup(memory_may_come_from_the_program, fresh_process),
+        cmocka_unit_test_setup(figures_follow_the_objects, fresh_process),
+        cmocka_unit_test_setup(many_caches_share_the_last_row, fresh_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,37 +2,14 @@
  * test_cache_callbacks.c - when programs are called back through strata/cache.h: reclaim before an allocation fails or sleeps, at pressure, above
  * limits, when the program is idle, after a failed malloc, and never in malloc; moves by the maintenance thread and on demand; every wrong argument.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/cache.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
+#include "unit/api/api_support.h"
 
 #define MS UINT64_C(1000000)
 #define PERIOD_NS (500 * MS)
 #define BLOCKS 4096
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
-
-static void new_process(const char *conf) {
-    sim_reset(NULL);
-    sim_env_set("STRATA_CONF", conf);
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    assert_true(heap_init());
-}
 
 /* A program's own cache: blocks that it can do without. */
 static struct {
@@ -87,7 +64,7 @@ static struct strata_cache_stats store_stats(void) {
 /* Fills the cache until no memory is left; each further object is one that was given back for it. */
 static void an_allocation_asks_before_it_fails(void **state) {
     (void)state;
-    new_process("hard_limit:2M,background:off");
+    new_heap(NULL, "hard_limit:2M,background:off");
     open_store(4000, 0, 0);
     void *object;
     while ((object = strata_cache_alloc(store.cache, STRATA_CACHE_NO_RECLAIM)) != NULL && store.count < BLOCKS) store.blocks[store.count++] = object;
@@ -113,7 +90,7 @@ static void an_allocation_asks_before_it_fails(void **state) {
 /* Another cache lacks memory: this one is asked for it, and all of that is to be had. */
 static void other_caches_are_asked(void **state) {
     (void)state;
-    new_process("hard_limit:2M,background:off");
+    new_heap(NULL, "hard_limit:2M,background:off");
     open_store(4000, 0, 0);
     void *object;
     while ((object = strata_cache_alloc(store.cache, STRATA_CACHE_NO_RECLAIM)) != NULL) store.blocks[store.count++] = object;
@@ -134,7 +111,7 @@ static void other_caches_are_asked(void **state) {
 /* The first time that it is asked it has nothing to give. */
 static void a_sleeper_asks_each_time(void **state) {
     (void)state;
-    new_process("hard_limit:2M,background:off");
+    new_heap(NULL, "hard_limit:2M,background:off");
     open_store(4000, 0, 0);
     void *object;
     while ((object = strata_cache_alloc(store.cache, STRATA_CACHE_NO_RECLAIM)) != NULL) store.blocks[store.count++] = object;
@@ -162,7 +139,7 @@ static void eat(void *argument, size_t wanted_bytes, enum strata_cache_need need
 }
 static void reclaim_is_not_called_within_itself(void **state) {
     (void)state;
-    new_process("hard_limit:2M,background:off");
+    new_heap(NULL, "hard_limit:2M,background:off");
     const struct strata_cache_config config = {.size = 4000, .reclaim = eat};
     static void *objects[BLOCKS];
     unsigned count = 0;
@@ -187,7 +164,7 @@ static void be_busy(void) {
 
 static void pressure_asks(void **state) {
     (void)state;
-    new_process("background:on,decay_ms:3600000");
+    new_heap(NULL, "background:on,decay_ms:3600000");
     open_store(4000, 1000, 400);
     be_busy();
     sim_run_threads_for(PERIOD_NS);
@@ -209,7 +186,7 @@ static void pressure_asks(void **state) {
 /* Once, when it has been quiet for some ticks; again only after it has done something. */
 static void idleness_asks_once(void **state) {
     (void)state;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     open_store(4000, 1000, 200);
     be_busy();
     for (unsigned tick = 0; tick < 50; tick++) sim_run_threads_for(PERIOD_NS);
@@ -229,7 +206,7 @@ static void idleness_asks_once(void **state) {
 
 static void a_passed_limit_asks(void **state) {
     (void)state;
-    new_process("background:on,soft_limit:8M");
+    new_heap(NULL, "background:on,soft_limit:8M");
     open_store(4000, 3000, 500);
     be_busy();
     sim_run_threads_for(PERIOD_NS + MS);
@@ -252,7 +229,7 @@ static void a_passed_limit_asks(void **state) {
 /* malloc calls nobody back; the thread does, soon after. */
 static void a_failed_malloc_leaves_word(void **state) {
     (void)state;
-    new_process("background:on,hard_limit:32M,decay_ms:3600000");
+    new_heap(NULL, "background:on,hard_limit:32M,decay_ms:3600000");
     open_store(4000, 4000, 2000);
     store.in_malloc = true;
     assert_null(strata_malloc(30 << 20));
@@ -297,7 +274,7 @@ static enum strata_cache_move move_node(void *old_object, void *new_object, size
 
 static void wrong_arguments_of_set_move(void **state) {
     (void)state;
-    new_process("background:off");
+    new_heap(NULL, "background:off");
     struct strata_cache *cache;
     assert_int_equal(strata_cache_create("nodes", &(struct strata_cache_config){.size = 100}, &cache), STRATA_CACHE_OK);
     assert_int_equal(strata_cache_set_move(cache, NULL), STRATA_CACHE_BAD_ARGUMENT);
@@ -345,7 +322,7 @@ static void close_nodes(struct strata_cache *cache) {
 
 static void moves_on_demand(void **state) {
     (void)state;
-    new_process("background:off");
+    new_heap(NULL, "background:off");
     struct strata_cache *cache = open_nodes();
     struct strata_cache_stats before, after;
     strata_cache_stats_get(cache, &before);
@@ -358,10 +335,69 @@ static void moves_on_demand(void **state) {
     close_nodes(cache);
 }
 
+/* What a report of this kind says of all caches. */
+static const char *report(const char *name, int (*write)(int file)) {
+    int file = platform_file_create(name);
+    assert_true(file >= 0);
+    assert_int_equal(write(file), 0);
+    platform_file_close(file);
+    return sim_file_text(name, NULL);
+}
+
+/* The report shows what strata_cache_stats_get says of this cache, or (NULL) says nothing of calls. */
+static void assert_reported(const char *name, const struct strata_cache_stats *stats) {
+    char wanted[256];
+    const char *json = report("/callbacks.json", strata_stats_json), *table = report("/callbacks.table", strata_stats_table);
+    snprintf(wanted, sizeof wanted, "{\"name\":\"%s\"", name);
+    const char *row = strstr(json, wanted), *calls = row != NULL ? strstr(row, "\"reclaims\"") : NULL;
+    assert_non_null(row);
+    const char *section = strstr(table, "  reclaimed  ");
+    if (stats == NULL) {
+        assert_true(calls == NULL || calls > strchr(row, '}'));
+        assert_true(section == NULL || strstr(section, name) == NULL || strstr(section, name) > strstr(section, "\n\n"));
+        return;
+    }
+    snprintf(wanted, sizeof wanted, "\"reclaims\":%llu,\"reclaimed_bytes\":%llu,\"moves\":%llu,\"moves_yes\":%llu,\"slabs_emptied\":%llu}",
+             (unsigned long long)stats->reclaims, (unsigned long long)stats->reclaimed_bytes, (unsigned long long)stats->moves,
+             (unsigned long long)stats->moves_yes, (unsigned long long)stats->slabs_emptied);
+    assert_non_null(calls);
+    assert_memory_equal(calls, wanted, strlen(wanted));
+    assert_non_null(section);
+    const char *line = strstr(section, name);
+    unsigned long long reclaims, moves, yes, emptied;
+    assert_non_null(line);
+    assert_int_equal(sscanf(line + strlen(name), "%llu %*s %llu %llu %llu", &reclaims, &moves, &yes, &emptied), 4);
+    assert_true(reclaims == stats->reclaims && moves == stats->moves && yes == stats->moves_yes && emptied == stats->slabs_emptied);
+}
+
+static void reports_count_the_calls(void **state) {
+    (void)state;
+    new_heap(NULL, "hard_limit:2M,background:off");
+    struct strata_cache_stats stats;
+    struct strata_cache *plain, *cache = open_nodes();
+    assert_int_equal(strata_cache_create("plain", &(struct strata_cache_config){.size = 300}, &plain), STRATA_CACHE_OK);
+    strata_cache_free(plain, strata_cache_alloc(plain, 0));
+    assert_reported("plain", NULL);
+    strata_cache_consolidate(cache);
+    strata_cache_stats_get(cache, &stats);
+    assert_true(stats.moves != 0 && stats.reclaims == 0);
+    assert_reported("nodes", &stats);
+    close_nodes(cache);
+    open_store(4000, 0, 16);
+    for (unsigned i = 0; i < BLOCKS && store.calls == 0; i++) { /* up to the limit */
+        void *block = strata_cache_alloc(store.cache, 0);
+        if (block != NULL) store.blocks[store.count++] = block;
+    }
+    stats = store_stats();
+    assert_true(stats.reclaims != 0 && stats.moves == 0);
+    assert_reported("store", &stats);
+    assert_reported("plain", NULL);
+}
+
 /* The thread does it by itself where the cache is fragmented, and sleeps when it is done. */
 static void moves_by_time(void **state) {
     (void)state;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     struct strata_cache *cache = open_nodes();
     be_busy();
     strata_cache_reap(cache);
@@ -388,6 +424,7 @@ int main(void) {
         cmocka_unit_test(a_failed_malloc_leaves_word),
         cmocka_unit_test(wrong_arguments_of_set_move),
         cmocka_unit_test(moves_on_demand),
+        cmocka_unit_test(reports_count_the_calls),
         cmocka_unit_test(moves_by_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

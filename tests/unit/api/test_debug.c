@@ -68,17 +68,13 @@ static void the_option_takes_several_patterns(void **state) {
     assert_int_equal(stats.caches, 2); /* no pattern says so */
     assert_int_equal(strata_cache_destroy(other), STRATA_CACHE_OK);
     assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
-    assert_sound();
+    ASSERT_SOUND();
 }
 
 static void programs_with_raised_privileges_have_none(void **state) {
     struct sim_config sim = {.secure = true};
     (void)state;
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    sim_reset(&sim);
-    sim_env_set("STRATA_CONF", "debug:default");
-    assert_true(heap_init());
+    new_heap(&sim, "debug:default");
     assert_string_equal(sim_output(), "strata: STRATA_CONF: debug: ignored, as this program runs with raised privileges\n");
     assert_null(heap.debug);
 }
@@ -236,11 +232,11 @@ static void errors_can_be_survived(void **state) {
     assert_int_equal(stats.errors, 6);
     assert_int_equal(stats.in_use, 1);
     put(p);
-    assert_sound();
+    ASSERT_SOUND();
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup(name, fresh_heap)
+#define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
         TEST(wrong_text_is_refused),
         TEST(the_option_takes_several_patterns),

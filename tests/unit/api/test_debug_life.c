@@ -37,7 +37,7 @@ static void sizes_and_alignments_are_exact(void **state) {
     char *large = get(100000);                                                           /* no class: never debugged */
     assert_true(strata_malloc_usable_size(large) >= 100000);
     put(large);
-    assert_sound();
+    ASSERT_SOUND();
     assert_string_equal(sim_output(), "");
 }
 
@@ -56,7 +56,7 @@ static void a_firewall_ends_at_a_page(void **state) {
     for (unsigned i = 0; i < 112; i++) assert_int_equal(p[i], 1);
     put(p), put(q), put(small);
     assert_int_equal(heap_release(0) != 0, 1);
-    assert_sound();
+    ASSERT_SOUND();
     struct strata_debug_stats stats;
     strata_debug_stats_get(&stats);
     assert_int_equal(stats.memory, 0);
@@ -102,7 +102,7 @@ static void a_buffer_stays_what_it_is(void **state) {
     assert_int_equal(stats.in_use, 0);
     assert_int_equal(stats.memory, 0); /* the layouts are gone */
     assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_OK);
-    assert_sound();
+    ASSERT_SOUND();
     assert_string_equal(sim_output(), "");
 }
 
@@ -117,7 +117,7 @@ static void the_last_pattern_counts(void **state) {
     assert_int_equal(strata_debug_set("malloc-*", "off"), STRATA_DEBUG_OK);
     strata_debug_stats_get(&stats);
     assert_int_equal(stats.caches, 0);
-    assert_sound();
+    ASSERT_SOUND();
 }
 
 struct tally {
@@ -162,7 +162,7 @@ static void constructions_balance(void **state) {
     sim_output_clear();
     assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_IN_USE);
     assert_string_equal(sim_output(), "strata: strata_cache_destroy(): cache things: 1 objects were not freed\n");
-    assert_sound();
+    ASSERT_SOUND();
 }
 
 /* ------------------------------------------------------------------ failures on demand */
@@ -267,7 +267,7 @@ static void walks_find_what_is_there(void **state) {
     assert_non_null(strstr(sim_file_text("/report", NULL), "  audit=4+frames=15+contents=256\n"));
     assert_int_equal(strata_debug_report_log(STRATA_DEBUG_LOG_TRANSACTION, file), 0);
     assert_int_equal(strata_debug_log_set("off"), STRATA_DEBUG_OK);
-    assert_sound();
+    ASSERT_SOUND();
 }
 
 static void old_entries_give_way(void **state) {
@@ -283,11 +283,48 @@ static void old_entries_give_way(void **state) {
     assert_int_equal(stats.logged_transactions, 2000);
 }
 
+/* Reports and mallinfo2 count a class's debugged buffers with its others: in use, free places, memory, allocations. */
+static void figures_include_debugged_buffers(void **state) {
+    (void)state;
+    enum { PLAIN = 30, DEBUGGED = 200, FREED = 50 };
+    void *plain[PLAIN], *debugged[DEBUGGED];
+    struct class_figures before, after;
+    unsigned tag = slab_class_of_size(&heap.slabs, 200);
+    for (unsigned i = 0; i < PLAIN; i++) plain[i] = get(200);
+    assert_int_equal(strata_debug_set("malloc-208", "guards"), STRATA_DEBUG_OK);
+    introspect_class(tag, &before);
+    struct strata_mallinfo2 info_before = strata_mallinfo2();
+    assert_int_equal(before.in_use_bytes, PLAIN * 208);
+    for (unsigned i = 0; i < DEBUGGED; i++) debugged[i] = get(200);
+    for (unsigned i = 0; i < FREED; i++) put(debugged[i]);
+    introspect_class(tag, &after);
+    struct strata_mallinfo2 info_after = strata_mallinfo2();
+    assert_int_equal(after.in_use_bytes, (PLAIN + DEBUGGED - FREED) * 208);
+    assert_int_equal(info_after.uordblks - info_before.uordblks, (DEBUGGED - FREED) * 208);
+    assert_int_equal(after.slab.allocs - before.slab.allocs, DEBUGGED);
+    assert_int_equal(after.slab.frees - before.slab.frees, FREED);
+    assert_true(after.slab.slabs > before.slab.slabs && after.slab.total - before.slab.total >= DEBUGGED);
+    assert_true(after.slab.memory_bytes - before.slab.memory_bytes >= DEBUGGED * 208);
+    int file = platform_file_create("/stats");
+    assert_int_equal(strata_stats_json(file), 0);
+    char row[64];
+    snprintf(row, sizeof row, "\"in_use\":%d,\"cached\":%llu,", PLAIN + DEBUGGED - FREED, (unsigned long long)after.cache.cached);
+    const char *text = strstr(sim_file_text("/stats", NULL), "{\"name\":\"malloc-208\"");
+    assert_non_null(text);
+    const char *found = strstr(text, row);
+    assert_true(found != NULL && found < strchr(text, '}'));
+    platform_file_close(file);
+    for (unsigned i = FREED; i < DEBUGGED; i++) put(debugged[i]);
+    for (unsigned i = 0; i < PLAIN; i++) put(plain[i]);
+    ASSERT_SOUND();
+}
+
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup(name, fresh_heap)
+#define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(sizes_and_alignments_are_exact), TEST(a_firewall_ends_at_a_page), TEST(a_buffer_stays_what_it_is), TEST(the_last_pattern_counts),
-        TEST(constructions_balance),          TEST(a_seed_repeats_failures),   TEST(walks_find_what_is_there),  TEST(old_entries_give_way),
+        TEST(sizes_and_alignments_are_exact), TEST(a_firewall_ends_at_a_page), TEST(a_buffer_stays_what_it_is),
+        TEST(the_last_pattern_counts),        TEST(constructions_balance),     TEST(a_seed_repeats_failures),
+        TEST(walks_find_what_is_there),       TEST(old_entries_give_way),      TEST(figures_include_debugged_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,43 +4,20 @@
  * Whatever fails: an allocation succeeds, or returns NULL with ENOMEM and has changed nothing; contents stay; frees never fail; every layer is sound;
  * and when all is freed and trimmed, the zone has allocated what slabs still hold, and the process has no page beyond that.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "api/heap.h"
 #include "base/check.h"
-#include "platform/sim/sim.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
+#include "unit/api/api_support.h"
 
 #define MS UINT64_C(1000000)
-#define ERRNO_BEFORE EXDEV /* nothing in here sets it */
-
-/* The handlers are called by hand: a simulated process forks in name only, and this one builds thousands of heaps. */
-static void (*fork_prepare)(void), (*fork_parent)(void);
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-    fork_prepare = prepare;
-    fork_parent = parent;
-    (void)child;
-    return 0;
-}
 
 static bool growing; /* the address space is limited, so that the heap takes it piece by piece */
 
-static void new_process(const struct sim_config *sim, const char *conf) {
-    sim_reset(sim);
-    sim_env_set("STRATA_CONF", conf);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
+static void begin(const struct sim_config *sim, const char *conf) {
+    new_process(sim, conf);
     if (!growing) return;
     /* It grows upwards from 64 GiB below its tables: there must be something below them in this small world. */
     void *below = platform_reserve(NULL, 65 * GIB, 4096);
@@ -296,7 +273,7 @@ static void drop_everything(void) {
 
 /* The n-th call (and times - 1 after it) fails. Returns false when there are not so many. */
 static bool run_with_failure(const struct sim_config *sim, const char *conf, uint64_t n, uint64_t times) {
-    new_process(sim, conf);
+    begin(sim, conf);
     sim_fail_call(n, times);
     strict = n == 0;
     whole_api();
@@ -316,15 +293,7 @@ static bool run_with_failure(const struct sim_config *sim, const char *conf, uin
     return failed;
 }
 
-static void each_call_fails(const struct sim_config *sim, const char *conf) {
-    static const uint64_t times[] = {1, 3, SIM_FOREVER};
-    assert_false(run_with_failure(sim, conf, 0, 0));
-    for (unsigned i = 0; i < ARRAY_LENGTH(times); i++) {
-        uint64_t n = 1;
-        while (run_with_failure(sim, conf, n, times[i])) n += times[i] == 3 ? 2 : 1;
-        assert_true(n > 40);
-    }
-}
+static void each_call_fails(const struct sim_config *sim, const char *conf) { each_call_fails_in(run_with_failure, sim, conf, 40); }
 
 /* Ten milliseconds, so that there are ticks. */
 #define PLAIN "background:on,decay_ms:10,reserve:8G,thp:never"
@@ -385,7 +354,7 @@ static void every_hard_limit_holds(void **state) {
     for (unsigned limit_kib = 40; limit_kib < 2000; limit_kib += 40) {
         char conf[64];
         format_text(conf, sizeof conf, "background:on,decay_ms:10,hard_limit:%uK", limit_kib);
-        new_process(NULL, conf);
+        begin(NULL, conf);
         strict = false;
         whole_api();
         assert_sound();
@@ -408,7 +377,7 @@ static void the_work_calls_all_that_can_fail(void **state) {
     strict = true;
     for (unsigned i = 0; i < 4; i++) {
         growing = i == 2;
-        new_process(NULL, i == 0 ? BUSY : i == 3 ? DEBUGGED : PLAIN);
+        begin(NULL, i == 0 ? BUSY : i == 3 ? DEBUGGED : PLAIN);
         whole_api();
         drop_everything();
         growing = false;
@@ -455,7 +424,7 @@ static void exit_with_report(enum sim_call call, uint64_t n, uint64_t times, int
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        new_process(NULL, "stats:json,stats_file:/report.%p,reserve:1G");
+        begin(NULL, "stats:json,stats_file:/report.%p,reserve:1G");
         void *kept = strata_malloc(100);
         if (kept == NULL) _exit(126);
         sim_fail_only(1u << call);

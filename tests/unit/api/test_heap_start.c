@@ -2,26 +2,11 @@
  * test_heap_start.c - the start of the heap where memory is short: it fails without losing anything, and comes about with the next call
  * that finds memory. Every call of the platform that can fail does so in turn, once and several times in a row.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/malloc.h"
-
-/* A process that has not allocated yet. */
-static void new_process(void) {
-    sim_reset(NULL);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-}
+#include "unit/api/api_support.h"
 
 static uint64_t reserved_by_a_good_start(void) {
-    new_process();
+    new_process(NULL, NULL);
     void *first = strata_malloc(10);
     assert_non_null(first);
     strata_free(first);
@@ -34,7 +19,7 @@ static void a_failed_start_loses_nothing(void **state) {
     unsigned failed = 0;
     for (unsigned times = 1; times <= 3; times++) {
         for (unsigned call = 1;; call++) {
-            new_process();
+            new_process(NULL, NULL);
             sim_fail_call(call, times);
             unsigned tries = 0;
             uint64_t most = 0;

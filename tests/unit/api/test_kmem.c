@@ -2,41 +2,10 @@
  * test_kmem.c - kmem's forms: the map of the header is the library's for every size; what is freed by size or cookie is malloc's block; what
  * sleeping promises; where memory is short, and where nothing is cached.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/kmem.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
-
-static void build_heap(const char *conf) {
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    sim_reset(NULL);
-    sim_env_set("STRATA_CONF", conf);
-}
-
-static int fresh_heap(void **state) {
-    (void)state;
-    build_heap(NULL);
-    return 0;
-}
+#include "unit/api/api_support.h"
 
 /* ------------------------------------------------------------------ the map */
 
@@ -156,7 +125,7 @@ static void a_cookie_goes_to_the_cache_of_its_size(void **state) {
 static void any_of_them_may_be_the_first_call(void **state) {
     (void)state;
     for (unsigned i = 0; i < 5; i++) {
-        build_heap(NULL);
+        new_process(NULL, NULL);
         assert_int_equal(heap.small_end, 0);
         void *p = NULL;
         if (i == 0) p = strata_kmem_alloc(100, 0);
@@ -172,7 +141,7 @@ static void any_of_them_may_be_the_first_call(void **state) {
 
 static void without_arrays_everything_works_too(void **state) {
     (void)state;
-    build_heap("magazine_max:0");
+    new_process(NULL, "magazine_max:0");
     blocks_are_mallocs(state);
     void *p = strata_kmem_cookie_alloc(STRATA_KMEM_COOKIE(200), 0);
     assert_non_null(p);
@@ -188,7 +157,7 @@ static void fill_heap(void) {
 
 static void who_may_not_sleep_is_told(void **state) {
     (void)state;
-    build_heap("hard_limit:4M");
+    new_process(NULL, "hard_limit:4M");
     fill_heap();
     errno = 0;
     assert_null(strata_kmem_alloc(1000, 0));
@@ -233,7 +202,7 @@ static void free_later(void *argument) {
 static void who_may_sleep_gets_it_in_the_end(void **state) {
     (void)state;
     for (unsigned kind = 0; kind < 3; kind++) {
-        build_heap("hard_limit:4M,background:off");
+        new_process(NULL, "hard_limit:4M,background:off");
         struct sleeper sleeper = {.kind = kind, .reserve = strata_kmem_alloc(1000, 0)};
         fill_heap();
         sim_thread_start(0, sleep_for_memory, &sleeper);
@@ -284,7 +253,7 @@ static void a_wrong_size_is_found_by_the_slow_path(void **state) {
     } cases[] = {{100, 200},     {100, 96},      {100, 0},       {100, 40000},      {33000, 100},
                  {33000, 32768}, {40000, 40961}, {40000, 36864}, {40000, SIZE_MAX}, {3 * MIB, 3 * MIB + 1}};
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
-        build_heap("magazine_max:0");
+        new_process(NULL, "magazine_max:0");
         misused = strata_kmem_alloc(cases[i].asked, 0);
         misused_size = cases[i].freed;
         if (cases[i].asked <= STRATA_KMEM_COOKIE_MAX)
@@ -298,7 +267,7 @@ static void a_wrong_size_is_found_by_the_slow_path(void **state) {
 /* A size of the same class, or of the same pages, is as good. */
 static void what_the_class_holds_is_one_size(void **state) {
     (void)state;
-    build_heap("magazine_max:0");
+    new_process(NULL, "magazine_max:0");
     for (size_t size = 97; size <= 112; size++) strata_kmem_free(strata_kmem_alloc(100, 0), size);
     for (size_t size = 36865; size <= 40960; size++) strata_kmem_free(strata_kmem_alloc(40000, 0), size);
     assert_null(strata_check());
@@ -308,7 +277,7 @@ static void what_the_class_holds_is_one_size(void **state) {
 static void a_wrong_size_is_found_by_the_slab(void **state) {
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
-        build_heap(NULL);
+        new_process(NULL, NULL);
         strata_kmem_free(strata_kmem_alloc(200, 0), 200); /* arrays are open */
         misused = strata_kmem_alloc(100, 0);
         misused_size = 200;
@@ -323,27 +292,27 @@ static void a_wrong_size_is_found_by_the_slab(void **state) {
 static void pointers_that_are_no_blocks_are_found(void **state) {
     (void)state;
     static char foreign[64] __attribute__((aligned(16)));
-    build_heap("magazine_max:0");
+    new_process(NULL, "magazine_max:0");
     char *block = strata_kmem_alloc(100, 0), *large = strata_kmem_alloc(40000, 0);
     misused_size = 100;
     misused = foreign;
     ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not a pointer of this heap\n", misused);
-    build_heap(NULL); /* the first call of the process */
+    new_process(NULL, NULL); /* the first call of the process */
     ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not a pointer of this heap\n", misused);
-    build_heap("magazine_max:0");
+    new_process(NULL, "magazine_max:0");
     block = strata_kmem_alloc(100, 0), large = strata_kmem_alloc(40000, 0);
     misused = block + 1;
     ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not a pointer of this heap\n", misused);
-    build_heap("magazine_max:0");
+    new_process(NULL, "magazine_max:0");
     block = strata_kmem_alloc(100, 0);
     misused = block + 16;
     ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not the start of an object (cache malloc-112)\n", misused);
-    build_heap("magazine_max:0");
+    new_process(NULL, "magazine_max:0");
     large = strata_kmem_alloc(40000, 0);
     misused = large + 4096;
     misused_size = 40000;
     ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not an allocated block (double free, or inside a block)\n", misused);
-    build_heap("magazine_max:0");
+    new_process(NULL, "magazine_max:0");
     misused = strata_kmem_alloc(100, 0);
     misused_cookie = STRATA_KMEM_COOKIE(120);
     ASSERT_DIES(free_by_cookie, "strata_kmem_cookie_free(): %p: size is 128, but this is a block of cache malloc-112\n", misused);
@@ -354,15 +323,15 @@ static void cookies_of_another_map_are_told_apart(void **state) {
     for (unsigned i = 0; i < 2; i++) { /* also as the first call of the process */
         static const strata_kmem_cookie no_cookies[] = {0, STRATA_KMEM_COOKIE(32768) + 1, STRATA_KMEM_COOKIE(1) + 0xffff};
         for (unsigned k = 0; k < ARRAY_LENGTH(no_cookies); k++) {
-            build_heap(NULL);
+            new_process(NULL, NULL);
             misused = i == 0 ? NULL : strata_kmem_alloc(1, 0);
             misused_cookie = no_cookies[k];
             ASSERT_DIES(alloc_by_cookie, "strata_kmem_cookie_alloc(): cookie is 0x%x, which is none of STRATA_KMEM_COOKIE\n", misused_cookie);
-            build_heap(NULL);
+            new_process(NULL, NULL);
             misused = i == 0 ? NULL : strata_kmem_alloc(1, 0);
             ASSERT_DIES(free_by_cookie, "strata_kmem_cookie_free(): cookie is 0x%x, which is none of STRATA_KMEM_COOKIE\n", misused_cookie);
         }
-        build_heap(NULL);
+        new_process(NULL, NULL);
         misused_cookie = STRATA_KMEM_COOKIE(100) + (7u << 16);
         ASSERT_DIES(
             alloc_by_cookie,
@@ -373,20 +342,20 @@ static void cookies_of_another_map_are_told_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(every_size_has_the_cookie_of_its_class, fresh_heap),
-        cmocka_unit_test_setup(cookies_of_constants_are_constants, fresh_heap),
-        cmocka_unit_test_setup(the_map_has_the_number_that_it_was_given, fresh_heap),
-        cmocka_unit_test_setup(blocks_are_mallocs, fresh_heap),
-        cmocka_unit_test_setup(a_cookie_goes_to_the_cache_of_its_size, fresh_heap),
-        cmocka_unit_test_setup(any_of_them_may_be_the_first_call, fresh_heap),
-        cmocka_unit_test_setup(without_arrays_everything_works_too, fresh_heap),
-        cmocka_unit_test_setup(who_may_not_sleep_is_told, fresh_heap),
-        cmocka_unit_test_setup(who_may_sleep_gets_it_in_the_end, fresh_heap),
-        cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slow_path, fresh_heap),
-        cmocka_unit_test_setup(what_the_class_holds_is_one_size, fresh_heap),
-        cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slab, fresh_heap),
-        cmocka_unit_test_setup(pointers_that_are_no_blocks_are_found, fresh_heap),
-        cmocka_unit_test_setup(cookies_of_another_map_are_told_apart, fresh_heap),
+        cmocka_unit_test_setup(every_size_has_the_cookie_of_its_class, fresh_process),
+        cmocka_unit_test_setup(cookies_of_constants_are_constants, fresh_process),
+        cmocka_unit_test_setup(the_map_has_the_number_that_it_was_given, fresh_process),
+        cmocka_unit_test_setup(blocks_are_mallocs, fresh_process),
+        cmocka_unit_test_setup(a_cookie_goes_to_the_cache_of_its_size, fresh_process),
+        cmocka_unit_test_setup(any_of_them_may_be_the_first_call, fresh_process),
+        cmocka_unit_test_setup(without_arrays_everything_works_too, fresh_process),
+        cmocka_unit_test_setup(who_may_not_sleep_is_told, fresh_process),
+        cmocka_unit_test_setup(who_may_sleep_gets_it_in_the_end, fresh_process),
+        cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slow_path, fresh_process),
+        cmocka_unit_test_setup(what_the_class_holds_is_one_size, fresh_process),
+        cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slab, fresh_process),
+        cmocka_unit_test_setup(pointers_that_are_no_blocks_are_found, fresh_process),
+        cmocka_unit_test_setup(cookies_of_another_map_are_told_apart, fresh_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

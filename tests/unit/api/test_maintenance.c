@@ -4,39 +4,14 @@
  * What is looked at: threads that were started, pages that the process has, waits of the thread. Not how soon a slow path looks at the clock: `busy`
  * makes enough of them for every purpose.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
+#include "unit/api/api_support.h"
 
 #define MS UINT64_C(1000000)
 #define PERIOD_NS (500 * MS) /* of decay_ms by default */
 #define SLOW_CALLS 64        /* at most so many pass between two looks at the clock \ */
 #define TICKS 8              /* enough for pages to go back */
-
-/* What the library registers is called by hand, as a simulated process forks in name only. */
-static void (*fork_prepare)(void), (*fork_parent)(void), (*fork_child)(void);
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-    fork_prepare = prepare;
-    fork_parent = parent;
-    fork_child = child;
-    return 0;
-}
-
-static void new_process(const struct sim_config *sim, const char *conf) {
-    sim_reset(sim);
-    sim_env_set("STRATA_CONF", conf);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    assert_true(heap_init());
-}
 
 static uint64_t starts(void) { return sim_calls(SIM_THREAD_START); }
 static uint64_t waits(void) { return sim_calls(SIM_PRESSURE_WAIT) + sim_calls(SIM_EVENT_WAIT); }
@@ -81,7 +56,7 @@ static void assert_sound(void) {
 
 static void auto_starts_one_thread_above_64_mib(void **state) {
     (void)state;
-    new_process(NULL, NULL);
+    new_heap(NULL, NULL);
     void *large = hold(60 * MIB);
     busy();
     let_ticks_pass(3, true);
@@ -101,7 +76,7 @@ static void auto_starts_one_thread_above_64_mib(void **state) {
 
 static void on_starts_one_at_once(void **state) {
     (void)state;
-    new_process(NULL, "background:on");
+    new_heap(NULL, "background:on");
     assert_int_equal(starts(), 0);
     busy();
     assert_int_equal(starts(), 1);
@@ -116,7 +91,7 @@ static void every_rhythm_of_calls_gets_one(void **state) {
     (void)state;
     static void *blocks[16];
     for (unsigned length = 1; length <= ARRAY_LENGTH(blocks); length++) {
-        new_process(NULL, "background:on");
+        new_heap(NULL, "background:on");
         for (unsigned i = 0; i < 16 * SLOW_CALLS; i += 2 * length) {
             for (unsigned j = 0; j < length; j++) assert_non_null(blocks[j] = strata_malloc(40 * KIB));
             for (unsigned j = 0; j < length; j++) strata_free(blocks[j]);
@@ -129,7 +104,7 @@ static void every_rhythm_of_calls_gets_one(void **state) {
 static void frees_start_none(void **state) {
     (void)state;
     static void *blocks[4 * SLOW_CALLS];
-    new_process(NULL, "background:off");
+    new_heap(NULL, "background:off");
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = hold(40 * KIB);
     heap.options.background = OPTION_BACKGROUND_ON; /* from here on */
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) strata_free(blocks[i]);
@@ -143,7 +118,7 @@ static void frees_start_none(void **state) {
 
 static void off_ticks_on_slow_paths(void **state) {
     (void)state;
-    new_process(NULL, "background:off,thp:never");
+    new_heap(NULL, "background:off,thp:never");
     void *kept = hold(4 * MIB), *large = hold(16 * MIB);
     busy();
     strata_free(large);
@@ -161,7 +136,7 @@ static void off_ticks_on_slow_paths(void **state) {
 
 static void a_refused_start_leaves_the_ticks_to_slow_paths(void **state) {
     (void)state;
-    new_process(NULL, "background:on,thp:never");
+    new_heap(NULL, "background:on,thp:never");
     sim_fail_only(1u << SIM_THREAD_START);
     sim_fail_call(1, 1);
     void *large = hold(16 * MIB);
@@ -178,7 +153,7 @@ static void a_refused_start_leaves_the_ticks_to_slow_paths(void **state) {
 
 static void the_thread_gives_back_what_is_idle(void **state) {
     (void)state;
-    new_process(NULL, "background:on,thp:never");
+    new_heap(NULL, "background:on,thp:never");
     void *large = hold(16 * MIB), *kept = hold(4 * MIB);
     busy();
     let_ticks_pass(1, false);
@@ -196,7 +171,7 @@ static void the_thread_gives_back_what_is_idle(void **state) {
 /* ------------------------------------------------------------------ sleep */
 
 static void asleep(const char *conf, const struct sim_config *sim) {
-    new_process(sim, conf);
+    new_heap(sim, conf);
     busy();
     assert_int_equal(sim_threads_alive(), 1);
     let_ticks_pass(2 * TICKS, false);
@@ -284,7 +259,7 @@ static void become_child(void) {
 static void the_child_of_a_fork_has_a_thread_of_its_own(void **state) {
     (void)state;
     for (unsigned sleeping = 0; sleeping < 2; sleeping++) {
-        new_process(NULL, "background:on,thp:never");
+        new_heap(NULL, "background:on,thp:never");
         busy();
         let_ticks_pass(sleeping ? 2 * TICKS : 1, false);
         fork_prepare();
@@ -307,7 +282,7 @@ static void the_child_of_a_fork_has_a_thread_of_its_own(void **state) {
 
 static void the_child_may_try_what_the_parent_was_refused(void **state) {
     (void)state;
-    new_process(NULL, "background:on");
+    new_heap(NULL, "background:on");
     sim_fail_only(1u << SIM_THREAD_START);
     sim_fail_call(1, 1);
     busy();
@@ -321,7 +296,7 @@ static void the_child_may_try_what_the_parent_was_refused(void **state) {
 
 static void a_small_child_of_a_small_parent_has_none(void **state) {
     (void)state;
-    new_process(NULL, NULL);
+    new_heap(NULL, NULL);
     busy();
     become_child();
     let_ticks_pass(3, true);
@@ -334,7 +309,7 @@ static void a_small_child_of_a_small_parent_has_none(void **state) {
 static void pressure_takes_what_is_idle_at_once(void **state) {
     (void)state;
     for (enum platform_pressure level = PLATFORM_PRESSURE_SOME; level <= PLATFORM_PRESSURE_CRITICAL; level++) {
-        new_process(NULL, "background:on,thp:never,decay_ms:3600000");
+        new_heap(NULL, "background:on,thp:never,decay_ms:3600000");
         void *large = hold(16 * MIB);
         busy();
         strata_free(large);
@@ -376,7 +351,7 @@ static void the_limit_of_the_control_group_becomes_a_soft_limit(void **state) {
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct sim_config sim = {.memory_limit_bytes = cases[i].group_bytes};
-        new_process(&sim, cases[i].conf);
+        new_heap(&sim, cases[i].conf);
         for (unsigned j = 0; j < 24; j++) hold(MIB); /* it is read when the heap is no longer small */
         assert_int_equal(zone_soft_limit(&heap.zone), cases[i].expected_bytes);
         assert_sound();

@@ -2,41 +2,9 @@
  * test_page_api.c - blocks of pages as programs see them: every wrong argument one by one, what flags promise, and batches that are looked at as a
  * whole before anything is done.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/malloc.h"
 #include "strata/page.h"
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
-
-static int fresh_heap(void **state) {
-    (void)state;
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    sim_reset(NULL);
-    return 0;
-}
-
-#define ASSERT_SOUND()                                                 \
-    do {                                                               \
-        const char *wrong_ = heap_check();                             \
-        if (wrong_ != NULL) fail_msg("line %d: %s", __LINE__, wrong_); \
-        assert_int_equal(sim_locks_held(), 0);                         \
-    } while (0)
+#include "unit/api/api_support.h"
 
 static char *must_alloc(size_t bytes, unsigned flags) {
     void *block = NULL;
@@ -317,17 +285,17 @@ static void conflicts_are_found_as_all_pairs_would(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(statuses_have_texts_of_their_own, fresh_heap),
-        cmocka_unit_test_setup(wrong_requests_are_refused_one_by_one, fresh_heap),
-        cmocka_unit_test_setup(what_is_no_block_is_refused_everywhere, fresh_heap),
-        cmocka_unit_test_setup(zeroed_blocks_are_zeros_whatever_was_there, fresh_heap),
-        cmocka_unit_test_setup(blocks_grow_and_shrink_with_their_contents, fresh_heap),
-        cmocka_unit_test_setup(blocks_of_malloc_are_blocks, fresh_heap),
-        cmocka_unit_test_setup(a_query_tells_what_is_there, fresh_heap),
-        cmocka_unit_test_setup(a_batch_with_a_fault_does_nothing, fresh_heap),
-        cmocka_unit_test_setup(a_batch_is_done_in_order, fresh_heap),
-        cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_heap),
-        cmocka_unit_test_setup(conflicts_are_found_as_all_pairs_would, fresh_heap),
+        cmocka_unit_test_setup(statuses_have_texts_of_their_own, fresh_process),
+        cmocka_unit_test_setup(wrong_requests_are_refused_one_by_one, fresh_process),
+        cmocka_unit_test_setup(what_is_no_block_is_refused_everywhere, fresh_process),
+        cmocka_unit_test_setup(zeroed_blocks_are_zeros_whatever_was_there, fresh_process),
+        cmocka_unit_test_setup(blocks_grow_and_shrink_with_their_contents, fresh_process),
+        cmocka_unit_test_setup(blocks_of_malloc_are_blocks, fresh_process),
+        cmocka_unit_test_setup(a_query_tells_what_is_there, fresh_process),
+        cmocka_unit_test_setup(a_batch_with_a_fault_does_nothing, fresh_process),
+        cmocka_unit_test_setup(a_batch_is_done_in_order, fresh_process),
+        cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_process),
+        cmocka_unit_test_setup(conflicts_are_found_as_all_pairs_would, fresh_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

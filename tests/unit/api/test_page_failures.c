@@ -2,25 +2,8 @@
  * test_page_failures.c - every operation on blocks of pages, while each call of the platform fails in turn: whatever is refused has changed nothing;
  * whatever is done is done wholly; and the heap is sound.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/page.h"
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
+#include "unit/api/api_support.h"
 
 static void fill(char *block, size_t bytes, unsigned char with) {
     for (size_t at = 0; at < bytes; at += 4 * KIB) block[at] = (char)(with + at / (4 * KIB));
@@ -38,10 +21,9 @@ static bool reads_as_zeros(const char *block, size_t bytes) {
 
 static bool strict;
 static unsigned refused;
-static const int errno_before = 4711;
 
 static bool worked(enum strata_page_status status) {
-    assert_int_equal(errno, errno_before);
+    assert_int_equal(errno, ERRNO_BEFORE);
     assert_int_equal(sim_locks_held(), 0);
     if (strict) assert_int_equal(status, STRATA_PAGE_OK);
     refused += status != STRATA_PAGE_OK;
@@ -80,17 +62,9 @@ static void page_blocks(void) {
     assert_int_equal(strata_page_free(a), STRATA_PAGE_OK);
 }
 
-static void fresh_heap(void) {
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    sim_reset(NULL);
-    errno = errno_before;
-}
-
 /* How many calls there were that can fail. */
 static uint64_t run(uint64_t n, uint64_t times) {
-    fresh_heap();
-    assert_true(heap_init());
+    new_heap(NULL, NULL);
     sim_fail_call(n, times);
     page_blocks();
     sim_fail_call(0, 0);

@@ -2,37 +2,8 @@
  * test_pool_api.c - the public functions of fixed pools, on the simulated platform: what they refuse, what they count, what they do where memory
  * ends or a call of the platform fails, and that a pool leaves nothing behind.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/pool.h"
-
-#define ERRNO_BEFORE 4711
-
-/* The handlers of fork that the heap registers, to be called by hand. */
-static void (*fork_prepare)(void), (*fork_parent)(void), (*fork_child)(void);
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-    fork_prepare = prepare;
-    fork_parent = parent;
-    fork_child = child;
-    return 0;
-}
-
-static void new_process(const char *conf) {
-    sim_reset(NULL);
-    sim_env_set("STRATA_CONF", conf);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    errno = ERRNO_BEFORE;
-}
+#include "unit/api/api_support.h"
 
 static struct strata_pool_config config_of(size_t bytes, size_t m, unsigned flags) {
     return (struct strata_pool_config){.name = "test", .object_bytes = bytes, .m = m, .flags = flags};
@@ -90,7 +61,7 @@ static void bad_configurations_are_refused(void **state) {
     const struct strata_pool_config good = config_of(64, 8, 0);
     struct strata_pool_config bad;
     (void)state;
-    new_process("");
+    new_process(NULL, "");
     refuse(NULL);
 #define REFUSE(member, value) (bad = good, bad.member = (value), refuse(&bad))
     REFUSE(name, NULL);
@@ -122,7 +93,7 @@ static void null_is_refused_everywhere(void **state) {
     struct strata_pool_local_stats local_stats;
     struct strata_pool_local *local;
     (void)state;
-    new_process("");
+    new_process(NULL, "");
     struct strata_pool_config config = config_of(64, 8, 0);
     struct strata_pool *pool = make_pool(&config);
     assert_int_equal(strata_pool_destroy(NULL, NULL), STRATA_POOL_BAD_ARGUMENT);
@@ -163,7 +134,7 @@ static void objects_are_aligned_and_apart(void **state) {
     for (unsigned s = 0; s < 2 * ARRAY_LENGTH(sizes); s++)
         for (unsigned a = 0; a < ARRAY_LENGTH(alignments); a++) {
             unsigned char *objects[COUNT];
-            new_process("");
+            new_process(NULL, "");
             struct strata_pool_config config = config_of(sizes[s / 2], 8, s % 2);
             config.alignment = alignments[a];
             struct strata_pool *pool = make_pool(&config);
@@ -188,7 +159,7 @@ static void foreign_pointers_are_told_from_objects(void **state) {
     (void)state;
     for (unsigned flags = 0; flags <= STRATA_POOL_STACKS; flags++) {
         int on_stack;
-        new_process("");
+        new_process(NULL, "");
         struct strata_pool_config config = config_of(48, 4, flags);
         struct strata_pool *pool = make_pool(&config), *other = make_pool(&config);
         struct strata_pool_local *local = make_local(pool), *other_local = make_local(other);
@@ -230,7 +201,7 @@ static void free_an_object(void *object) { strata_free(object); }
 /* It ends the process, so nothing after it can rely on the heap. */
 static void free_says_whose_memory_it_is(void **state) {
     (void)state;
-    new_process("");
+    new_process(NULL, "");
     struct strata_pool_config config = config_of(48, 4, 0);
     void *object = strata_pool_alloc(make_local(make_pool(&config)));
     assert_true(sim_dies(free_an_object, object));
@@ -240,7 +211,7 @@ static void free_says_whose_memory_it_is(void **state) {
 static void check_sees_a_second_free_and_a_broken_link(void **state) {
     (void)state;
     for (unsigned flags = 0; flags <= STRATA_POOL_STACKS; flags++) {
-        new_process("");
+        new_process(NULL, "");
         struct strata_pool_config config = config_of(48, 8, flags);
         struct strata_pool *pool = make_pool(&config);
         struct strata_pool_local *local = make_local(pool), *other = make_local(pool);
@@ -253,7 +224,7 @@ static void check_sees_a_second_free_and_a_broken_link(void **state) {
         assert_non_null(strata_pool_check(pool));
         assert_int_equal(sim_locks_held(), 0);
     }
-    new_process("");
+    new_process(NULL, "");
     struct strata_pool_config config = config_of(48, 8, STRATA_POOL_STACKS);
     struct strata_pool *pool = make_pool(&config);
     struct strata_pool_local *local = make_local(pool);
@@ -270,7 +241,7 @@ static void accesses_are_counted(void **state) {
     for (unsigned flags = 0; flags <= STRATA_POOL_STACKS; flags++) {
         void *objects[12];
         struct strata_pool_local_stats mine;
-        new_process("");
+        new_process(NULL, "");
         struct strata_pool_config config = config_of(100, 6, flags);
         config.name = "a name of more bytes than there are for one";
         config.m_alpha = 2, config.m_beta = 3, config.objects_start = 10, config.objects_max = 12, config.objects_grow = 1;
@@ -314,7 +285,7 @@ static void accesses_are_counted(void **state) {
 static void a_pool_in_use_is_not_destroyed(void **state) {
     (void)state;
     for (unsigned flags = 0; flags <= STRATA_POOL_STACKS; flags++) {
-        new_process("");
+        new_process(NULL, "");
         struct strata_pool_config config = config_of(32, 8, flags);
         struct strata_pool *pool = make_pool(&config);
         struct strata_pool_local *local = make_local(pool);
@@ -344,7 +315,7 @@ static void a_large_pool_comes_back_whole(void **state) {
     (void)state;
     for (unsigned variant = 0; variant < 6; variant++) {
         static const size_t transfers[] = {1, 50, 100};
-        new_process("");
+        new_process(NULL, "");
         struct strata_pool_config config = config_of(24, 100, variant % 2);
         config.m_alpha = transfers[variant / 2], config.m_beta = transfers[2 - variant / 2];
         struct strata_pool *pool = make_pool(&config);
@@ -369,7 +340,7 @@ static void a_hard_limit_is_met_with_null(void **state) {
     for (unsigned flags = 0; flags <= STRATA_POOL_STACKS; flags++) {
         static void *objects[60000];
         unsigned count = 0;
-        new_process("hard_limit:2M");
+        new_process(NULL, "hard_limit:2M");
         struct strata_pool_config config = config_of(64, 64, flags);
         struct strata_pool *pool = make_pool(&config);
         struct strata_pool_local *local = make_local(pool);
@@ -418,7 +389,7 @@ static void each_call_of_the_platform_may_fail(void **state) {
         for (unsigned times = 1; times <= 100; times += 99) {
             unsigned failed = 0, n = 1;
             for (;; n++) {
-                new_process("background:off");
+                new_process(NULL, "background:off");
                 sim_fail_call(n, times);
                 failed += live(flags);
                 bool reached = sim_failures() != 0;
@@ -437,7 +408,7 @@ static void each_call_of_the_platform_may_fail(void **state) {
 
 static void locks_are_held_around_fork(void **state) {
     (void)state;
-    new_process("");
+    new_process(NULL, "");
     struct strata_pool_config config = config_of(64, 8, 0);
     struct strata_pool *pools[] = {make_pool(&config), make_pool(&config)};
     struct strata_pool_local *local = make_local(pools[0]);

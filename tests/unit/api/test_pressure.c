@@ -2,42 +2,16 @@
  * test_pressure.c - the program's handlers for shortage of memory (strata/pressure.h): asked at pressure, above a limit, when idle and after a failed
  * allocation, on the maintenance thread alone, with no lock held; what they gave back is counted; they come and go while others run.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/malloc.h"
 #include "strata/page.h"
 #include "strata/pressure.h"
 #include "strata/strata.h"
+#include "unit/api/api_support.h"
 
 #define MS UINT64_C(1000000)
 #define PERIOD_NS (500 * MS)
 #define BLOCKS 512
 #define BLOCK_BYTES (100 * KIB)
-
-static void (*fork_prepare)(void), (*fork_child)(void);
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-    (void)parent;
-    fork_prepare = prepare;
-    fork_child = child;
-    return 0;
-}
-
-static void new_process(const char *conf) {
-    sim_reset(NULL);
-    sim_env_set("STRATA_CONF", conf);
-    memset(&heap, 0, sizeof heap);
-    heap.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_API);
-    assert_true(heap_init());
-}
 
 static struct store {
     struct strata_pressure *registration;
@@ -88,7 +62,7 @@ static void assert_sound(void) {
 
 static void pressure_asks_for_a_part_of_the_heap(void **state) {
     (void)state;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     open_store(&store, "blocks", 200, 20);
     const enum platform_pressure levels[] = {PLATFORM_PRESSURE_SOME, PLATFORM_PRESSURE_CRITICAL};
     const unsigned shifts[] = {3, 1};
@@ -109,7 +83,7 @@ static void pressure_asks_for_a_part_of_the_heap(void **state) {
 
 static void above_a_soft_limit_the_excess_is_wanted(void **state) {
     (void)state;
-    new_process("background:on,soft_limit:4M");
+    new_heap(NULL, "background:on,soft_limit:4M");
     open_store(&store, "blocks", 100, 100);
     sim_run_threads_for(PERIOD_NS);
     assert_true(store.of_need[STRATA_CACHE_PRESSURE] >= 1);
@@ -122,7 +96,7 @@ static void above_a_soft_limit_the_excess_is_wanted(void **state) {
 
 static void an_allocation_that_fails_has_them_asked_soon(void **state) {
     (void)state;
-    new_process("background:on,hard_limit:16M");
+    new_heap(NULL, "background:on,hard_limit:16M");
     open_store(&store, "blocks", 100, 50);
     void *block;
     store.in_malloc = true;
@@ -141,7 +115,7 @@ static void an_allocation_that_fails_has_them_asked_soon(void **state) {
 
 static void an_idle_program_is_asked_once(void **state) {
     (void)state;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     open_store(&store, "blocks", 10, 0);
     sim_run_threads_for(20 * PERIOD_NS);
     assert_int_equal(store.of_need[STRATA_CACHE_IDLE], 1);
@@ -153,7 +127,7 @@ static void an_idle_program_is_asked_once(void **state) {
 
 static void a_handler_may_unregister_itself_and_others(void **state) {
     (void)state;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     open_store(&store, "first", 0, 0);
     open_store(&other, "second", 0, 0);
     store.leaves = true;
@@ -189,7 +163,7 @@ static void remove_it(void *argument) {
 static void unregistering_waits_for_a_run(void **state) {
     (void)state;
     struct strata_pressure *registration;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     inside = go = (struct platform_event){0};
     unregistered = false;
     asked = 0;
@@ -211,7 +185,7 @@ static void unregistering_waits_for_a_run(void **state) {
 static void a_child_has_the_handlers_and_no_run(void **state) {
     (void)state;
     struct strata_pressure *registration;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     inside = go = (struct platform_event){0};
     asked = 0;
     assert_int_equal(strata_pressure_register("lingers", linger, NULL, &registration), STRATA_PRESSURE_OK);
@@ -236,16 +210,16 @@ static void a_child_has_the_handlers_and_no_run(void **state) {
 static void wrong_arguments_are_told(void **state) {
     (void)state;
     struct strata_pressure *registration = (void *)&store;
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     assert_int_equal(strata_pressure_register(NULL, give, NULL, &registration), STRATA_PRESSURE_BAD_ARGUMENT);
     assert_int_equal(strata_pressure_register("", give, NULL, &registration), STRATA_PRESSURE_BAD_ARGUMENT);
     assert_int_equal(strata_pressure_register("a name that is longer than 31 bytes", give, NULL, &registration), STRATA_PRESSURE_BAD_ARGUMENT);
     assert_int_equal(strata_pressure_register("name", NULL, NULL, &registration), STRATA_PRESSURE_BAD_ARGUMENT);
     assert_int_equal(strata_pressure_register("name", give, NULL, NULL), STRATA_PRESSURE_BAD_ARGUMENT);
     assert_int_equal(sim_calls(SIM_THREAD_START), 0);
-    new_process("background:off");
+    new_heap(NULL, "background:off");
     assert_int_equal(strata_pressure_register("name", give, NULL, &registration), STRATA_PRESSURE_NO_THREAD);
-    new_process("background:on");
+    new_heap(NULL, "background:on");
     sim_fail_only(1u << SIM_THREAD_START);
     sim_fail_call(1, SIM_FOREVER);
     assert_int_equal(strata_pressure_register("name", give, NULL, &registration), STRATA_PRESSURE_NO_THREAD);

@@ -108,7 +108,10 @@ static int hostile_snapshot(void **state) {
     snapshot.cache_count = REPORT_MAX_CACHES;
     snapshot.arena_count = REPORT_MAX_ARENAS;
     snapshot.group_count = REPORT_MAX_GROUPS;
-    for (unsigned i = 0; i < REPORT_MAX_CACHES; i++) report_name_set(snapshot.caches[i].name, names[i % ARRAY_LENGTH(names)]);
+    for (unsigned i = 0; i < REPORT_MAX_CACHES; i++) {
+        report_name_set(snapshot.caches[i].name, names[i % ARRAY_LENGTH(names)]);
+        snapshot.caches[i].calls_back = i % 2 != 0;
+    }
     for (unsigned i = 0; i < REPORT_MAX_ARENAS; i++) {
         report_name_set(snapshot.arenas[i].name, names[i % ARRAY_LENGTH(names)]);
         snapshot.arenas[i].of_program = i % 2 != 0;
@@ -256,8 +259,8 @@ static void test_table_hostile(void **state) {
         }
         line = end + 1;
     }
-    assert_int_equal(sections, 4);
-    assert_int_equal(rows, REPORT_MAX_CACHES + REPORT_MAX_ARENAS + REPORT_MAX_GROUPS + 17);
+    assert_int_equal(sections, 5);
+    assert_int_equal(rows, 2 * REPORT_MAX_CACHES + REPORT_MAX_ARENAS + REPORT_MAX_GROUPS + 17);
     assert_non_null(strstr(output, "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 "));
     assert_non_null(strstr(output, "tab?nl?nul??? "));
     assert_non_null(strstr(output, " 15.9E "));

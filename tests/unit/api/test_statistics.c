@@ -6,31 +6,15 @@
  * for, not a value, wherever the figure can change in the life of a process: so neither a 0 nor any constant in its place passes.
  */
 #include <limits.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
+#include "unit/api/api_support.h"
 
 #define MS UINT64_C(1000000)
 #define SLOW_CALLS 64 /* at most so many pass between two looks at the clock */
 /* Base pages, and nothing that happens by itself. */
 #define STILL "thp:never,background:off,decay_ms:3600000"
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
 
 /* ------------------------------------------------------------------ looks */
 
@@ -100,13 +84,6 @@ static int64_t group_rise(const char *group, const char *key) { return rise("gro
 
 /* ------------------------------------------------------------------ the program */
 
-static void new_process(const struct sim_config *sim, const char *conf) {
-    sim_reset(sim);
-    sim_env_set("STRATA_CONF", conf);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    assert_true(heap_init());
-}
-
 /* A block with all its pages present, as though written to. */
 static void *hold(size_t bytes) {
     void *block = strata_malloc(bytes);
@@ -138,10 +115,10 @@ static int sound(void **state) {
 static void the_process(void **state) {
     (void)state;
     struct sim_config other = {.process_id = 77, .thread_mode = true, .map_count_limit = 8000};
-    new_process(NULL, STILL ",reserve:8G");
+    new_heap(NULL, STILL ",reserve:8G");
     take(&before);
     assert_true(strncmp(value_in(&before, NULL, NULL, "mode"), "\"sim\"", 5) == 0);
-    new_process(&other, STILL ",reserve:1G,soft_limit:24M,hard_limit:640M");
+    new_heap(&other, STILL ",reserve:1G,soft_limit:24M,hard_limit:640M");
     take(&after);
     assert_true(strncmp(value_in(&after, NULL, NULL, "mode"), "\"thread\"", 8) == 0);
     static const struct {
@@ -166,7 +143,7 @@ static void the_process(void **state) {
 
 static void strata_s_own_memory(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     assert_non_null(strata_malloc(100));
     take(&before);
     sim_cpu_set(1);
@@ -182,7 +159,7 @@ static void strata_s_own_memory(void **state) {
 static void large_blocks(void **state) {
     (void)state;
     void *blocks[3];
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     take(&before);
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = hold(8 * MIB);
     take(&after);
@@ -204,7 +181,7 @@ static void large_blocks(void **state) {
 /* mallinfo has int in place of size_t: 3 GiB are INT_MAX. */
 static void mallinfo_is_mallinfo2_in_int(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     hold(8 * MIB);
     strata_free(hold(100 * KIB));
     take_objects(0, 501, 3000); /* the last slab has room */
@@ -226,7 +203,7 @@ static void mallinfo_is_mallinfo2_in_int(void **state) {
 /* What is freed waits, present, for who wants it next; trimmed, it has been handed back. */
 static void idle_and_handed_back(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     void *large = hold(16 * MIB), *small = hold(512 * KIB);
     take(&before);
     strata_free(large);
@@ -260,7 +237,7 @@ static void idle_and_handed_back(void **state) {
 /* A block that can't grow where it is takes its pages along; their mapping can't merge with those beside it until they are handed back. */
 static void moves_and_mappings(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     void *block = hold(64 * MIB), *in_the_way = hold(2 * MIB);
     take(&before);
     void *moved = strata_realloc(block, 96 * MIB);
@@ -281,7 +258,7 @@ static void moves_and_mappings(void **state) {
 
 static void huge_pages(void **state) {
     (void)state;
-    new_process(NULL, "thp:always,background:off,decay_ms:3600000");
+    new_heap(NULL, "thp:always,background:off,decay_ms:3600000");
     hold(8 * MIB);
     take(&before);
     void *block = hold(16 * MIB);
@@ -292,7 +269,7 @@ static void huge_pages(void **state) {
     strata_malloc_trim(0);
     take(&after);
     assert_int_equal(heap_rise("huge_bytes"), MINUS(16 * MIB));
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     hold(8 * MIB);
     take(&after);
     assert_int_equal(figure_in(&after, "heap", NULL, "huge_bytes"), 0);
@@ -300,7 +277,7 @@ static void huge_pages(void **state) {
 
 static void memory_is_short(void **state) {
     (void)state;
-    new_process(NULL, "background:on,thp:never");
+    new_heap(NULL, "background:on,thp:never");
     for (unsigned i = 0; i < SLOW_CALLS; i++) strata_free(hold(40 * KIB)); /* one of which starts the thread that listens */
     sim_run_threads_for(1200 * MS);
     take(&before);
@@ -317,7 +294,7 @@ static void memory_is_short(void **state) {
 
 static void the_arena_of_addresses(void **state) {
     (void)state;
-    new_process(NULL, STILL ",reserve:32M");
+    new_heap(NULL, STILL ",reserve:32M");
     take(&before);
     void *first = hold(8 * MIB);
     hold(4 * MIB + 4 * KIB);
@@ -342,7 +319,7 @@ static void the_arena_of_addresses(void **state) {
 /* Pages are those of the system, of which one may be several granules. */
 static void groups_of(size_t page_bytes) {
     struct sim_config sim = {.page_bytes = page_bytes};
-    new_process(&sim, STILL);
+    new_heap(&sim, STILL);
     take(&before);
     void *large = hold(8 * MIB), *with_room = hold(4 * MIB + page_bytes), *run = hold(512 * KIB), *beside = hold(64 * KIB);
     take(&after);
@@ -376,7 +353,7 @@ static void the_group_of_blocks(void **state) {
 /* Slabs of the program's objects can't be moved; magazines go when they are asked to. */
 static void the_groups_of_slabs(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     DURING(take_objects(0, 1000, 3000));
     assert_int_equal(group_rise("unmovable", "superpages"), 2); /* of 512 pages */
     assert_int_equal(group_rise("unmovable", "allocated_pages"), rise("caches", "malloc-3072", "memory_bytes") / (int64_t)GRANULE_BYTES);
@@ -398,7 +375,7 @@ static int64_t cache_rise(const char *key) { return rise("caches", "malloc-3072"
 /* Without a CPU layer each allocation is one of a slab, of which the object is the fourth part. */
 static void slabs_of_a_cache(void **state) {
     (void)state;
-    new_process(NULL, STILL ",magazine_max:0");
+    new_heap(NULL, STILL ",magazine_max:0");
     DURING(take_objects(0, 400, 3000));
     assert_int_equal(figure_in(&after, "caches", "malloc-3072", "object_bytes"), 3072);
     assert_int_equal(figure_in(&after, "caches", "malloc-3072", "slab_bytes"), 4 * 3072);
@@ -429,7 +406,7 @@ static void slabs_of_a_cache(void **state) {
 /* An array holds 16 KiB of such objects, but a power of two: 4. Half of them go to the depot or come from it at a time. */
 static void magazines_of_a_cache(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     take_objects(0, 40, 3000);
     free_objects(0, 40);
     take_objects(0, 40, 3000); /* what all this needs is there now, so that the heap doesn't grow, and nothing is reaped */
@@ -458,7 +435,7 @@ static void magazines_of_a_cache(void **state) {
 /* Three times another CPU is in the depot when this one comes: no more, and in this cache's only. */
 static void contention_of_a_depot(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     take_objects(0, 40, 3000);
     take(&before);
     sim_contend_lock(&heap.caches.depots[slab_class_of_size(&heap.slabs, 3000)].lock, 3);

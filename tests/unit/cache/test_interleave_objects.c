@@ -9,6 +9,7 @@
  */
 #include "cache/object_cache.h"
 #include "unit/cache/cache_test.h"
+#include "unit/sparse.h"
 
 #define CPUS 2
 #define ENTRIES 8
@@ -235,10 +236,10 @@ static const char *run(void *context) {
 }
 
 static void explore(struct scene scene) {
-    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = scene.deviations};
+    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = sparse_deviations(scene.deviations)};
     most_moves = 0;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    if (exploration.runs < scene.runs_min) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    if (exploration.runs < sparse_runs(scene.runs_min)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
     if (scene.bodies[0] == consolidate && most_moves < 2) fail_msg("nothing was moved");
 }
 

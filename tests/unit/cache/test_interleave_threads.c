@@ -4,6 +4,7 @@
  * each other, growth and fall of m, blocks handed from CPU to CPU, ends of threads: no object is lost or given twice.
  */
 #include "unit/cache/cache_test.h"
+#include "unit/sparse.h"
 
 #define CPUS 3
 
@@ -54,9 +55,9 @@ static const char *run(void *context) {
 }
 
 static void explore(struct scene scene) {
-    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = scene.deviations};
+    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = sparse_deviations(scene.deviations)};
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    if (exploration.runs < scene.runs_min) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    if (exploration.runs < sparse_runs(scene.runs_min)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
 }
 
 /* ------------------------------------------------------------------ what threads do */

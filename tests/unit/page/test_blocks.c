@@ -110,12 +110,54 @@ static void a_run_grows_and_shrinks_in_place(void **state) {
 
 static void a_run_never_grows_beyond_its_superpage(void **state) {
     (void)state;
-    char *block = must_block(200 * GRANULE_BYTES, 1);
+    char *first = must_block(10 * GRANULE_BYTES, 1), *block = must_block(200 * GRANULE_BYTES, 1);
     unsigned room = SUPERPAGE_GRANULES - offset_of(block);
     assert_ptr_equal(zone_block_resize(&zone, block, room * GRANULE_BYTES, false), block);
     assert_null(zone_block_resize(&zone, block, room * GRANULE_BYTES + 1, false));
     ASSERT_SOUND();
+    drop_block(first);
+    assert_null(zone_block_resize(&zone, block, room * GRANULE_BYTES + 1, false)); /* alone, but not from the start on */
     drop_block(block);
+    assert_empty();
+}
+
+/* Alone in its superpage it becomes a block of whole ones in place, whatever its size, and is one from then on. */
+static void a_run_alone_grows_out_of_its_superpage(void **state) {
+    (void)state;
+    for (unsigned granules = 10; granules <= SUPERPAGE_GRANULES; granules += 251) {
+        char *block = must_block(10 * GRANULE_BYTES, 1);
+        assert_int_equal(offset_of(block), 0);
+        assert_ptr_equal(zone_block_resize(&zone, block, granules * GRANULE_BYTES, false), block);
+        mark(block, granules, 1);
+        assert_ptr_equal(zone_block_resize(&zone, block, 5 * MIB, false), block);
+        ASSERT_SOUND();
+        assert_int_equal(sim_calls(SIM_MOVE), 0);
+        assert_true(is_marked(block, granules, 1));
+        assert_true(is_zero(block + granules * GRANULE_BYTES, 5 * MIB - granules * GRANULE_BYTES));
+        assert_int_equal(superpage_of(&zone, block)->state, SUPERPAGE_BLOCK);
+        assert_ptr_equal(zone_block_resize(&zone, block, 3 * GRANULE_BYTES, false), block);
+        ASSERT_SOUND();
+        drop_block(block);
+        zone_release(&zone, 0);
+        assert_empty();
+    }
+}
+
+/* What lies in the same superpage, or behind it, is in the way; then nothing has changed. */
+static void a_run_with_a_neighbour_stays_one(void **state) {
+    (void)state;
+    char *block = must_block(10 * GRANULE_BYTES, 1), *neighbour = must_block(GRANULE_BYTES, 1);
+    assert_null(zone_block_resize(&zone, block, 3 * MIB, false));
+    drop_block(neighbour);
+    char *behind = must_block(3 * MIB, 1);
+    assert_ptr_equal(behind, block + SUPERPAGE_BYTES);
+    assert_null(zone_block_resize(&zone, block, 3 * MIB, false));
+    assert_int_equal(superpage_of(&zone, block)->state, SUPERPAGE_RUNS);
+    assert_int_equal(zone_block_bytes(&zone, block), 10 * GRANULE_BYTES);
+    neighbour = must_block(GRANULE_BYTES, 1); /* there still is room for runs */
+    assert_int_equal(number_of(neighbour), number_of(block));
+    ASSERT_SOUND();
+    drop_block(neighbour), drop_block(behind), drop_block(block);
     assert_empty();
 }
 
@@ -290,6 +332,8 @@ int main(void) {
         cmocka_unit_test_setup(requests_beyond_everything_fail, plain_zone),
         cmocka_unit_test_setup(a_run_grows_and_shrinks_in_place, plain_zone),
         cmocka_unit_test_setup(a_run_never_grows_beyond_its_superpage, plain_zone),
+        cmocka_unit_test_setup(a_run_alone_grows_out_of_its_superpage, plain_zone),
+        cmocka_unit_test_setup(a_run_with_a_neighbour_stays_one, plain_zone),
         cmocka_unit_test_setup(a_run_that_can_not_grow_moves_with_its_pages, plain_zone),
         cmocka_unit_test_setup(small_blocks_are_left_to_a_copy, plain_zone),
         cmocka_unit_test_setup(superpages_grow_into_what_is_free_behind, plain_zone),

@@ -23,8 +23,8 @@ static void contents_change_places(void **state) {
     (void)state;
     exchange(6 * MIB, 0, 0, 1);
     exchange(3 * MIB, MIB, MIB, 1);
-    exchange(64 * GRANULE_BYTES, 3 * GRANULE_BYTES, 700 * GRANULE_BYTES, 1); /* not the same place modulo a superpage */
-    exchange(2 * GRANULE_BYTES, 0, 0, 0);                                    /* a copy is cheaper */
+    exchange(90 * GRANULE_BYTES, 3 * GRANULE_BYTES, 700 * GRANULE_BYTES, 1); /* not the same place modulo a superpage */
+    exchange(80 * GRANULE_BYTES, 0, 0, 0);                                   /* a copy is cheaper */
 }
 
 static void inside_one_block_too(void **state) {

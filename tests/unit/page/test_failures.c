@@ -77,7 +77,7 @@ static void scenario(void) {
     take_run(7, 1, MOBILITY_UNMOVABLE);
     drop(6);
     take_block(6, 1400 * KIB, 1); /* filled from idle pages */
-    take_block(8, 300 * KIB, 64 * KIB);
+    take_block(8, 400 * KIB, 64 * KIB);
     take_block(9, 4096, 1);
     resize(8, 3 * MIB); /* moves */
     ASSERT_SOUND();

@@ -180,6 +180,43 @@ static void a_system_call_waits_or_is_refused(void **state) {
     end();
 }
 
+/* Also to pages of another place modulo anything; what is absent stays absent, and a page that a child has too stays where it is. */
+static void pages_move_one_by_one(void **state) {
+    (void)state;
+    size_t moved = 1;
+    if (!begin(false, true)) return;
+    bool can = (faults.features & PLATFORM_FAULTS_MOVE) != 0;
+    end();
+    if (!can) {
+        assert_int_equal(platform_faults_open(&faults, PLATFORM_FAULTS_MOVE), PLATFORM_FAULTS_UNSUPPORTED);
+        return;
+    }
+    assert_int_equal(platform_faults_open(&faults, PLATFORM_FAULTS_MOVE), PLATFORM_FAULTS_OK);
+    memory = platform_reserve(NULL, PAGES * page, page);
+    assert_true(memory != NULL && platform_commit(memory, PAGES * page));
+    for (size_t i = 0; i < 3; i++)
+        if (i != 1) memset(memory + i * page, (int)i + 1, page);
+    char *to = memory + 5 * page;
+    assert_int_equal(platform_faults_move(&faults, to, memory, 3 * page, &moved), PLATFORM_FAULTS_BAD_RANGE); /* not registered */
+    assert_int_equal(moved, 0);
+    assert_int_equal(platform_faults_register(&faults, to, 3 * page, true, false), PLATFORM_FAULTS_OK);
+    errno = 77;
+    assert_int_equal(platform_faults_move(&faults, to, memory, 3 * page, &moved), PLATFORM_FAULTS_OK);
+    assert_int_equal(errno, 77);
+    assert_int_equal(moved, 3 * page);
+    assert_int_equal(platform_faults_unregister(&faults, to, 3 * page), PLATFORM_FAULTS_OK);
+    assert_true(to[0] == 1 && to[page] == 0 && to[2 * page] == 3 && to[3 * page - 1] == 3);
+    assert_true(memory[0] == 0 && memory[2 * page] == 0);
+    /* Stops at a page that is there. */
+    memset(memory, 4, 2 * page);
+    assert_true(platform_release(to, page));
+    assert_int_equal(platform_faults_register(&faults, to, 3 * page, true, false), PLATFORM_FAULTS_OK);
+    assert_int_equal(platform_faults_move(&faults, to, memory, 3 * page, &moved), PLATFORM_FAULTS_TAKEN);
+    assert_int_equal(moved, page);
+    assert_true(to[0] == 4 && memory[page] == 4);
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_write_to_a_protected_page_waits),
@@ -187,6 +224,7 @@ int main(void) {
         cmocka_unit_test(who_waits_goes_on_when_the_range_or_the_file_goes),
         cmocka_unit_test(a_file_that_the_program_took_is_left_alone),
         cmocka_unit_test(a_system_call_waits_or_is_refused),
+        cmocka_unit_test(pages_move_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+/*
+ * move.c - pages that get another address, by the way that can be had: whole page tables, page by page, or, by the caller then, a copy. Which one is
+ * cheaper is in cost.h.
+ *
+ * Page tables (mremap) are the fastest from a few pages on, but cut mappings, of which a process has a limited number; the heap spends a quarter of
+ * them. Page by page (userfaultfd) none stays cut, so that goes on where they are used up. The target is registered for the moment of the move only,
+ * so that no fault of the program is ever told to anybody, and its own use of userfaultfd is not in the way. What the kernel will not move, as pages
+ * that a child shares since a fork, is copied. The file belongs to the process that opened it: a child closes its duplicate, and opens its own when
+ * it needs one. Lock: LOCK_RANK_ZONE.
+ */
+#include "page/zone_internal.h"
+
+/* Opened at the first need; what the system refuses is not asked for again. */
+static bool mover_ready(struct zone *zone) {
+    struct mover *mover = &zone->mover;
+    uint32_t process = platform_process_id();
+    if (mover->process != process) {
+        platform_faults_close(&mover->faults); /* of a parent that knew nothing of the fork */
+        mover->process = process;
+        (void)platform_faults_open(&mover->faults, PLATFORM_FAULTS_MOVE);
+    }
+    return mover->faults.file >= 0;
+}
+
+static bool move_one_by_one(struct zone *zone, char *from, char *to, size_t bytes) {
+    struct platform_faults *faults = &zone->mover.faults;
+    size_t moved = 0;
+    if (!mover_ready(zone)) return false;
+    enum platform_faults_status status = platform_faults_register(faults, to, bytes, true, false);
+    if (status == PLATFORM_FAULTS_GONE) platform_faults_close(faults); /* the program closes what it does not know: it shall not be asked again */
+    if (status != PLATFORM_FAULTS_OK) return false;
+    if (platform_release(to, bytes)) (void)platform_faults_move(faults, to, from, bytes, &moved);
+    (void)platform_faults_unregister(faults, to, bytes);
+    if (moved == 0) return false;
+    if (moved < bytes) {
+        __builtin_memcpy(to + moved, from + moved, bytes - moved);
+        if (!platform_release(from + moved, bytes - moved)) __builtin_memset(from + moved, 0, bytes - moved);
+    }
+    return true;
+}
+
+static void note_end(struct zone *zone, size_t granule) {
+    struct superpage *superpage = &zone->superpages[granule / SUPERPAGE_GRANULES];
+    if (superpage->splits == UINT8_MAX) return;
+    superpage->splits++;
+    zone->counters.mappings++;
+}
+
+/* Superpages between which moves happened are reset as a whole when they are idle, which joins their mappings again. */
+static void note_moved(struct zone *zone, const char *address, size_t bytes) {
+    const struct superpage *last = superpage_of(zone, address + bytes - 1);
+    for (struct superpage *superpage = superpage_of(zone, address); superpage <= last; superpage++) superpage->moved = true;
+}
+
+void zone_note_cuts(struct zone *zone, const char *address, size_t bytes) {
+    note_moved(zone, address, bytes);
+    note_end(zone, zone_granule_of(zone, address));
+    note_end(zone, zone_granule_of(zone, address + bytes - 1));
+}
+
+bool zone_can_move(struct zone *zone) {
+    switch (zone->config.moves) {
+    case ZONE_MOVES_AUTO: return zone_mappings_left(zone) || mover_ready(zone);
+    case ZONE_MOVES_MREMAP: return zone_mappings_left(zone);
+    case ZONE_MOVES_UFFD: return mover_ready(zone);
+    default: return false;
+    }
+}
+
+/* Three moves one by one, each for three times what a copy costs, would be no better than copying, and worse to undo. */
+bool zone_can_swap(const struct zone *zone) {
+    return (zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_MREMAP) && zone_mappings_left(zone);
+}
+
+bool zone_move(struct zone *zone, char *from, char *to, size_t bytes) {
+    bool by_tables = zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_MREMAP;
+    bool one_by_one = zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_UFFD;
+    if (by_tables && zone_mappings_left(zone) && platform_move(from, to, bytes)) {
+        note_moved(zone, from, bytes);
+        zone_note_cuts(zone, to, bytes);
+    } else if (!one_by_one || !move_one_by_one(zone, from, to, bytes)) {
+        return false;
+    }
+    zone->counters.moves++;
+    return true;
+}

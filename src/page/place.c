@@ -1,0 +1,111 @@
+/*
+ * place.c - where large blocks go: where pages are present already, as first touches cost more than any other place is worth.
+ *
+ * Best fit alone knows addresses, not pages: what a block leaves behind when it ends waits in its superpages, and the next one of nearly that size
+ * would be given others, and have the pages moved there or handed back. Looks at a bounded number of places, so that the cost does not grow with the
+ * heap. Lock: LOCK_RANK_ZONE.
+ */
+#include "page/zone_internal.h"
+
+/* So many superpages are looked at as the first one of a block; of a longer block so many count. So many of each bucket for a run. */
+#define PLACES 32
+#define WEIGHED_SUPERPAGES 16
+#define BUCKET_PLACES 8
+/* Present granules that make up for a place that is not the best fit. */
+#define PLACE_GAIN_GRANULES 32
+
+/* What a block wants: superpages, and among the first ones granules [from, to) to be present; what is in front of these would be lost. */
+struct wish {
+    size_t count, align, from, to;
+};
+
+static size_t count_present(const struct superpage *superpage, size_t at, size_t from, size_t to) {
+    from = max_u64(from, at);
+    to = min_u64(to, at + SUPERPAGE_GRANULES);
+    if (superpage->idle == 0 || from >= to) return 0;
+    return to - from == SUPERPAGE_GRANULES ? superpage->idle : bits_count_range(superpage->populated, (unsigned)(from - at), (unsigned)(to - from));
+}
+
+/* How many more are where a block would begin at `first` than would be lost; 0 also where not all of it is free. */
+static size_t present_granules(const struct zone *zone, const struct superpage *first, const struct wish *wish) {
+    size_t present = 0, lost = 0;
+    if ((size_t)(first - zone->superpages) + wish->count > zone->extent_bytes >> SUPERPAGE_SHIFT) return 0;
+    for (size_t i = 0; i < wish->count; i++) {
+        if (first[i].state != SUPERPAGE_FREE) return 0;
+        present += count_present(&first[i], i * SUPERPAGE_GRANULES, wish->from, wish->to);
+        lost += count_present(&first[i], i * SUPERPAGE_GRANULES, 0, wish->from);
+    }
+    return present > lost ? present - lost : 0;
+}
+
+/* A place with more than `least`. */
+static struct superpage *find_present(struct zone *zone, const struct wish *wish, size_t least) {
+    struct superpage *best = NULL;
+    unsigned looks = 0;
+    LIST_FOR_EACH(&zone->idle_free, node) {
+        struct superpage *first = CONTAINER_OF(node, struct superpage, idle_link);
+        if (((uintptr_t)superpage_address(zone, first) & ((wish->align << SUPERPAGE_SHIFT) - 1)) == 0) {
+            size_t present = present_granules(zone, first, wish);
+            if (present > least) {
+                least = present;
+                best = first;
+            }
+        }
+        if (least == wish->to - wish->from || ++looks == PLACES) break;
+    }
+    return best;
+}
+
+struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to) {
+    struct superpage *first = zone_superpages_take(zone, count, align);
+    to = min_u64(to, from + WEIGHED_SUPERPAGES * SUPERPAGE_GRANULES);
+    if (first == NULL || from >= to || list_empty(&zone->idle_free)) return first;
+    const struct wish wish = {.count = count, .align = align, .from = from, .to = to};
+    struct superpage *better = find_present(zone, &wish, present_granules(zone, first, &wish) + PLACE_GAIN_GRANULES);
+    if (better == NULL) return first;
+    zone_superpages_give(zone, first, count);
+    uint64_t address = (uintptr_t)superpage_address(zone, better), bytes = (uint64_t)count << SUPERPAGE_SHIFT, taken;
+    /* Refused where address space was reserved piece by piece, and they are not of one piece. */
+    if (arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_INSTANT_FIT, &taken) == ARENA_OK) return better;
+    return zone_superpages_take(zone, count, align);
+}
+
+/* The place for a run in one superpage with the most present granules, of those that begin or end where free or present ones do. */
+static unsigned most_present_run(const struct superpage *superpage, unsigned granules, unsigned align, unsigned *start) {
+    unsigned most = 0;
+    for (unsigned from = bits_next(superpage->allocated, 0, ~UINT64_C(0)); from < SUPERPAGE_GRANULES;) {
+        unsigned end = bits_next(superpage->allocated, from, 0);
+        for (unsigned at = from; at < end;) {
+            unsigned place = (unsigned)align_up(at, align);
+            if (place + granules > end && end - from >= granules) place = (unsigned)align_down(end - granules, align);
+            if (place < from || place + granules > end) break;
+            unsigned present = bits_count_range(superpage->populated, place, granules);
+            if (present > most) {
+                most = present;
+                *start = place;
+            }
+            at = bits_next(superpage->populated, bits_next(superpage->populated, at, ~UINT64_C(0)), 0);
+        }
+        from = bits_next(superpage->allocated, end, ~UINT64_C(0));
+    }
+    return most;
+}
+
+struct superpage *zone_find_most_present(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+    struct superpage *best = NULL;
+    unsigned most = 0;
+    for (unsigned b = bit_highest(granules); b < ZONE_BUCKETS; b++) {
+        unsigned looks = 0;
+        LIST_FOR_EACH(&zone->buckets[mobility][b], node) {
+            struct superpage *superpage = CONTAINER_OF(node, struct superpage, bucket);
+            if (looks++ == BUCKET_PLACES || most == granules) break;
+            if (superpage->largest_free < granules || superpage->idle <= most) continue;
+            unsigned at = 0, present = most_present_run(superpage, granules, align, &at);
+            if (present <= most) continue;
+            most = present;
+            best = superpage;
+            *start = at;
+        }
+    }
+    return best;
+}

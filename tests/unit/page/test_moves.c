@@ -1,0 +1,144 @@
+/*
+ * test_moves.c - which way pages take to another address: page tables, one by one where mappings are used up, a copy; that nothing is lost on any of
+ * them, whatever is refused, and that nobody's faults are told after a move.
+ */
+#include "unit/page/page_support.h"
+
+#define PAGES 100
+
+static char *block, *wall;
+
+/* A block that can't grow where it is, with the mappings of the heap used up. */
+static void crowded_block(enum zone_moves moves) {
+    struct zone_config config = plain_config();
+    config.moves = moves;
+    begin(NULL, config);
+    block = must_block(PAGES * GRANULE_BYTES, 1);
+    wall = must_block(GRANULE_BYTES, 1);
+    mark(block, PAGES, 1), mark(wall, 1, 2);
+    sim_set_map_count_limit(4 * (4 + 8)); /* the heap starts with 4, and keeps 8 */
+}
+
+static char *grown(void) { return zone_block_resize(&zone, block, 3 * MIB, true); }
+
+static void drop_both(void) {
+    assert_true(is_marked(wall, 1, 2));
+    ASSERT_SOUND();
+    drop_block(block), drop_block(wall);
+    assert_empty();
+}
+
+static void without_mappings_pages_move_one_by_one(void **state) {
+    (void)state;
+    crowded_block(ZONE_MOVES_AUTO);
+    sim_faults_offer(PLATFORM_FAULTS_MOVE);
+    uint64_t mappings = sim_mappings(), counted = counters().mappings;
+    char *moved = grown();
+    assert_non_null(moved);
+    assert_true(is_marked(moved, PAGES, 1));
+    assert_true(is_zero(moved + PAGES * GRANULE_BYTES, GRANULE_BYTES));
+    assert_int_equal(sim_calls(SIM_MOVE), 0);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), PAGES);
+    assert_int_equal(sim_mappings(), mappings);
+    assert_int_equal(counters().mappings, counted);
+    assert_int_equal(counters().moves, 1);
+    assert_false(sim_fault_registered(moved));
+    block = moved;
+    drop_both();
+}
+
+static void what_will_not_move_is_copied(void **state) {
+    (void)state;
+    for (unsigned nth = 2; nth <= PAGES; nth += 7) {
+        crowded_block(ZONE_MOVES_AUTO);
+        sim_faults_offer(PLATFORM_FAULTS_MOVE);
+        sim_fail_only(1u << SIM_FAULTS_MOVE);
+        sim_fail_call(nth, SIM_FOREVER);
+        char *moved = grown();
+        assert_non_null(moved);
+        assert_true(is_marked(moved, PAGES, 1));
+        assert_int_equal(sim_failures(), 1);
+        block = moved;
+        drop_both();
+    }
+}
+
+/* Of the first page, of the target, of all: then it is the caller's to copy, and the block is as it was. */
+static void a_refusal_leaves_the_block(void **state) {
+    (void)state;
+    static const enum sim_call calls[] = {SIM_FAULTS_MOVE, SIM_FAULTS_REGISTER, SIM_FAULTS_OPEN, SIM_RELEASE};
+    for (unsigned i = 0; i < ARRAY_LENGTH(calls); i++) {
+        crowded_block(ZONE_MOVES_AUTO);
+        sim_faults_offer(PLATFORM_FAULTS_MOVE);
+        sim_fail_only(1u << calls[i]);
+        sim_fail_call(1, SIM_FOREVER);
+        assert_null(grown());
+        assert_true(is_marked(block, PAGES, 1));
+        assert_int_equal(zone_block_bytes(&zone, block), PAGES * GRANULE_BYTES);
+        sim_fail_call(0, 0);
+        drop_both();
+    }
+}
+
+static void a_system_without_is_asked_once(void **state) {
+    (void)state;
+    crowded_block(ZONE_MOVES_AUTO);
+    for (unsigned i = 0; i < 5; i++) assert_null(grown());
+    assert_int_equal(sim_calls(SIM_FAULTS_OPEN), 1);
+    drop_both();
+}
+
+/* The file is the parent's: what a child did with it would be done to the parent. */
+static void a_child_opens_its_own(void **state) {
+    (void)state;
+    crowded_block(ZONE_MOVES_AUTO);
+    sim_faults_offer(PLATFORM_FAULTS_MOVE);
+    char *moved = grown();
+    assert_non_null(moved);
+    block = moved;
+    zone_fork_prepare(&zone);
+    zone_fork_child(&zone);
+    assert_int_equal(zone.mover.faults.file, -1);
+    char *other = must_block(1 * MIB, 1);
+    mark(other, 256, 3);
+    assert_int_equal(zone_pages_move(&zone, other, block, MIB), ZONE_OK);
+    assert_true(is_marked(block, 256, 3) && is_zero(other, MIB));
+    assert_int_equal(sim_calls(SIM_FAULTS_OPEN), 2);
+    drop_block(other);
+    drop_both();
+}
+
+static void each_way_can_be_forced(void **state) {
+    (void)state;
+    static const struct {
+        enum zone_moves moves;
+        unsigned tables, pages;
+    } ways[] = {{ZONE_MOVES_AUTO, 1, 0}, {ZONE_MOVES_MREMAP, 1, 0}, {ZONE_MOVES_UFFD, 0, 256}, {ZONE_MOVES_COPY, 0, 0}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(ways); i++) {
+        struct zone_config config = plain_config();
+        config.moves = ways[i].moves;
+        begin(NULL, config);
+        sim_faults_offer(PLATFORM_FAULTS_MOVE);
+        char *from = must_block(MIB, 1), *to = must_block(2 * MIB, 1);
+        mark(from, 256, 1), mark(to, 512, 2);
+        assert_int_equal(zone_pages_move(&zone, from, to + 16 * GRANULE_BYTES, MIB), ZONE_OK);
+        assert_int_equal(sim_calls(SIM_MOVE), ways[i].tables);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), ways[i].pages);
+        assert_true(is_marked(to + 16 * GRANULE_BYTES, 256, 1) && is_marked(to, 16, 2) && is_zero(from, MIB));
+        ASSERT_SOUND();
+        drop_block(from), drop_block(to);
+        assert_empty();
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_mappings_pages_move_one_by_one),
+        cmocka_unit_test(what_will_not_move_is_copied),
+        cmocka_unit_test(a_refusal_leaves_the_block),
+        cmocka_unit_test(a_system_without_is_asked_once),
+        cmocka_unit_test(a_child_opens_its_own),
+        cmocka_unit_test(each_way_can_be_forced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
