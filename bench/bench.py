@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measures strata and the allocators that it is held against: `make bench`.
 
-Runs the load programs, the Google Benchmark programs and the suite of real programs under each allocator in turn, prints
-tables of medians and ratios, and writes every run to build/bench/summary.json; with --write-docs also docs/benchmarks.md.
+Runs the loads, the start-ups, the Google Benchmark programs and the real programs of bench/suite under each allocator in turn,
+prints tables of medians and ratios, and writes every run to build/bench/summary.json, the same tables to summary.md, and bars to
+means.svg and loads.svg beside it; with --write-docs also docs/benchmarks.md.
 
-Environment: QUICK=1 for 3 shorter repetitions, STRATA_LIB for the library, STRATA_CONF for strata's options.
+Environment: QUICK=1 for minutes instead of an hour: 3 repetitions of shorter loads, and one of some of the programs. STRATA_LIB for the library, STRATA_CONF for strata's options.
 Exit status: 0; 1 if a run failed, or with --check-bar if the bar was missed; 2 for a wrong command line or setup; 130 after Ctrl-C.
 """
 
@@ -14,6 +15,7 @@ import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 try:
@@ -28,15 +30,19 @@ except ImportError:
 # The sources stay as they were checked out.
 sys.dont_write_bytecode = True
 
-from harness import machine, markdown, summary, tables
-from harness.allocators import collect, prove
-from harness.catalogue import LOADS
-from harness.launching import Launcher, RunFailed
-from harness.measuring import Collected, program_names, run_loads, run_micro, run_programs
+try:
+    from harness import machine, markdown, plots, summary, tables
+    from harness.allocators import FALLBACK, FALLBACK_CONF, collect, prove
+    from harness.catalogue import LOADS, QUICK_PROGRAMS, STARTUPS
+    from harness.launching import Launcher, RunFailed
+    from harness.measuring import Collected, run_loads, run_micro, run_startups, turns
+    from harness.programs import PROGRAM_PREFIX, run_programs, suite
+except ImportError as error:
+    sys.exit(f"bench: the Python package {error.name} is missing; `make bench` installs it into build/venv")
 
 PROJECT = Path(__file__).resolve().parent.parent
-REPETITIONS, QUICK_REPETITIONS = 5, 3
-QUICK_WORK_PERCENT = 25
+REPETITIONS, QUICK_REPETITIONS, QUICK_PROGRAM_REPETITIONS = 5, 3, 1
+QUICK_WORK_PERCENT = 20
 MICRO_MIN_TIME_S, QUICK_MICRO_MIN_TIME_S = 0.1, 0.02
 BUSY_LOAD = 0.5
 TIMEOUT_S = 300
@@ -50,11 +56,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--without-strata", action="store_true", help="measure only the others")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=FILE.so", help="a further allocator; may be repeated")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=CONF", help="strata again with this STRATA_CONF; may be repeated")
-    parser.add_argument("--only", default="", metavar="REGEX", help="only loads, micro benchmarks and programs that match")
+    parser.add_argument("--no-fallback", action="store_true", default=quick, help=f"leave out strata with {FALLBACK_CONF} on the loads")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only loads, start-ups, micro benchmarks and programs that match")
     parser.add_argument("--runs", type=int, default=QUICK_REPETITIONS if quick else REPETITIONS, help="repetitions")
     parser.add_argument("--work", type=int, default=QUICK_WORK_PERCENT if quick else 100, metavar="PERCENT", help="work of a load")
     parser.add_argument("--pin", default="auto", metavar="CPU", help="CPU for loads of one thread: a number, auto or none")
-    parser.add_argument("--no-loads", action="store_true", help="leave out the load programs")
+    parser.add_argument("--no-loads", action="store_true", help="leave out loads and start-ups")
     parser.add_argument("--no-micro", action="store_true", help="leave out Google Benchmark")
     parser.add_argument("--no-programs", action="store_true", help="leave out the real programs")
     parser.add_argument("--output", type=Path, default=PROJECT / "build/bench/summary.json", help="every run, as JSON")
@@ -63,6 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--check-bar", action="store_true", help="exit with 1 where the bar is missed")
     parser.add_argument("--list", action="store_true", help="list the loads and end")
     options = parser.parse_args()
+    options.quick = quick
     options.micro_min_time_s = QUICK_MICRO_MIN_TIME_S if quick else MICRO_MIN_TIME_S
     if options.runs < 1 or options.work < 1:
         parser.error("--runs and --work: allowed: 1 and more")
@@ -99,13 +107,16 @@ def pinned_cpu(text: str) -> int | None:
 
 def measure(options: argparse.Namespace, console: Console) -> tuple[dict, bool]:
     """The summary, and whether everything that was asked for was run."""
+    begin, load_average = time.monotonic(), machine.load_average()
     folder = options.build / "bench"
     launcher = Launcher(folder / "launch", TIMEOUT_S)
     if not launcher.binary.is_file():
         raise RunFailed(f"{launcher.binary}: no such file; build with STRATA_BENCH=ON")
     launcher.check()
     strata = strata_library(options)
-    found, missing = collect(strata, options.peer, options.variant)
+    # strata without rseq is measured on loads only: there it has to be as good as with, see bar.py.
+    fallback = [f"{FALLBACK}={FALLBACK_CONF}"] if strata and not options.no_fallback else []
+    found, missing = collect(strata, options.peer, options.variant + fallback)
     allocators = [prove(allocator, launcher, folder / "probe") for allocator in found]
     cpu = pinned_cpu(options.pin)
     console.print("Allocators: " + ", ".join(f"{a.name} {a.version}".strip() for a in allocators), highlight=False)
@@ -113,34 +124,48 @@ def measure(options: argparse.Namespace, console: Console) -> tuple[dict, bool]:
         console.print(f"[yellow]The machine is busy (load average {machine.load_average():.1f}): figures will be worth little.[/]")
 
     wanted = re.compile(options.only)
+    all_programs = suite(PROJECT / "bench/suite/programs")
     loads = [load for load in LOADS if wanted.search(load.name)] if not options.no_loads else []
+    startups = [startup for startup in STARTUPS if wanted.search(startup.name)] if not options.no_loads else []
     micro = sorted(folder.glob("micro_*")) if not options.no_micro else []
-    programs = [name for name in program_names(PROJECT) if wanted.search(name)] if not options.no_programs else []
+    programs = [one for one in all_programs if wanted.search(one.name)] if not options.no_programs else []
+    program_runs = options.runs
     collected = Collected(skipped=[f"{name}: not installed" for name in missing])
-    if not options.no_programs and not program_names(PROJECT):
-        collected.skipped.append("programs: bench/programs/suite.toml does not exist")
-    elif programs and not strata:
-        collected.skipped.append("programs: strata compare needs libstrata.so")
-        programs = []
+    if options.quick:
+        left_out = [one.name for one in programs if one.name not in QUICK_PROGRAMS and not options.only]
+        programs = [one for one in programs if one.name not in left_out]
+        program_runs = min(program_runs, QUICK_PROGRAM_REPETITIONS)
+        if left_out:
+            collected.skipped.append(f"programs that QUICK leaves out: {', '.join(left_out)}")
+    under_programs = [allocator for allocator in allocators if allocator.name != FALLBACK]
     complete = True
     try:
-        columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("", total=(len(loads) + len(micro)) * options.runs * len(allocators), completed=-1)
+        columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as shown:
+            total = sum(turns(load, options.runs) for load in loads) * len(allocators)
+            total += (len(startups) + len(micro)) * options.runs * len(allocators) + len(programs) * program_runs * len(under_programs)
+            task = shown.add_task("", total=total, completed=-1)
 
-            def step(what: str) -> None:
-                bar.update(task, description=what, advance=1)
+            def step(what: str, runs: int = 1) -> None:
+                shown.update(task, description=what, advance=runs)
 
             run_loads(loads, allocators, launcher, folder, options.runs, options.work, cpu, collected, step)
+            run_startups(startups, allocators, launcher, options.runs, options.work, cpu, collected, step)
             run_micro(micro, options.only or ".", allocators, launcher, options.runs, options.micro_min_time_s, collected, step)
-        if programs:
-            assert strata
-            run_programs(PROJECT, strata, allocators, options.runs, programs, collected)
+            run_programs(programs, under_programs, launcher, program_runs, collected, step)
     except KeyboardInterrupt:
         complete = False
-    settings = {"repetitions": options.runs, "work_percent": options.work, "pinned": cpu is not None, "only": options.only}
-    document = summary.build(collected, allocators, machine.describe(), machine.commit(PROJECT), settings, complete)
-    return document, complete
+    settings = {
+        "repetitions": options.runs,
+        "program_repetitions": program_runs,
+        "work_percent": options.work,
+        "pinned": cpu is not None,
+        "only": options.only,
+        "minutes": round((time.monotonic() - begin) / 60, 1),
+        "load_average": round(load_average, 2),
+    }
+    abouts = {f"{PROGRAM_PREFIX}{one.name}": one.title for one in all_programs}
+    return summary.build(collected, allocators, machine.describe(), machine.commit(PROJECT), settings, complete, abouts), complete
 
 
 def show(document: dict, console: Console) -> None:
@@ -170,12 +195,15 @@ def main() -> int:
     # Wide enough for all columns when the output is a file.
     console = Console() if sys.stdout.isatty() else Console(width=150)
     if options.list:
-        for load in LOADS:
-            console.print(f"{load.name:<14} {load.about}", highlight=False)
+        for load in (*LOADS, *STARTUPS):
+            console.print(f"{load.name:<20} {load.about}", highlight=False)
+        for program in suite(PROJECT / "bench/suite/programs"):
+            console.print(f"{PROGRAM_PREFIX + program.name:<20} {program.title}", highlight=False)
         return 0
-    docs = PROJECT / "docs/benchmarks.md"
+    docs, images = PROJECT / "docs/benchmarks.md", PROJECT / "docs/images/bench"
     if options.docs_from:
-        markdown.write(json.loads(options.docs_from.read_text()), docs)
+        document = json.loads(options.docs_from.read_text())
+        markdown.write(document, docs, plots.draw(document, images))
         return 0
     signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -188,15 +216,16 @@ def main() -> int:
         return 2
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(document, indent=1) + "\n")
+    markdown.write(document, options.output.with_suffix(".md"), plots.draw(document, options.output.parent))
     show(document, console)
     console.print(f"Every run: {options.output}", highlight=False)
     if not complete:
         print("bench: interrupted; the figures cover what was done until then", file=sys.stderr)
         return 130
     if options.write_docs:
-        markdown.write(document, docs)
+        markdown.write(document, docs, plots.draw(document, images))
         console.print(f"Written: {docs}", highlight=False)
-    missed = options.check_bar and not (document["bar"] and all(verdict["met"] for verdict in document["bar"].values()))
+    missed = options.check_bar and not (document["bar"] and all(verdict["met"] for verdict in document["bar"]))
     return 1 if document["problems"] or missed else 0
 
 

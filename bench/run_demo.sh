@@ -13,4 +13,4 @@ strata=build/venv/bin/strata
 
 echo "strata: $("$strata" where)"
 "$strata" run --verify -- /bin/true
-exec "$strata" compare --suite bench/programs --runs 3 --warmup 1 "$@"
+exec "$strata" compare --suite bench/suite/programs/demo.toml --runs 3 --warmup 1 "$@"

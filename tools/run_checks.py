@@ -61,7 +61,7 @@ def script(name: str, command: list[str], passed: str, needs: list[str]) -> Step
 
 
 def pytest_suite(folder: str) -> Step:
-    needs = {"model": ["build:sim"], "papers": ["build:experiments"]}.get(folder, ["build:release", "build:no-rseq"])
+    needs = {"model": ["build:sim"], "papers": ["build:experiments"], "bench": ["build:release", "build:experiments"]}.get(folder, ["build:release", "build:no-rseq"])
     command = [str(PYTHON), "-m", "pytest", "-p", "no:cacheprovider", "--color=no", "--durations=5", "-ra", f"tests/{folder}"]
     return Step(f"pytest:{folder}", command, PYTEST_PASSED, needs, PYTEST_BAD, timeout_s=780)
 

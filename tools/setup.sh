@@ -44,6 +44,20 @@ test  groff-base              command -v groff
 test  libpython3-testsuite    python3 -c 'import test.test_json'
 bench libbenchmark-dev        have_header benchmark/benchmark.h
 bench linux-perf              command -v perf
+bench clang-19                command -v clang-19
+bench git                     command -v git
+bench perl                    command -v perl
+bench nodejs                  command -v node
+bench default-jdk-headless    command -v javac
+bench postgresql              ls /usr/lib/postgresql/*/bin/pgbench
+bench python3-numpy           /usr/bin/python3 -c 'import numpy'
+bench lua5.4                  command -v lua5.4
+bench ruby                    command -v ruby
+bench z3                      command -v z3
+bench ghostscript             command -v gs
+bench ripgrep                 command -v rg
+bench imagemagick             ls /usr/bin/convert-im6*
+bench rocksdb-tools
 papers python3                command -v python3
 papers python3-venv           python3 -c 'import venv, ensurepip'
 NEEDS
@@ -91,7 +105,7 @@ make_venv() {
     echo "$wanted" >"$stamp"
 }
 
-# Only the papers' experiments and their tests draw and check documents: it is several times as much to fetch as all the rest.
+# Only the benchmarks, the papers' experiments and their tests draw and check documents: it is several times as much to fetch as all the rest.
 add_papers_packages() {
     local stamp=build/venv/papers.stamp
     [ ! -e "$stamp" ] || return 0
@@ -108,7 +122,7 @@ for purpose in "$@"; do
     grep -q "^$purpose " <(needs) || { echo "setup: unknown purpose $purpose" >&2; exit 2; }
     mapfile -t -O "${#missing[@]}" missing < <(missing_for "$purpose")
     [ "$purpose" = build ] || venv=yes
-    case $purpose in test | papers) draws=yes ;; esac
+    case $purpose in test | bench | papers) draws=yes ;; esac
 done
 [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 for purpose in "$@"; do

@@ -15,6 +15,8 @@ from pathlib import Path
 from .launching import Launcher, RunFailed
 
 GLIBC, STRATA = "glibc", "strata"
+# strata with per-thread caches, as where rseq is missing.
+FALLBACK, FALLBACK_CONF = "strata-no-rseq", "rseq:off"
 DEBIAN_PEERS = {
     "mimalloc": "libmimalloc.so.2",
     "jemalloc": "libjemalloc.so.2",

@@ -1,23 +1,31 @@
-"""What is made of the samples: medians, ratios, geometric means, the bar. No input or output here.
+"""What is made of the samples: medians, ratios, geometric means, intervals. No input or output here.
 
 Tables are dicts: results[load][allocator] is a list of metric dicts, one a repetition; medians[load][allocator] is one dict.
 A ratio below 1 is better: every metric is one of which less is better.
 """
 
 import math
+import random
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 Metrics = Mapping[str, float]
 Medians = dict[str, dict[str, dict[str, float]]]
+Samples = Mapping[str, Mapping[str, Sequence[Metrics]]]
 
 # What the bar is about, and what is shown beside it.
-BAR_METRICS = ("wall_s", "peak_rss_bytes")
-RATIO_METRICS = ("wall_s", "cpu_s", "peak_rss_bytes", "minor_faults")
-SCALING_BAR = 1.9
+BAR_METRICS = ("wall_s", "peak_rss_bytes", "mean_rss_bytes")
+RATIO_METRICS = ("wall_s", "cpu_s", "peak_rss_bytes", "mean_rss_bytes", "minor_faults", "switches")
+TAIL_METRICS = ("malloc_p99_9_ns", "free_p99_9_ns")
+
+# Intervals hold the true value in nineteen of twenty repetitions of the whole benchmark, as far as its own runs tell.
+CONFIDENCE = 0.95
+RESAMPLES = 1000
+SEED = 20010625
 
 # A run of no measurable system time or faults must not make a ratio infinite: values below these count as these.
-FLOORS = {"wall_s": 1e-4, "user_s": 1e-3, "system_s": 1e-3, "cpu_s": 1e-3, "peak_rss_bytes": 4096.0, "minor_faults": 1.0, "ns": 1e-3}
+FLOORS = {"wall_s": 1e-4, "user_s": 1e-3, "system_s": 1e-3, "cpu_s": 1e-3, "peak_rss_bytes": 4096.0, "minor_faults": 1.0, "switches": 1.0, "ns": 1e-3}
+FLOORS |= {"mean_rss_bytes": 4096.0, "malloc_p99_9_ns": 1.0, "free_p99_9_ns": 1.0}
 
 
 def medians_of(samples: Sequence[Metrics]) -> dict[str, float]:
@@ -80,17 +88,48 @@ def against_best_other(medians: Medians, names: Sequence[str], core: Sequence[st
     return means
 
 
-def bar(medians: Medians, mine: str, rivals: Sequence[str]) -> dict[str, dict]:
-    """For each metric of the bar: is the geometric mean no worse than that of the best rival, taken as a whole?"""
-    verdicts = {}
-    core = [mine, *rivals]
-    for metric in BAR_METRICS:
-        means = against_peers(medians, core, core, metric)[mine]
-        known = {name: mean for name, mean in means.items() if mean is not None}
-        if known:
-            hardest = max(known, key=lambda name: known[name])
-            verdicts[metric] = {"best_rival": hardest, "ratio": known[hardest], "met": known[hardest] <= 1.0}
-    return verdicts
+def best_as_a_whole(medians: Medians, mine: str, rivals: Sequence[str], metric: str) -> tuple[str, float] | None:
+    """The rival that `mine` fares worst against over all loads that all of them ended, and the geometric mean of mine / rival."""
+    others = [name for name in rivals if name != mine]
+    core = [mine, *others]
+    means = against_peers(medians, core, core, metric)[mine]
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    if not known:
+        return None
+    hardest = max(known, key=lambda name: known[name])
+    return hardest, known[hardest]
+
+
+def interval(samples: Samples, loads: Sequence[str], mine: str, other: str, metric: str) -> tuple[float, float]:
+    """By bootstrap: between which values the geometric mean of mine / other over these loads lies.
+
+    Each resample draws the turns of each load anew, with replacement, the same for both: what ran side by side stays together,
+    and a pace of the machine that changed between turns is no difference between allocators. The loads themselves are fixed.
+    """
+    rng = random.Random(SEED)
+    floor = FLOORS.get(metric, 1e-9)
+    rows = []
+    for load in loads:
+        pairs = zip(samples[load][mine], samples[load][other], strict=False)
+        rows.append([(max(a[metric], floor), max(b[metric], floor)) for a, b in pairs])
+    means = []
+    for _ in range(RESAMPLES):
+        total = 0.0
+        for row in rows:
+            drawn = rng.choices(row, k=len(row))
+            total += math.log(_median([a for a, _ in drawn]) / _median([b for _, b in drawn]))
+        means.append(total / len(rows))
+    means.sort()
+    beyond = (1 - CONFIDENCE) / 2
+    low, high = means[round(beyond * (RESAMPLES - 1))], means[round((1 - beyond) * (RESAMPLES - 1))]
+    return math.exp(low), math.exp(high)
+
+
+def _median(values: list[float]) -> float:
+    """statistics.median for short lists, which is called hundreds of thousands of times here."""
+    values.sort()
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
 def scaling(one: Sequence[Metrics], many: Sequence[Metrics], threads: int) -> float:

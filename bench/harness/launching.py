@@ -49,18 +49,35 @@ class Launcher:
         self.binary = binary
         self.timeout_s = timeout_s
 
-    def run(self, command: Sequence[str], preload: str = "", env: Mapping[str, str] | None = None, cpu: int | None = None) -> Sample:
+    def run(
+        self,
+        command: Sequence[str],
+        preload: str = "",
+        env: Mapping[str, str] | None = None,
+        cpu: int | None = None,
+        *,
+        repeat: int = 1,
+        folder: Path | None = None,
+        stdin: Path = Path(os.devnull),
+        timeout_s: int | None = None,
+    ) -> Sample:
         report_from, report_to = os.pipe()
-        options = ["--report", str(report_to), "--timeout", str(self.timeout_s)]
+        options = ["--report", str(report_to), "--timeout", str(timeout_s or self.timeout_s), "--repeat", str(repeat)]
         if preload:
             options += ["--preload", preload]
         if cpu is not None:
             options += ["--cpu", str(cpu)]
-        with os.fdopen(report_from) as report, tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        with (
+            os.fdopen(report_from) as report,
+            tempfile.TemporaryFile("w+", errors="replace") as output,
+            tempfile.TemporaryFile("w+", errors="replace") as errors,
+            stdin.open("rb") as given,
+        ):
             try:
                 launched = subprocess.Popen(
                     [self.binary, *options, "--", *command],
-                    stdin=subprocess.DEVNULL,
+                    stdin=given,
+                    cwd=folder,
                     stdout=output,
                     stderr=errors,
                     pass_fds=(report_to,),
@@ -107,6 +124,8 @@ def _metrics(report: dict, error_tail: str) -> dict[str, float]:
         "system_s": report["system_s"],
         "cpu_s": report["user_s"] + report["system_s"],
         "peak_rss_bytes": report["peak_rss_kib"] * 1024,
+        "mean_rss_bytes": report["mean_rss_kib"] * 1024,
+        "tree_peak_rss_bytes": report["tree_peak_rss_kib"] * 1024,
         "minor_faults": report["minor_faults"],
         "major_faults": report["major_faults"],
         "switches": report["voluntary_switches"] + report["involuntary_switches"],

@@ -1,4 +1,4 @@
-"""Runs loads, micro benchmarks and programs under every allocator and collects the samples.
+"""Runs loads, start-ups and micro benchmarks under every allocator and collects the samples; programs.py runs the real programs.
 
 Allocators take turns within each load, in another order each repetition, so that a machine that grows slower or faster with
 time is unfair to none. A load of one thread is pinned to one CPU.
@@ -6,21 +6,17 @@ time is unfair to none. A load of one thread is pinned to one CPU.
 Invariants: samples hold only runs that ended well; all runs of a load have the same checksum, whatever the allocator.
 """
 
+import hashlib
 import json
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from .allocators import GLIBC, Allocator
-from .catalogue import Load
-from .launching import Launcher, RunFailed, clean_environment
+from .allocators import Allocator
+from .catalogue import Load, StartUp
+from .launching import Launcher, RunFailed
 
-PROGRAM_PREFIX = "program:"
-PROGRAMS_TIMEOUT_S = 4 * 3600
 # The loads of a scaling group are short, and their ratio needs more turns than a median of times.
 SCALING_TURNS = 3
 
@@ -44,8 +40,12 @@ class Collected:
         self.problems.append(f"{load} under {allocator}: {problem}")
 
 
-# Told before each run what is about to run.
-Progress = Callable[[str], None]
+
+class Progress(Protocol):
+    """Told before each run what is about to run; `runs` is how many the call stands for."""
+
+    def __call__(self, what: str, runs: int = 1) -> None: ...
+
 
 
 def in_turn(allocators: Sequence[Allocator], turn: int) -> list[Allocator]:
@@ -53,6 +53,11 @@ def in_turn(allocators: Sequence[Allocator], turn: int) -> list[Allocator]:
     start = turn % len(allocators)
     order = [*allocators[start:], *allocators[:start]]
     return order[::-1] if turn % 2 else order
+
+
+def turns(load: Load, repetitions: int) -> int:
+    """How often a load runs under each allocator."""
+    return repetitions * (SCALING_TURNS if load.scaling_group else 1)
 
 
 def run_loads(
@@ -67,12 +72,12 @@ def run_loads(
     progress: Progress,
 ) -> None:
     for group in _side_by_side(loads):
-        turns = repetitions * (SCALING_TURNS if len(group) > 1 else 1)
+        count = turns(group[0], repetitions)
         left = list(allocators)
-        for turn in range(turns):
+        for turn in range(count):
             for allocator in in_turn(list(allocators), turn):
                 for load in group:
-                    progress(f"{load.name} {turn + 1}/{turns} {allocator.name}")
+                    progress(f"{load.name} {turn + 1}/{count} {allocator.name}")
                     if allocator not in left:
                         continue
                     try:
@@ -105,7 +110,49 @@ def _run_load(
     expected = collected.checks.setdefault(load.name, check)
     if check != expected:
         raise RunFailed(f"its result {check} differs from {expected}, that of the first run")
-    collected.add(load.name, allocator.name, {**sample.metrics, "inner_s": inner_s, "operations_per_s": rate})
+    collected.add(load.name, allocator.name, {**sample.metrics, "inner_s": inner_s, "operations_per_s": rate, **_latencies(load, report)})
+
+
+def _latencies(load: Load, report: dict) -> dict[str, float]:
+    """Quantiles by call, of loads that stand for servers."""
+    if not load.server:
+        return {}
+    try:
+        calls = report["latency"]
+        return {f"{call}_{name}": float(calls[call][name]) for call in ("malloc", "free") for name in ("p50_ns", "p99_ns", "p99_9_ns")}
+    except (KeyError, ValueError) as error:
+        raise RunFailed(f"its report has no latencies: {error}") from error
+
+
+def run_startups(
+    startups: Sequence[StartUp],
+    allocators: Sequence[Allocator],
+    launcher: Launcher,
+    repetitions: int,
+    work_percent: int,
+    cpu: int | None,
+    collected: Collected,
+    progress: Progress,
+) -> None:
+    """Times, faults and switches are those of one start in the mean, peak RSS that of the largest."""
+    for startup in startups:
+        left = list(allocators)
+        times = startup.repeated(work_percent)
+        for turn in range(repetitions):
+            for allocator in in_turn(list(allocators), turn):
+                progress(f"{startup.name} {turn + 1}/{repetitions} {allocator.name}")
+                if allocator not in left:
+                    continue
+                try:
+                    sample = launcher.run(startup.command, allocator.preload, allocator.env, cpu, repeat=times)
+                    check = hashlib.sha256(sample.output.encode()).hexdigest()
+                    if check != collected.checks.setdefault(startup.name, check):
+                        raise RunFailed("its output differs from that of the first run")
+                    sums = {name: value / times for name, value in sample.metrics.items() if "rss" not in name}
+                    collected.add(startup.name, allocator.name, sample.metrics | sums)
+                except RunFailed as failure:
+                    left.remove(allocator)
+                    collected.drop(startup.name, allocator.name, str(failure))
 
 
 def run_micro(
@@ -143,63 +190,3 @@ def _nanoseconds(result: dict) -> float:
     factor = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[result["time_unit"]]
     # Threads run side by side: there the wall clock counts, elsewhere the time on the CPU.
     return result["real_time" if result.get("threads", 1) > 1 else "cpu_time"] * factor
-
-
-def run_programs(
-    project: Path, strata: Path, allocators: Sequence[Allocator], repetitions: int, only: Sequence[str], collected: Collected
-) -> None:
-    """The suite of real programs, by `strata compare`; its progress bar is its own."""
-    by_preload = {os.path.realpath(a.preload): a.name for a in allocators if a.preload and not a.env}
-    peers = [a.preload for a in allocators if a.preload and not a.env and not a.is_strata]
-    with tempfile.TemporaryDirectory(prefix="strata-bench-") as name:
-        figures = Path(name) / "compare.json"
-        command = [sys.executable, "-m", "strata", "compare", "--suite", str(project / "bench/programs"), "--lib", str(strata)]
-        command += ["--runs", str(repetitions), "--warmup", "1", "--peers", ",".join(peers) or "none", "--json", str(figures)]
-        command += [word for program in only for word in ("--only", program)]
-        conf = next((a.env for a in allocators if a.is_strata), {})
-        env = clean_environment({**conf, "PYTHONPATH": str(project / "python/src")})
-        status = _run_to_end(command, env, project)
-        if not figures.exists():
-            collected.problems.append(f"strata compare ended with status {status} and wrote no figures")
-            return
-        _take_programs(json.loads(figures.read_text()), by_preload, collected)
-
-
-def _run_to_end(command: Sequence[str], env: dict[str, str], folder: Path) -> int:
-    """Its exit status. On the way out by an exception it is asked to end, not killed: it has to end what it started."""
-    started = subprocess.Popen(command, env=env, cwd=folder)
-    try:
-        return started.wait(PROGRAMS_TIMEOUT_S)
-    except BaseException:
-        started.terminate()
-        started.wait()
-        raise
-
-
-def _take_programs(document: dict, by_preload: dict[str, str], collected: Collected) -> None:
-    # The tool has names of its own for peers; what is preloaded says which of ours it is.
-    names = {}
-    for candidate in document["candidates"]:
-        preload = candidate["preload"]
-        names[candidate["name"]] = by_preload.get(os.path.realpath(preload)) if "/" in preload else GLIBC
-    for workload in document["workloads"]:
-        load = PROGRAM_PREFIX + workload["name"]
-        for run in workload["runs"]:
-            allocator = names[run["candidate"]]
-            if allocator is None or run["warmup"] or run["problem"]:
-                continue
-            metrics = run["metrics"]
-            collected.add(load, allocator, {**metrics, "cpu_s": metrics["user_s"] + metrics["system_s"]})
-        for run in workload["runs"]:
-            if run["problem"]:
-                collected.drop(load, names[run["candidate"]] or run["candidate"], run["problem"])
-
-
-def program_names(project: Path) -> list[str]:
-    """The names in the suite of programs, or none where there is no suite."""
-    suite = project / "bench/programs/suite.toml"
-    if not suite.is_file():
-        return []
-    import tomllib
-
-    return [workload["name"] for workload in tomllib.loads(suite.read_text())["workload"]]

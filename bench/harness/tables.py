@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
-from .measuring import PROGRAM_PREFIX
+from .programs import PROGRAM_PREFIX
 
 NOTHING = "–"
-HEADINGS = {"wall_s": "wall time", "cpu_s": "CPU time", "peak_rss_bytes": "peak RSS", "minor_faults": "page faults", "ns": "time"}
+HEADINGS = {"wall_s": "wall time", "cpu_s": "CPU time", "peak_rss_bytes": "peak RSS", "mean_rss_bytes": "time-averaged RSS", "minor_faults": "page faults", "ns": "time"}
+HEADINGS |= {"switches": "context switches"}
 # What a figure is multiplied with to be shown, its unit, and decimal places.
 SCALES = {"wall_s": (1, "s", 3), "cpu_s": (1, "s", 3), "peak_rss_bytes": (1 / (1 << 20), "MiB", 1), "minor_faults": (1, "", 0)}
+SCALES |= {"mean_rss_bytes": (1 / (1 << 20), "MiB", 1), "switches": (1, "", 0)}
 # From here on repetitions were far enough apart to say so beside the figure.
 NOISY_SPREAD = 0.15
 
@@ -99,24 +101,55 @@ def micro_table(summary: dict) -> TextTable | None:
     return TextTable("Micro benchmarks, ns an operation", "Medians; * least.", ["benchmark", *names], rows)
 
 
+def tail_table(summary: dict) -> TextTable | None:
+    """Latencies of single calls in the loads that stand for servers, and of requests in servers."""
+    names = names_of(summary)
+    rows = []
+    for load, document in summary["loads"].items():
+        for call in ("malloc", "free", "request"):
+            for quantile in ("p50", "p99", "p99_9"):
+                metric = f"{call}_{quantile}_ns"
+                values = {n: e["median"][metric] for n, e in document["allocators"].items() if metric in e["median"]}
+                if values:
+                    cells = [_starred(values, name, number(values[name], 0)) if name in values else NOTHING for name in names]
+                    rows.append([f"{load}: {call} {quantile.replace('_', '.')}", *cells])
+    if not rows:
+        return None
+    note = "Medians; * least. Some 10 to 30 ns of malloc and free are the clock's; requests are seen by a client, which shares the CPUs."
+    return TextTable("Latencies, ns", note, ["load", *names], rows)
+
+
+def best_other_table(summary: dict) -> TextTable | None:
+    """Every allocator against the best of the others, with intervals."""
+    rows = []
+    for name, metrics in summary["against_best_other"].items():
+        cells = [name]
+        for metric in ("wall_s", "peak_rss_bytes", "mean_rss_bytes"):
+            found = metrics.get(metric)
+            cells.append(f"{found['ratio']:.3f} ({found['low']:.3f}–{found['high']:.3f}) {found['best_other']}" if found else NOTHING)
+        rows.append(cells)
+    if not any(summary["against_best_other"].values()):
+        return None
+    note = "Geometric means of the ratios to the best other as a whole, which is named; in brackets 95 % intervals by bootstrap over the repetitions."
+    return TextTable("Each against the best of the others", note, ["", "wall time", "peak RSS", "time-averaged RSS"], rows)
+
+
 def all_tables(summary: dict) -> list[TextTable]:
     tables: list[TextTable | None] = []
     if summary["loads"]:
-        tables += [metric_table(summary, metric) for metric in ("wall_s", "cpu_s", "peak_rss_bytes", "minor_faults")]
-        tables += [scaling_table(summary), means_table(summary)]
+        tables += [best_other_table(summary)]
+        tables += [metric_table(summary, metric) for metric in SCALES]
+        tables += [tail_table(summary), scaling_table(summary), means_table(summary)]
     if summary["micro"]:
         tables += [micro_table(summary), means_table(summary, "micro_means")]
     return [table for table in tables if table]
 
 
 def bar_lines(summary: dict) -> list[str]:
-    """The bar of the first version in words, a line each."""
+    """The bar in words, a line each."""
     lines = []
-    for metric in ("wall_s", "peak_rss_bytes"):
-        if verdict := summary["bar"].get(metric):
-            met = "met" if verdict["met"] else "missed"
-            lines.append(f"{HEADINGS[metric]}: {verdict['ratio']:.3f} of the best other, {verdict['best_rival']}: {met}")
-    if verdict := summary["bar"].get("scaling"):
-        met = "met" if verdict["met"] else "missed"
-        lines.append(f"two threads: {verdict['value']:.2f} times one, wanted {verdict['wanted']}: {met}")
+    for verdict in summary["bar"]:
+        detail = f" ({verdict['detail']})" if verdict["detail"] else ""
+        wanted = f"at {'least' if verdict['at_least'] else 'most'} {verdict['wanted']:g}"
+        lines.append(f"{verdict['what']}{detail}: {verdict['value']:.3f}, wanted {wanted}: {'met' if verdict['met'] else 'missed'}")
     return lines

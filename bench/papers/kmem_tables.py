@@ -42,7 +42,7 @@ LOW_RATE_SHARE = 0.01
 def sources(context: Context) -> list[Path]:
     """strata's own, and a C++ program with most of the standard library in it; a few for a quick run."""
     own = sorted((PROJECT / "src").glob("*/*.c"))
-    return context.choose([PROJECT / "bench/programs/gxx_source.cpp", *own], own[:12])
+    return context.choose([PROJECT / "bench/suite/programs/gxx_source.cpp", *own], own[:12])
 
 
 def compile_recorded(context: Context, traces: Path, objects: Path, source: Path) -> None:

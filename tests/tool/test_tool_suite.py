@@ -8,7 +8,7 @@ import pytest
 from strata.errors import StrataError
 from strata.workload import load_suite
 
-PROGRAMS = Path(__file__).resolve().parents[2] / "bench" / "programs"
+PROGRAMS = Path(__file__).resolve().parents[2] / "bench" / "suite" / "programs" / "demo.toml"
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
  * churn.c - load: threads that die young and leave their blocks to their successors.
  *
  * Two chains run side by side. A thread takes over the blocks of its predecessor, replaces blocks at random for a while, starts its successor, and
- * ends; so most frees concern blocks of threads that are gone, and what an allocator keeps for a thread must be given up and found again.
+ * ends; so most frees concern blocks of threads that are gone, and what an allocator keeps for a thread must be given up and found again. After the
+ * server that P.-Å. Larson and M. Krishnan describe in "Memory allocation for long-running server applications" (ISMM 1998), with generations as
+ * short as they can be.
  *
  * Invariant: a chain's slots belong to its newest thread; pthread_create and sem_post order the hand-over. No locks.
  */
-#include "load.h"
+#include "latency.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -38,11 +40,12 @@ static void start_generation(struct chain *chain) {
 
 static void *generation(void *argument) {
     struct chain *chain = argument;
+    struct latency_sampler sampler = latency_sampler(chain->generations_left);
     for (unsigned i = 0; i < REPLACEMENTS; i++) {
         struct block *slot = &chain->slots[rng_below(&chain->rng, SLOTS)];
         uint64_t tag = rng_next(&chain->rng);
-        block_drop(slot, &chain->tally);
-        *slot = block_take(tag & 31 ? 16 + (tag >> 55) : 512 + (tag >> 51), tag);
+        block_drop_timed(&sampler, slot, &chain->tally);
+        *slot = block_take_timed(&sampler, tag & 31 ? 16 + (tag >> 55) : 512 + (tag >> 51), tag);
     }
     if (--chain->generations_left)
         start_generation(chain);

@@ -2,8 +2,8 @@
  * handoff.c - load: two threads that hand blocks to each other in batches.
  *
  * --mode pipeline: one thread allocates, the other frees, so every block dies on a CPU other than its own. --mode exchange (default): both threads
- * allocate and both free what the other sent, as two workers that answer each other do. Batches hold 128 blocks; at most QUEUE_BATCHES of them wait
- * in a direction, so memory is bounded by the queue and not by the speed of the threads.
+ * allocate and both free what the other sent, as two workers that answer each other do. --threads 2 N runs N such pairs beside each other. Batches
+ * hold 128 blocks; at most QUEUE_BATCHES of them wait in a direction, so memory is bounded by the queue and not by the speed of the threads.
  *
  * Invariant: queue.sent and queue.taken only grow, sent - taken is in 0..QUEUE_BATCHES, and the batch at index i belongs to the sender until sent
  * passes i (release) and to the receiver until taken does. No locks.
@@ -15,6 +15,7 @@
 
 #define BATCH_BLOCKS 128
 #define QUEUE_BATCHES 32
+#define THREADS_MAX 16
 #define SPINS_TO_YIELD 256
 
 struct batch {
@@ -27,7 +28,7 @@ struct queue {
     _Alignas(CACHE_LINE_BYTES) struct batch batches[QUEUE_BATCHES];
 };
 
-static struct queue queues[2];
+static struct queue queues[THREADS_MAX];
 static uint64_t batches_per_sender;
 static int both_send;
 
@@ -55,10 +56,10 @@ static void take_batch(struct queue *queue, uint64_t taken, struct tally *tally)
 
 /* Does whatever it can, sending or taking, and yields the CPU where it could do neither for a while. */
 static void worker(unsigned index, void *context, struct tally *tally) {
-    struct queue *outgoing = &queues[index], *incoming = &queues[1 - index];
+    struct queue *outgoing = &queues[index], *incoming = &queues[index ^ 1];
     struct rng rng = rng_seed(100 + index);
-    uint64_t to_send = both_send || index == 0 ? batches_per_sender : 0;
-    uint64_t to_take = both_send || index == 1 ? batches_per_sender : 0;
+    uint64_t to_send = both_send || index % 2 == 0 ? batches_per_sender : 0;
+    uint64_t to_take = both_send || index % 2 == 1 ? batches_per_sender : 0;
     uint64_t sent = 0, taken = 0;
     unsigned spins = 0;
 
@@ -85,9 +86,10 @@ int main(int argc, char **argv) {
     if (!*args.mode) args.mode = "exchange";
     both_send = !strcmp(args.mode, "exchange");
     if (!both_send && strcmp(args.mode, "pipeline")) load_fail("--mode is exchange or pipeline");
-    batches_per_sender = load_scaled(&args, both_send ? 110000 : 80000);
-    args.threads = 2;
-    struct tally total = load_threads(2, worker, NULL);
+    if (!args.threads) args.threads = 2;
+    if (args.threads > THREADS_MAX || args.threads % 2) load_fail("--threads is 2, 4 ... 16");
+    batches_per_sender = load_scaled(&args, both_send ? 110000 : 80000) * 2 / args.threads;
+    struct tally total = load_threads(args.threads, worker, NULL);
     load_report("handoff", &args, &total, load_clock_ns() - start_ns);
     return 0;
 }

@@ -86,6 +86,7 @@ def main() -> int:
     if checksum != CHECKSUM:
         print(f"python: checksum {checksum} instead of {CHECKSUM}", file=sys.stderr)
         return 1
+    print(checksum)
     return 0
 
 

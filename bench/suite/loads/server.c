@@ -8,7 +8,7 @@
  * --threads N runs N independent servers over the same total of steps and slots, so 1 and 32 threads do the same work: what differs is what the
  * allocator keeps for each thread. No locks.
  */
-#include "load.h"
+#include "latency.h"
 
 #define HOT_SLOTS ((size_t)1024)
 #define WARM_SLOTS ((size_t)16384)
@@ -53,15 +53,15 @@ static void resize(struct block *block, size_t size_bytes, uint64_t tag, struct 
     block_write(moved, size_bytes, tag);
 }
 
-static void step(struct block *slot, struct rng *rng, struct tally *tally) {
+static void step(struct block *slot, struct rng *rng, struct latency_sampler *sampler, struct tally *tally) {
     uint64_t tag = rng_next(rng);
     size_t size_bytes = pick_size_bytes(rng);
     if (slot->memory && (tag >> 59) == 0) {
         resize(slot, size_bytes, tag, tally);
         return;
     }
-    if (slot->memory) block_drop(slot, tally);
-    *slot = (tag >> 60) == 1 ? take_zeroed(size_bytes, tag) : block_take(size_bytes, tag);
+    if (slot->memory) block_drop_timed(sampler, slot, tally);
+    *slot = (tag >> 60) == 1 ? take_zeroed(size_bytes, tag) : block_take_timed(sampler, size_bytes, tag);
 }
 
 static size_t share(size_t slots, unsigned threads) {
@@ -75,13 +75,14 @@ static void serve(unsigned index, void *context, struct tally *tally) {
     size_t cold = share(COLD_SLOTS, server->args.threads), all = hot + warm + cold;
     uint64_t steps = load_scaled(&server->args, STEPS) / server->args.threads;
     struct rng rng = rng_seed(1000 + index);
+    struct latency_sampler sampler = latency_sampler(index);
     struct block *slots = calloc(all, sizeof *slots);
 
     if (!slots) load_fail("calloc returned NULL");
     for (uint64_t i = 0; i < steps; i++) {
         uint64_t kind = rng_below(&rng, 100);
         size_t at = kind < 80 ? rng_below(&rng, hot) : kind < 96 ? hot + rng_below(&rng, warm) : hot + warm + rng_below(&rng, cold);
-        step(&slots[at], &rng, tally);
+        step(&slots[at], &rng, &sampler, tally);
     }
     for (size_t i = 0; i < all; i++)
         if (slots[i].memory) block_drop(&slots[i], tally);

@@ -13,6 +13,9 @@
 
 #define THREADS_MAX 1024
 
+/* Of latency.c, where it is linked in: the papers' experiments go without. */
+__attribute__((weak)) void latency_report(void);
+
 struct thread_start {
     void (*body)(unsigned index, void *context, struct tally *tally);
     void *context;
@@ -65,8 +68,10 @@ uint64_t load_clock_ns(void) {
 void load_report(const char *name, const struct load_args *args, const struct tally *total, uint64_t elapsed_ns) {
     double seconds = (double)elapsed_ns / 1e9;
     printf("{\"load\": \"%s\", \"mode\": \"%s\", \"threads\": %u, \"operations\": %" PRIu64 ", \"seconds\": %.6f, \"operations_per_second\": %.0f, "
-           "\"check\": \"%016" PRIx64 "\"}\n",
+           "\"check\": \"%016" PRIx64 "\"",
            name, args->mode, args->threads, total->operations, seconds, (double)total->operations / seconds, total->checksum);
+    if (latency_report) latency_report();
+    puts("}");
     if (fflush(stdout)) load_fail("cannot write the report");
 }
 

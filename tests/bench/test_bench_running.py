@@ -1,0 +1,164 @@
+"""Running: every load under strata, what the launcher measures, and runs with a wrong result, which give no figures."""
+
+import os
+import stat
+
+import pytest
+from conftest import BENCH, Collected
+from harness.allocators import Allocator
+from harness.catalogue import LOADS, STARTUPS, Load, StartUp
+from harness.launching import RunFailed
+from harness.measuring import run_loads, run_startups
+from harness.programs import run_programs, suite
+
+GLIBC = Allocator("glibc")
+TINY_PERCENT = 1
+
+
+def quiet(_what, _runs=1):
+    pass
+
+
+@pytest.mark.parametrize("load", LOADS, ids=[load.name for load in LOADS])
+def test_a_load_ends_well_under_strata_as_under_glibc(load, launcher, programs, strata_lib):
+    """At one hundredth of its work; the same result, whoever serves the memory."""
+    found = Collected()
+    run_loads([load], [Allocator("strata", str(strata_lib)), GLIBC], launcher, programs, 1, TINY_PERCENT, None, found, quiet)
+    assert found.problems == []
+    sample = found.samples[load.name]["strata"][0]
+    assert sample["operations_per_s"] > 0 and sample["peak_rss_bytes"] >= 1 << 19 and sample["mean_rss_bytes"] > 0
+    assert ("malloc_p99_9_ns" in sample) == load.server
+    if load.server:
+        assert 0 < sample["malloc_p50_ns"] <= sample["malloc_p99_ns"] <= sample["malloc_p99_9_ns"]
+
+
+def test_start_ups(launcher, strata_lib):
+    found = Collected()
+    run_startups(STARTUPS[:2], [Allocator("strata", str(strata_lib)), GLIBC], launcher, 1, 2, None, found, quiet)
+    assert found.problems == []
+    assert 0 < found.samples["start-true"]["strata"][0]["wall_s"] < 1  # of one start
+
+
+def test_the_launcher_looks_at_the_whole_tree(launcher):
+    """Two shells that hold 24 MB each, at the same time, for most of their lives; the sum is theirs, the peak that of one."""
+    hold = "import time; a = bytearray(b'x') * 24_000_000; time.sleep(0.5)"
+    sample = launcher.run(["sh", "-c", f'/usr/bin/python3 -c "{hold}" & /usr/bin/python3 -c "{hold}"; wait']).metrics
+    assert 24e6 < sample["peak_rss_bytes"] < 48e6 < sample["tree_peak_rss_bytes"]
+    assert 24e6 < sample["mean_rss_bytes"] < sample["tree_peak_rss_bytes"]
+
+
+def test_repeated_runs_are_summed_and_end_with_the_first_failure(launcher, tmp_path):
+    count = tmp_path / "count"
+    sample = launcher.run(["sh", "-c", f"echo run >> {count}"], repeat=7)
+    assert count.read_text() == "run\n" * 7 and sample.metrics["minor_faults"] > 7 * 20
+    with pytest.raises(RunFailed, match="exit status 1"):
+        launcher.run(["sh", "-c", f"echo run >> {count}; exit $(wc -l < {count} | awk '{{print ($1 == 9)}}')"], repeat=7)
+    assert count.read_text() == "run\n" * 9
+
+
+@pytest.fixture
+def load(tmp_path):
+    """A load made up: a shell script in place of a program."""
+
+    def make(text, name="made-up", **more):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return Load(name, name, "", **more)
+
+    return make
+
+
+GOOD = """echo '{"seconds": 1, "operations_per_second": 5, "check": "'"$CHECK"'"}'"""
+
+
+def test_a_result_that_differs_gives_no_figures(launcher, load, tmp_path):
+    allocators = [Allocator("good", env={"CHECK": "1"}), Allocator("bad", env={"CHECK": "2"}), Allocator("fine", env={"CHECK": "1"})]
+    found = Collected()
+    run_loads([load(GOOD)], allocators, launcher, tmp_path, 2, 100, None, found, quiet)
+    assert set(found.samples["made-up"]) == {"good", "fine"}
+    assert found.problems == ["made-up under bad: its result 2 differs from 1, that of the first run"]
+
+
+@pytest.mark.parametrize(
+    "text, more, message",
+    [
+        ("echo nothing", {}, "its report is not what a load prints"),
+        (GOOD, {"server": True}, "its report has no latencies"),
+        (GOOD + "; exit 2", {}, "exit status 2"),
+        ("kill -11 $$", {}, "ended by signal 11"),
+    ],
+)
+def test_a_run_that_went_wrong_gives_no_figures(launcher, load, tmp_path, text, more, message):
+    found = Collected()
+    run_loads([load(text, **more)], [GLIBC], launcher, tmp_path, 2, 100, None, found, quiet)
+    assert found.samples.get("made-up", {}) == {} and len(found.problems) == 1 and message in found.problems[0]
+
+
+def test_a_start_up_whose_output_differs_gives_no_figures(launcher):
+    found = Collected()
+    startup = StartUp("made-up", ("/bin/sh", "-c", "echo $WORD"), "", 3)
+    run_startups([startup], [Allocator("a", env={"WORD": "x"}), Allocator("b", env={"WORD": "y"})], launcher, 1, 100, None, found, quiet)
+    assert set(found.samples["made-up"]) == {"a"} and "its output differs" in found.problems[0]
+
+
+@pytest.fixture
+def programs_of(tmp_path):
+    def write(keys):
+        (tmp_path / "suite.toml").write_text(f'[[workload]]\nname = "w"\n{keys}\n')
+        return suite(tmp_path, ["suite.toml"])
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "keys, message",
+    [
+        ('command = ["sh", "-c", "echo other"]\nprepare = ["sh", "-c", "echo this >wanted"]\nexpect_output = "wanted"', "its output is not what wanted has"),
+        ('command = ["sh", "-c", "true"]\nexpect_output = "wanted"', "wanted does not exist"),
+        ('command = ["sh", "-c", "echo $LD_PRELOAD$W"]\nsame_output = true\nenv = { W = "{work}" }', ""),
+        ('command = ["sh", "-c", "true"]\ncheck = ["sh", "-c", "echo not so >&2; exit 9"]', "its check ended with status 9: not so"),
+        ('command = ["sh", "-c", "true"]\nrequired_metrics = ["wall_s"]', "did not report wall_s"),
+        ('command = ["sh", "-c", "exit 3"]\nsame_output = true', "exit status 3"),
+        ('command = ["sh", "-c", "sleep 60"]\nsame_output = true\ntimeout_s = 1', "timed out"),
+        ('command = ["sh", "-c", "true"]\nprepare = ["sh", "-c", "exit 4"]\nsame_output = true', "its prepare ended with status 4"),
+    ],
+)
+def test_programs_that_fail_their_checks_give_no_figures(launcher, programs_of, keys, message):
+    found = Collected()
+    run_programs(programs_of(keys), [GLIBC], launcher, 1, found, quiet)
+    if not message:
+        assert found.problems == [] and len(found.samples["program:w"]["glibc"]) == 1
+        return
+    assert found.samples.get("program:w", {}) == {} and len(found.problems) == 1 and message in found.problems[0]
+
+
+def test_a_program_whose_output_differs_gives_no_figures(launcher, programs_of):
+    found = Collected()
+    workloads = programs_of('command = ["sh", "-c", "echo $WORD"]\nsame_output = true')
+    run_programs(workloads, [Allocator("a", env={"WORD": "x"}), Allocator("b", env={"WORD": "y"})], launcher, 1, found, quiet)
+    assert set(found.samples["program:w"]) == {"a"} and "its output differs" in found.problems[0]
+
+
+def test_what_a_server_reports_takes_the_place_of_its_driver(launcher, programs_of):
+    found = Collected()
+    words = "echo STRATA_METRIC peak_rss_bytes=77 >>$STRATA_METRICS_FILE; echo BENCH_METRIC request_p50_ns=5.5 >>$STRATA_METRICS_FILE"
+    run_programs(programs_of(f'command = ["sh", "-c", "{words}"]\nrequired_metrics = ["peak_rss_bytes"]'), [GLIBC], launcher, 1, found, quiet)
+    sample = found.samples["program:w"]["glibc"][0]
+    assert sample["peak_rss_bytes"] == 77 and sample["request_p50_ns"] == 5.5 and sample["wall_s"] > 0
+
+
+@pytest.mark.parametrize("keys, message", [('command = ["true"]', "nothing checks its result"), ('command = "true"', "allowed: a list"),
+                                           ('command = ["true"]\nsame_output = true\nexpect_status = 3', "expect_status 3")])  # fmt: skip
+def test_suites_that_check_nothing_are_refused(programs_of, keys, message):
+    with pytest.raises(RunFailed, match=message):
+        programs_of(keys)
+
+
+def test_the_real_suite_is_complete():
+    """What a table names in the suite's folder is there."""
+    for workload in suite(BENCH / "suite/programs"):
+        for word in (*workload.prepare, *workload.command, *workload.check):
+            for part in word.split():
+                if part.startswith("{suite}/"):
+                    assert os.path.isfile(part.replace("{suite}", str(BENCH / "suite/programs"))), f"{workload.name}: {part}"

@@ -1,0 +1,82 @@
+"""The summary has the shape of its schema, and what is made of it: page and bars."""
+
+import json
+
+import jsonschema
+import pytest
+from conftest import BENCH
+from harness import figures, markdown, plots, summary, tables
+from harness.allocators import Allocator
+from harness.catalogue import LOADS, QUICK_PROGRAMS, STARTUPS
+from harness.programs import suite
+
+ALLOCATORS = [Allocator("strata", "/x/libstrata.so"), Allocator("glibc", in_bar=True), Allocator("mimalloc", "/x/mi.so", in_bar=True, version="2")]
+SETTINGS = {"repetitions": 2, "program_repetitions": 1, "work_percent": 20, "pinned": True, "only": "", "minutes": 1.0, "load_average": 0.1}
+SCHEMA = json.loads((BENCH / "harness/summary.schema.json").read_text())
+
+
+@pytest.fixture
+def document(collected):
+    def make(problems=()):
+        wall = {"strata": [1, 2], "glibc": [2, 2], "mimalloc": [1, 4]}
+        found = collected({
+            "ring": {name: {"wall_s": values} for name, values in wall.items()},
+            "server": {name: {"wall_s": values, "malloc_p50_ns": [5, 5], "malloc_p99_9_ns": [50, 50]} for name, values in wall.items()},
+            "start-true": {name: {"wall_s": [1, 1]} for name in wall},
+            "control-1": {name: {"wall_s": [1, 1], "inner_s": [1, 1]} for name in wall},
+            "program:perl": {name: {"wall_s": [1]} for name in wall},
+        })  # fmt: skip
+        found.problems += problems
+        return summary.build(found, ALLOCATORS, {"CPU": "one"}, "abc", SETTINGS, True, {"program:perl": "perl: hashes"})
+
+    return make
+
+
+def test_the_summary_has_the_shape_of_its_schema(document):
+    made = json.loads(json.dumps(document()))
+    jsonschema.validate(made, SCHEMA)
+    strata = made["against_best_other"]["strata"]["wall_s"]
+    # ring and server at 1.5 against glibc's 2 and mimalloc's 2.5; the start and perl at 1; the control does not count.
+    assert strata["best_other"] == "glibc" and strata["loads"] == 4
+    assert strata["ratio"] == pytest.approx((0.75 * 0.75) ** 0.25)
+    assert strata["low"] <= strata["ratio"] <= strata["high"]
+    ring = made["loads"]["ring"]["allocators"]["strata"]
+    assert ring["median"]["wall_s"] == 1.5 and ring["best_other"]["wall_s"] == "glibc" and ring["to_best_other"]["wall_s"] == 0.75
+    assert "control-1" in made["loads"] and "control-1" not in made["mean_loads"]
+    assert set(made["against_best_other"]["glibc"]) == set(figures.BAR_METRICS)
+
+
+def test_the_schema_refuses_what_lacks_figures(document):
+    made = json.loads(json.dumps(document()))
+    del made["loads"]["ring"]["allocators"]["strata"]["median"]["mean_rss_bytes"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(made, SCHEMA)
+
+
+def test_where_strata_failed_no_bar_is_met(document):
+    assert any(verdict["met"] for verdict in document()["bar"])
+    assert not any(verdict["met"] for verdict in document(["program:gxx under strata: exit status 1"])["bar"])
+
+
+def test_the_page_and_the_bars(document, tmp_path):
+    made = document(["ring under jemalloc: ended by signal 11"])
+    images = plots.draw(made, tmp_path / "images")
+    markdown.write(made, tmp_path / "page.md", images)
+    page = (tmp_path / "page.md").read_text()
+    assert "](images/means.svg)" in page and "](images/loads.svg)" in page
+    for heading in ("## The bar", "## Wall time, s", "## Time-averaged RSS, MiB", "## Context switches", "## Latencies, ns", "## Failed runs"):
+        assert heading in page
+    assert "perl: hashes" in page and "server: malloc p99.9" in page
+    for image in images:
+        text = image.read_text()
+        assert "<svg" in text and "strata" in text
+    first = [image.read_bytes() for image in images]
+    assert [image.read_bytes() for image in plots.draw(made, tmp_path / "images")] == first
+
+
+def test_the_catalogue_and_the_suite_agree():
+    names = [load.name for load in (*LOADS, *STARTUPS)] + [workload.name for workload in suite(BENCH / "suite/programs")]
+    assert len(names) == len(set(names))
+    assert set(QUICK_PROGRAMS) <= set(names)
+    for table in tables.SCALES:
+        assert table in tables.HEADINGS
