@@ -16,6 +16,7 @@ struct pass {
     struct frames_compact_counts counts;
     uint64_t source, target;  /* superpages: where the scanners are. target: nothing is free above */
     uint64_t lowest_target;   /* that has got a block */
+    uint64_t end;             /* behind the last superpage that the migration scanner may go to */
     uint64_t spare;           /* frames taken by the free scanner, and not used yet */
     uint64_t spare_frames;    /* 0: none */
     unsigned window;          /* frames */
@@ -96,9 +97,9 @@ static unsigned window_blocks(struct pass *pass, uint64_t first, uint64_t *heads
     return count;
 }
 
-void frames_free_get(struct frame_zone *zone, bool movable_only, struct frames_free *free) {
+void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_only, struct frames_free *free) {
     struct frames_free_scan scan = {.superpage_frames = zone->superpage_frames};
-    for (uint64_t i = 0; i < zone->superpage_count; i++) {
+    for (uint64_t i = 0; i < (superpages != 0 ? superpages : zone->superpage_count); i++) {
         struct frames_superpage *superpage = &zone->superpages[i];
         uint64_t bits[FRAMES_WORDS];
         struct frames_slot *slot = frames_lock(zone, superpage);
@@ -201,7 +202,7 @@ static bool try_request(struct pass *pass, uint64_t *frame) {
     return false;
 }
 
-static bool have_met(const struct pass *pass) { return pass->source >= min_u64(pass->target, pass->lowest_target); }
+static bool have_met(const struct pass *pass) { return pass->source >= min_u64(pass->end, min_u64(pass->target, pass->lowest_target)); }
 
 /* From the first superpage until the scanners meet. */
 static bool sweep(struct pass *pass, uint64_t *frame) {
@@ -220,6 +221,7 @@ static bool sweep(struct pass *pass, uint64_t *frame) {
 static enum frames_compact_end run_pass(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
                                         uint64_t *frame) {
     struct pass pass = {.zone = zone, .goal = goal, .target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
+    pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
     pass.window = 1u << min_u64(goal->order, zone->superpage_shift);
     pass.whole_targets = goal->request != NULL && goal->request->frames > zone->superpage_frames;
     pass.sparse_only = goal->request != NULL && pass.window == zone->superpage_frames;

@@ -20,6 +20,7 @@ struct frames_compact_goal {
     const struct frames_request *request; /* tried after each window that was emptied, and the pass ends when it is had; NULL: until the scanners meet */
     unsigned order;                       /* of windows; at most a superpage's */
     bool movable_only;                    /* only superpages of the movable group; else movable blocks leave those of other groups, too */
+    uint64_t superpages;                  /* only windows in the first so many, as the request may have no others; 0: all */
 };
 
 /* What passes did: of one, or summed up. Blocks, where nothing else is said. */
@@ -49,8 +50,18 @@ enum frames_compact_end frames_compact(struct frame_zone *zone, const struct fra
                                        uint64_t *frame);
 /* All passes of the zone. */
 void frames_compact_counts_get(struct frame_zone *zone, struct frames_compact_counts *counts);
-/* Free blocks now, of the whole zone or of what is free in its movable superpages. Linear in superpages, some 50 ns each. */
-void frames_free_get(struct frame_zone *zone, bool movable_only, struct frames_free *free);
+/*
+ * Free blocks now: of the first `superpages` (0: all), or of those of them that are movable or wholly free. Linear in superpages, some 50 ns each; a lock at
+ * a time, so that the sum is of no one moment.
+ */
+void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_only, struct frames_free *free);
+
+/*
+ * frames_direct.c: what frames_alloc_hard does when compaction has not helped, or memory is short (figure 10, step 11). reclaim: frees frames with `request`
+ * in mind, and returns how many; NULL: nobody does. Set once, by reclaim's start. False: no memory.
+ */
+typedef uint64_t frames_reclaim_function(struct frame_zone *zone, const struct frames_request *request);
+bool frames_direct_set_reclaim(struct frame_zone *zone, frames_reclaim_function *reclaim);
 
 /* frames_compactor.c: a thread that makes passes when the unusable-free-space index is above `unusable`, when an allocation fell back to another group, and
  * when it is woken. */

@@ -19,12 +19,14 @@ struct frames_compaction {
     uint32_t passing; /* the thread whose pass is under way; 0: none. A futex */
     struct frames_compact_counts counts;
     struct frames_deferral deferrals[FRAMES_INDEX_ORDERS];
+    frames_reclaim_function *reclaim;
 
     /* the thread */
     struct platform_event event;
     uint32_t state; /* enum frames_compactor_state; a futex */
     uint32_t wanted; /* a pass, whatever the index is */
-    uint32_t thread; /* its number */
+    uint32_t thread;  /* its number */
+    uint32_t process; /* whose it is: a forked child has none */
     uint64_t looks, wakes, fallbacks, passes, successes;
     uint64_t unusable_before, unusable_after; /* the bits of a double */
     struct frames_compactor_config config;    /* of the thread; written before it starts */

@@ -60,7 +60,7 @@ static double load_double(const uint64_t *from) {
 
 static double unusable_now(struct frame_zone *zone, unsigned order) {
     struct frames_free free;
-    frames_free_get(zone, false, &free);
+    frames_free_get(zone, 0, false, &free);
     /* Without anything free the index is 1, and there is nowhere to move to. */
     return frames_free_total(&free) == 0 ? 0 : frames_unusable_index(&free, order);
 }
@@ -127,6 +127,7 @@ enum frames_status frames_compactor_start(struct frame_zone *zone, const struct 
     compaction->config = *config;
     compaction->event = (struct platform_event){0};
     compaction->wanted = 0;
+    compaction->process = platform_process_id();
     __atomic_store_n(&compaction->state, COMPACTOR_RUNS, __ATOMIC_RELEASE);
     if (!platform_thread_start(run, zone)) {
         __atomic_store_n(&compaction->state, COMPACTOR_NONE, __ATOMIC_RELEASE);
@@ -139,6 +140,7 @@ enum frames_status frames_compactor_start(struct frame_zone *zone, const struct 
 enum frames_status frames_compactor_stop(struct frame_zone *zone) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     if (compaction == NULL) return FRAMES_OK;
+    if (compaction->process != platform_process_id()) __atomic_store_n(&compaction->state, COMPACTOR_NONE, __ATOMIC_RELAXED);
     if (__atomic_load_n(&compaction->thread, __ATOMIC_RELAXED) == platform_thread_self()) return FRAMES_BUSY;
     uint32_t runs = COMPACTOR_RUNS;
     if (__atomic_compare_exchange_n(&compaction->state, &runs, COMPACTOR_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
