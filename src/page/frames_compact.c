@@ -1,9 +1,9 @@
 /*
  * frames_compact.c - one pass of compaction (contiguity paper, section 7.1). Invariants: frames_compact.h.
  *
- * What differs from the paper, and why: a window in which anything can't be moved is left alone, as moving the rest would not free it; the free scanner
- * does not go into superpages that are wholly free, as these are what the pass is to bring about (but for runs above a superpage, which want them
- * together); and a pass for a superpage first takes those that are at most half full, so that the first success is cheap.
+ * What differs from the paper, and why: a window in which anything can't be moved is left alone, as moving the rest would not free it; the free
+ * scanner does not go into superpages that are wholly free, as these are what the pass is to bring about (but for runs above a superpage, which want
+ * them together); and a pass for a superpage first takes those that are at most half full, so that the first success is cheap.
  */
 #include "page/frames_compact_internal.h"
 
@@ -14,12 +14,12 @@ struct pass {
     struct frame_zone *zone;
     const struct frames_compact_goal *goal;
     struct frames_compact_counts counts;
-    uint64_t source, target;  /* superpages: where the scanners are. target: nothing is free above */
-    uint64_t lowest_target;   /* that has got a block */
-    uint64_t end;             /* behind the last superpage that the migration scanner may go to */
-    uint64_t spare;           /* frames taken by the free scanner, and not used yet */
-    uint64_t spare_frames;    /* 0: none */
-    unsigned window;          /* frames */
+    uint64_t source, target; /* superpages: where the scanners are. target: nothing is free above */
+    uint64_t lowest_target;  /* that has got a block */
+    uint64_t end;            /* behind the last superpage that the migration scanner may go to */
+    uint64_t spare;          /* frames taken by the free scanner, and not used yet */
+    uint64_t spare_frames;   /* 0: none */
+    unsigned window;         /* frames */
     bool sparse_only, whole_targets;
 };
 
@@ -104,8 +104,8 @@ void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_
         struct frames_superpage *superpage = &zone->superpages[i];
         uint64_t bits[FRAMES_WORDS];
         struct frames_slot *slot = frames_lock(zone, superpage);
-        bool counts = superpage->free != 0 && (!movable_only || !is_grouped(zone) || superpage->group == FRAMES_MOVABLE ||
-                                               superpage->free == zone->superpage_frames);
+        bool counts = superpage->free != 0 &&
+                      (!movable_only || !is_grouped(zone) || superpage->group == FRAMES_MOVABLE || superpage->free == zone->superpage_frames);
         for (unsigned word = 0; word < FRAMES_WORDS; word++) bits[word] = ~superpage->allocated[word];
         frames_unlock(zone, slot);
         if (counts) frames_free_count_superpage(&scan, i, bits);
