@@ -5,6 +5,7 @@
  * as they are written. A process without zones has none of it.
  */
 #include "page/frames_index.h"
+#include "page/frames_compact.h"
 #include "page/frames_internal.h"
 
 #include <string.h>
@@ -119,9 +120,10 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
 enum frames_status frames_zone_destroy(struct frame_zone *zone) {
     for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++)
         if (zone->captures[i].frames != 0) return FRAMES_BUSY;
-    if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     for (uint64_t i = 0; i < zone->superpage_count; i++)
         if (zone->superpages[i].pinned != 0) return FRAMES_PINNED;
+    frames_compaction_end(zone);
+    if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     frames_windows_close(zone);
     zone->backend->close(zone);
     platform_unreserve(zone->memory, zone->memory_bytes);
