@@ -228,6 +228,10 @@ static void step_settings(const struct model_record *record) {
         uint64_t first = ref.superpages - superpages;
         for (uint64_t i = first * ref.superpage_frames; expected == FRAMES_OK && i < ref.partition_first * ref.superpage_frames; i++)
             if (ref.cells[i].state == USED && ref.cells[i].mobility == FRAMES_UNMOVABLE) expected = FRAMES_BUSY;
+        for (uint64_t i = first; expected == FRAMES_OK && ref.capture != NULL && i < ref.partition_first; i++)
+            if (ref.capture->mobility == FRAMES_UNMOVABLE && i >= superpage_of(ref.capture_first) &&
+                i <= superpage_of(ref.capture_first + ref.capture_frames - 1))
+                expected = FRAMES_BUSY;
         status = frames_partition_resize(zone, bytes);
         if (status == FRAMES_OK) ref.partition_first = first;
     }
