@@ -297,7 +297,7 @@ static bool is_whole(const unsigned char *bytes) { return bytes[0] == bytes[PAGE
 static bool is_there(const void *address) {
     struct strata_zone_frame_info info;
     uint64_t frame = (uint64_t)((const char *)address - (char *)strata_zone_address(zone, 0)) / strata_zone_frame_bytes(zone);
-    return strata_zone_query(zone, frame, &info) == STRATA_ZONE_OK && info.allocated && info.token == block;
+    return strata_zone_query(zone, frame, &info) == STRATA_ZONE_OK && info.allocated && (info.token == block || info.moving);
 }
 
 static void mover(void *unused) {
