@@ -1,6 +1,6 @@
 /*
- * test_interleave_frames.c - a pass of compaction against pins, frees, allocations and a second pass, in every order that few switches allow: around every
- * lock and in the middle of the owner's function. A pinned block stays, a freed one is free, contents survive, no frame is lost.
+ * test_interleave_frames.c - a pass of compaction against pins, frees, allocations and a second pass, in every order that few switches allow: around
+ * every lock and in the middle of the owner's function. A pinned block stays, a freed one is free, contents survive, no frame is lost.
  */
 #include "unit/page/frames_compact_support.h"
 
