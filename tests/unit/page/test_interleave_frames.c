@@ -139,11 +139,11 @@ static void a_pass_against_a_free(void **state) {
 }
 static void a_pass_against_an_allocation(void **state) {
     (void)state;
-    explore((struct scene){.bodies = {compact, allocate}, .deviations = 3, .runs_min = 2000});
+    explore((struct scene){.bodies = {compact, allocate}, .deviations = 2, .runs_min = 200});
 }
 static void two_passes(void **state) {
     (void)state;
-    explore((struct scene){.bodies = {compact, compact}, .deviations = 3, .runs_min = 500});
+    explore((struct scene){.bodies = {compact, compact}, .deviations = 2, .runs_min = 100});
 }
 static void two_allocations_that_compact(void **state) {
     (void)state;
