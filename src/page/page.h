@@ -21,6 +21,7 @@
 #include "arena/arena.h"
 #include "base/base.h"
 #include "base/list.h"
+#include "page/frames_index.h"
 #include "platform/platform.h"
 
 #define GRANULE_SHIFT 12
@@ -271,8 +272,17 @@ size_t zone_tick(struct zone *zone);
 
 struct zone_group_stats {
     uint64_t superpages, partial_superpages, allocated, populated, idle; /* the last three in granules */
+    uint64_t huge_superpages;                                            /* for which huge pages were asked */
 };
 void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]);
+/*
+ * What is free, in blocks of 2^order granules: of the superpages that each group has cut into runs, and with those that are nobody's, but have present
+ * pages. What else is free is address space without memory, or belongs to blocks.
+ */
+struct zone_free_stats {
+    struct frames_free groups[MOBILITY_GROUPS], all;
+};
+void zone_free_stats_get(struct zone *zone, struct zone_free_stats *stats);
 void zone_counters_get(struct zone *zone, struct zone_counters *counters);
 /* Memory that serves the zone itself: what zone_metadata_alloc gave out, and the parts of the flat arrays that are in use, whole superpages. */
 size_t zone_metadata_bytes(struct zone *zone);
