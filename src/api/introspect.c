@@ -203,6 +203,8 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->released_bytes_total = zone.released_total << GRANULE_SHIFT;
     totals->populated_bytes_total = zone.populated_total << GRANULE_SHIFT;
     totals->moves = zone.moves;
+    totals->compactions = zone.compactions;
+    totals->block_moves = zone.block_moves;
     totals->mappings = zone.mappings;
     totals->mappings_limit = platform_map_count_limit() / 4;
     totals->soft_limit = zone_soft_limit(&heap.zone);

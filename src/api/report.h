@@ -30,6 +30,8 @@ struct report_heap {
     uint64_t released_bytes_total;  /* handed back to the system since the start */
     uint64_t populated_bytes_total; /* taken from it since the start */
     uint64_t moves;                 /* of pages from one address to another, since the start */
+    uint64_t compactions;           /* times that superpages were emptied for a block */
+    uint64_t block_moves;           /* of blocks by their owners, for that */
     uint64_t mappings;              /* that the heap costs now */
     uint64_t mappings_limit;        /* that the process may have */
     uint64_t soft_limit;            /* bytes; 0 is none */
@@ -89,8 +91,8 @@ struct report_group {
 };
 
 /*
- * What is free of the superpages in use, and of others with present pages, in blocks of one size, aligned to it; and what a request of this size would
- * meet: see page/frames_index.h for the two indices, of which one below 0 is shown as 0.
+ * What is free of the superpages in use, and of others with present pages, in blocks of one size, aligned to it; and what a request of this size
+ * would meet: see page/frames_index.h for the two indices, of which one below 0 is shown as 0.
  */
 #define REPORT_ORDERS 10
 struct report_order {

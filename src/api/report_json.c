@@ -52,6 +52,8 @@ static void put_heap(struct report_writer *writer, const struct report_heap *hea
     PUT(heap, released_bytes_total);
     PUT(heap, populated_bytes_total);
     PUT(heap, moves);
+    PUT(heap, compactions);
+    PUT(heap, block_moves);
     PUT(heap, mappings);
     PUT(heap, mappings_limit);
     PUT(heap, soft_limit);

@@ -213,9 +213,8 @@ static void arena_cell(const struct report_snapshot *snapshot, unsigned row, uns
 
 /* clang-format off: one column a line */
 static const struct column group_columns[] = {
-    {{"mobility", "group"}, true},   {{"superpages", "total"}, false}, {{"superpages", "partly free"}, false},
-    {{"superpages", "huge"}, false}, {{"pages", "allocated"}, false},  {{"pages", "populated"}, false},
-    {{"of these", "free"}, false},
+    {{"mobility", "group"}, true},   {{"superpages", "total"}, false}, {{"superpages", "partly free"}, false}, {{"superpages", "huge"}, false},
+    {{"pages", "allocated"}, false}, {{"pages", "populated"}, false},  {{"of these", "free"}, false},
 };
 /* clang-format on */
 
@@ -236,7 +235,7 @@ static void group_cell(const struct report_snapshot *snapshot, unsigned row, uns
 
 /* clang-format off: one column a line */
 static const struct column order_columns[] = {
-    {{"free", "blocks of"}, true}, {{"", "unmovable"}, false}, {{"", "reclaimable"}, false}, {{"", "movable"}, false},
+    {{"free", "blocks of"}, true}, {{"", "unmovable"}, false},           {{"", "reclaimable"}, false},        {{"", "movable"}, false},
     {{"", "unused"}, false},       {{"free memory", "unusable"}, false}, {{"fragmentation", "index"}, false},
 };
 /* clang-format on */

@@ -86,7 +86,8 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
         return "superpage: says it is on an idle list, and is not";
     if (superpage->state == SUPERPAGE_RUNS) {
         if (superpage->free == SUPERPAGE_GRANULES) return "superpage: wholly free but not given back";
-        if (superpage->largest_free != 0 && !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
+        if (superpage->largest_free != 0 && !superpage->apart &&
+            !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
             return "superpage: not in the bucket of its longest run";
     }
     return NULL;
@@ -107,7 +108,8 @@ const char *zone_check(struct zone *zone) {
             idle_huge += superpage_kept_idle(superpage, superpage->idle);
         }
         described += superpage->described;
-        taken += superpage->state != SUPERPAGE_FREE;
+        taken += superpage->state != SUPERPAGE_FREE || superpage->apart;
+        if (superpage->apart && !list_empty(&superpage->bucket) && superpage->state == SUPERPAGE_RUNS) broken = "superpage: apart, but in a bucket";
     }
     if (broken == NULL) {
         const struct zone_counters *counters = &zone->counters;

@@ -71,8 +71,8 @@ static void add_cache(const char *name, uint64_t object_bytes, uint64_t in_use, 
 /* A small heap whose every figure differs. */
 static int small_snapshot(void **state) {
     empty_snapshot(state);
-    snapshot.heap = (struct report_heap){1001, 2048, 3 * KIB + 512, 640 * GIB, 5 * MIB, 6,  68, 7,  8,        9 * KIB, 10, 11,
-                                         12,   13,   65530,         0,         2 * GIB, 14, 15, 16 * KIB, 17};
+    snapshot.heap = (struct report_heap){1001, 2048, 3 * KIB + 512, 640 * GIB, 5 * MIB, 6,  68, 7,        8, 9 * KIB, 10, 11, 12, 78,
+                                         79,   13,   65530,         0,         2 * GIB, 14, 15, 16 * KIB, 17};
     add_cache("malloc-16", 16, 1000, 24, 4096);
     add_cache("malloc-32", 32, 0, 0, 0);
     add_cache("magazine-64", 512, 3, 1, 128);
@@ -139,8 +139,10 @@ static void test_json_exact(void **state) {
         written(report_json),
         "{\"version\":\"" STRATA_VERSION "\",\"pid\":4711,\"mode\":\"rseq-mm_cid\",\"uptime_ns\":12345678901,"
         "\"heap\":{\"in_use_bytes\":1001,\"populated_bytes\":2048,\"lookaside_bytes\":3584,\"reserved_bytes\":687194767360,"
-        "\"metadata_bytes\":5242880,\"huge_bytes\":6,\"heap_huge_bytes\":68,\"resident_bytes\":7,\"large_blocks\":8,\"large_bytes\":9216,\"released_bytes_total\":10,"
-        "\"populated_bytes_total\":11,\"moves\":12,\"mappings\":13,\"mappings_limit\":65530,\"soft_limit\":0,\"hard_limit\":2147483648,\"pressure_"
+        "\"metadata_bytes\":5242880,\"huge_bytes\":6,\"heap_huge_bytes\":68,\"resident_bytes\":7,\"large_blocks\":8,\"large_bytes\":9216,\"released_"
+        "bytes_total\":10,"
+        "\"populated_bytes_total\":11,\"moves\":12,\"compactions\":78,\"block_moves\":79,\"mappings\":13,\"mappings_limit\":65530,\"soft_limit\":0,"
+        "\"hard_limit\":2147483648,\"pressure_"
         "events\":14,\"handler_calls\":15,\"handler_freed_bytes\":16384,\"handler_resident_bytes\":17},"
         "\"caches\":[{\"name\":\"malloc-16\",\"object_bytes\":16,\"slab_bytes\":65536,\"slabs\":1,\"in_use\":1000,\"cached\":24,\"total\":4096,"
         "\"memory_bytes\":65536,\"depot_allocs\":123456789,\"depot_frees\":17,\"slab_allocs\":1024,\"slab_frees\":18,\"magazine_rounds\":64,"
@@ -166,7 +168,7 @@ static void test_json_empty(void **state) {
     (void)state;
     written(report_json);
     assert_python("import json, sys; d = json.load(sys.stdin)\n"
-                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == d[\"free_blocks\"] == [] and len(d[\"heap\"]) == 21");
+                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == d[\"free_blocks\"] == [] and len(d[\"heap\"]) == 23");
 }
 
 static void test_json_hostile(void **state) {
