@@ -246,6 +246,7 @@ enum lock_rank {
     LOCK_RANK_ARENA,                        /* arena/, one an arena; an arena never holds it while it calls its source */
     LOCK_RANK_FRAMES_LRU = LOCK_RANK_ARENA, /* then that of its lists of pages by age */
     LOCK_RANK_METADATA,                     /* page/ bootstrap allocator */
+    LOCK_RANK_HANDLES = LOCK_RANK_METADATA, /* api/, one a table of handles */
     LOCK_RANK_WATCHES,                      /* ranges of blocks that the program watches */
     LOCK_RANK_PLATFORM,                     /* inside platform/ */
 };
@@ -382,6 +383,13 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
  */
 void platform_word_wait(const uint32_t *word, uint32_t seen);
 void platform_word_wake(const uint32_t *word);
+
+/* For words that are changed without a lock: in the simulation other threads may run here; elsewhere it is nothing. */
+#ifdef STRATA_SIM
+void platform_interleave(void);
+#else
+STRATA_INLINE void platform_interleave(void) {}
+#endif
 
 /* ------------------------------------------------------------------ stacks, for debugging */
 
