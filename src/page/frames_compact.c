@@ -62,7 +62,8 @@ static bool is_target(const struct pass *pass, const struct look *look) {
 /* What is known of a block of a window by its note. The reason for leaving it alone is counted. */
 static bool may_move(struct pass *pass, uint64_t head) {
     uint32_t note = pass->zone->notes[head];
-    if (note_mobility(note) != FRAMES_MOVABLE || (note & NOTE_NEVER) != 0)
+    unsigned owner = note_owner(note);
+    if (note_mobility(note) != FRAMES_MOVABLE || (note & (NOTE_NEVER | NOTE_RUN)) != 0 || (owner != 0 && pass->zone->owners[owner].migrate == NULL))
         pass->counts.failed_unmovable++;
     else if (note_pins(note) != 0)
         pass->counts.failed_pinned++;

@@ -1,6 +1,6 @@
 /*
- * frames_compact.h - compaction of a zone of frames (contiguity paper, section 7): passes, and the thread that makes them. Private to page/, but for the
- * facade frames.h, which tells api/ of what is here.
+ * frames_compact.h - compaction of a zone of frames (contiguity paper, section 7): passes, and the thread that makes them. With frames.h
+ * a facade of page/.
  *
  * A pass has two scanners. The migration scanner goes up from the first superpage, window by window (2^order frames that the goal wants free), the free
  * scanner down from the last; movable blocks of a window that can be emptied go to free frames of movable superpages at the top. Invariants: no block is

@@ -21,6 +21,10 @@ struct frames_compaction {
     struct frames_deferral deferrals[FRAMES_INDEX_ORDERS];
     frames_reclaim_function *reclaim;
 
+    /* frames_window_move.c, under the zone's lock */
+    enum { FRAMES_FAULTS_NONE, FRAMES_FAULTS_OPEN, FRAMES_FAULTS_FORBIDDEN } faults_state;
+    struct platform_faults faults; /* immutable once it is open */
+
     /* the thread */
     struct platform_event event;
     uint32_t state; /* enum frames_compactor_state; a futex */

@@ -38,6 +38,7 @@ void frames_compaction_end(struct frame_zone *zone) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     if (compaction == NULL) return;
     (void)frames_compactor_stop(zone);
+    if (compaction->faults_state == FRAMES_FAULTS_OPEN) platform_faults_close(&compaction->faults);
     zone->compaction = NULL;
     platform_unreserve(compaction, record_bytes());
 }

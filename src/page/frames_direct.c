@@ -71,11 +71,11 @@ static enum frames_status compact_for(struct frame_zone *zone, const struct fram
     return FRAMES_NO_FRAMES;
 }
 
-static enum frames_status reclaim_for(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
+/* False: nothing was freed. */
+static bool reclaim_for(struct frame_zone *zone, const struct frames_request *request) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     frames_reclaim_function *reclaim = compaction == NULL ? NULL : __atomic_load_n(&compaction->reclaim, __ATOMIC_ACQUIRE);
-    if (reclaim == NULL || reclaim(zone, request) == 0) return FRAMES_NO_FRAMES;
-    return frames_alloc(zone, request, frame);
+    return reclaim != NULL && reclaim(zone, request) != 0;
 }
 
 enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
@@ -83,8 +83,8 @@ enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frame
     unsigned effort = __atomic_load_n(&zone->effort, __ATOMIC_RELAXED);
     if (status != FRAMES_NO_FRAMES || (request->flags & FRAMES_NO_EFFORT) != 0) return status;
     if ((effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, false, frame);
-    if (status == FRAMES_OK || (effort & FRAMES_RECLAIM) == 0) return status;
-    status = reclaim_for(zone, request, frame);
+    if (status == FRAMES_OK || (effort & FRAMES_RECLAIM) == 0 || !reclaim_for(zone, request)) return status;
+    status = frames_alloc(zone, request, frame);
     if (status != FRAMES_OK && (effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, true, frame);
     return status;
 }

@@ -62,6 +62,7 @@ struct frames_window {
     struct frames_window *next; /* by creation */
     char *address;
     size_t bytes;
+    uint64_t shown;   /* pages that show a frame */
     uint32_t *frames; /* of each page: 1 + the frame that it shows; 0: none. Under zone->lock, written under the superpage's too */
 };
 
@@ -131,6 +132,7 @@ struct frame_zone {
     /* counted; by the lock */
     uint64_t failures, fallbacks, retypes, reserve_uses, whole_allocs;
     uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
+    uint64_t mapped;     /* frames in windows */
     uint64_t races_lost; /* atomic */
     uint64_t moving;     /* atomic: isolated blocks */
 
@@ -220,9 +222,7 @@ enum frames_answer frames_move(struct frame_zone *zone, struct frames_block *blo
 /* Asks the owner to drop an isolated block. YES, WROTE: frames_drop was done. Else it is still isolated. */
 enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty);
 
-/* ------------------------------------------------------------------ frames_backend.c, frames_window.c */
-
-/* A block that is in windows shows other frames at the same addresses: see frames_move. */
-bool frames_window_move(struct frame_zone *zone, const struct frames_block *block, uint64_t to);
+/* frames_window.c: all of them, whatever they show; the zone is being taken down. */
+void frames_windows_close(struct frame_zone *zone);
 
 #endif
