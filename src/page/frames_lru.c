@@ -1,8 +1,8 @@
 /*
  * frames_lru.c - the functions of frames_lru.h.
  *
- * Each list is a ring through a link of its own, behind those of the frames: its `older` is the youngest block, its `younger` the oldest. So no end is a
- * special case, and memory that was never written (zeros) says "in no list".
+ * Each list is a ring through a link of its own, behind those of the frames: its `older` is the youngest block, its `younger` the oldest. So no end
+ * is a special case, and memory that was never written (zeros) says "in no list".
  */
 #include "page/frames_lru.h"
 

@@ -2,8 +2,8 @@
  * frames_lru.h - two lists of blocks by the time since they were used, as numbers. Private to page/.
  *
  * A block is the number of its first frame. It stands in the active list, in the inactive one, or in none; each list has an old end, at which reclaim
- * takes, and a young one. Links lie in an array of 8 bytes a frame, of which only what was ever used is in memory. What was used and what was not is not
- * known here. Invariants (frames_lru_check): links agree in both directions, counts with the lists, the bit of the active list with the list.
+ * takes, and a young one. Links lie in an array of 8 bytes a frame, of which only what was ever used is in memory. What was used and what was not is
+ * not known here. Invariants (frames_lru_check): links agree in both directions, counts with the lists, the bit of the active list with the list.
  * Lock: lru->lock (LOCK_RANK_FRAMES_LRU), taken in each function; it ranks below that of a superpage.
  */
 #ifndef STRATA_PAGE_FRAMES_LRU_H

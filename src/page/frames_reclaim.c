@@ -1,13 +1,13 @@
 /*
  * frames_reclaim.c - which blocks go: by age, by address, or by the area of the oldest (contiguity paper, section 3).
  *
- * By age is the second chance of two lists: the oldest of the active list that was not used since the last look becomes inactive, the oldest of the inactive
- * one is dropped, or becomes active again where it was used. While the active list is the longer one, each look at the other is preceded by one at it.
- * By address, areas (2^order frames, or whole superpages) are emptied in turn, whatever is in them. By area of the oldest, the same is done to the one
- * that the oldest inactive block lies in; and where the active list is the longer one, all of the area of its oldest block becomes inactive first.
- * The paper reclaims what it can of an area; here one that holds something that can't go (pinned, unmovable, without a reclaiming owner) is left
- * alone, and its block goes to the young end: half an area serves nobody.
- * No lock is held while owners are asked; an area that a request captures meanwhile is kept from all others (section 8).
+ * By age is the second chance of two lists: the oldest of the active list that was not used since the last look becomes inactive, the oldest of the
+ * inactive one is dropped, or becomes active again where it was used. While the active list is the longer one, each look at the other is preceded by
+ * one at it. By address, areas (2^order frames, or whole superpages) are emptied in turn, whatever is in them. By area of the oldest, the same is
+ * done to the one that the oldest inactive block lies in; and where the active list is the longer one, all of the area of its oldest block becomes
+ * inactive first. The paper reclaims what it can of an area; here one that holds something that can't go (pinned, unmovable, without a reclaiming
+ * owner) is left alone, and its block goes to the young end: half an area serves nobody. No lock is held while owners are asked; an area that a
+ * request captures meanwhile is kept from all others (section 8).
  */
 #include "page/frames_reclaim_internal.h"
 

@@ -1,8 +1,8 @@
 /*
  * frames_reclaim.h - reclaim in a zone of frames (contiguity paper, section 3): policies, watermarks and the thread. For api/ and page/.
  *
- * One record a zone, from start to stop; see frames_lru.h for its lists. No lock is held while owners are asked. Several threads may reclaim at a time; a
- * block goes to the young end as soon as one of them has picked it, so that the next picks another.
+ * One record a zone, from start to stop; see frames_lru.h for its lists. No lock is held while owners are asked. Several threads may reclaim at a
+ * time; a block goes to the young end as soon as one of them has picked it, so that the next picks another.
  */
 #ifndef STRATA_PAGE_FRAMES_RECLAIM_H
 #define STRATA_PAGE_FRAMES_RECLAIM_H
@@ -30,7 +30,7 @@ bool frames_reclaim_is_started(const struct frame_zone *zone);
 enum frames_status frames_reclaim(struct frame_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed);
 
 struct frames_reclaim_counts {
-    uint64_t scanned, unmapped, written; /* frames */
+    uint64_t scanned, unmapped, written;                                               /* frames */
     uint64_t activated, deactivated, kept, refused_later, refused_never, refused_busy; /* blocks */
     uint64_t areas_tried, areas_emptied, areas_unfit, captured, direct, wakes;
 };

@@ -13,11 +13,11 @@ enum frames_reclaimer_state { RECLAIMER_NONE, RECLAIMER_RUNS, RECLAIMER_STOPS };
 
 struct frames_reclaim {
     struct frames_lru lru;
-    struct frames_reclaim_config config;   /* immutable, but for the policy, which is atomic */
-    struct frames_reclaim_counts counts;   /* atomic */
+    struct frames_reclaim_config config;      /* immutable, but for the policy, which is atomic */
+    struct frames_reclaim_counts counts;      /* atomic */
     uint32_t callers[FRAMES_RECLAIM_CALLERS]; /* atomic: the numbers of threads that reclaim right now */
-    uint64_t cursor;                       /* atomic: where linear reclaim goes on */
-    uint32_t order;                        /* atomic: the largest that requests have wanted since the thread's last round */
+    uint64_t cursor;                          /* atomic: where linear reclaim goes on */
+    uint32_t order;                           /* atomic: the largest that requests have wanted since the thread's last round */
 
     /* the thread */
     struct platform_event event;
@@ -41,11 +41,11 @@ void frames_used_move(struct frame_zone *zone, uint64_t from, uint64_t to, uint6
 
 /* frames_reclaim.c: what is wanted, until it is had or all was looked at. */
 struct frames_reclaim_wish {
-    uint64_t goal;      /* so many frames dropped, */
-    uint64_t free_goal; /* and so many free */
-    uint64_t area;      /* frames that shall lie together: a power of two, or whole superpages; 1: anywhere */
-    uint64_t end;       /* of areas: those behind it serve nobody */
-    bool one_area;      /* one area is all that is wanted */
+    uint64_t goal;                        /* so many frames dropped, */
+    uint64_t free_goal;                   /* and so many free */
+    uint64_t area;                        /* frames that shall lie together: a power of two, or whole superpages; 1: anywhere */
+    uint64_t end;                         /* of areas: those behind it serve nobody */
+    bool one_area;                        /* one area is all that is wanted */
     const struct frames_request *request; /* and is captured for it; NULL: not so */
 };
 /* The caller is one of `callers`. Returns how many frames were dropped; *frame: of the captured run. */

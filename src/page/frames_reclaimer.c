@@ -2,8 +2,8 @@
  * frames_reclaimer.c - the life of reclaim in a zone: the record, what allocation and free tell it, and the thread between the watermarks.
  *
  * The thread begins when free frames have fallen below the low watermark, which an allocation tells (frames_hooks.grew_short), and goes on until they
- * reach the high one, by areas as large as requests have lately wanted; then compaction is woken (section 7.3). Where it can't get that far it tries again
- * after 10 ms, twice as long each time, up to a second. State: NONE -> RUNS by start, -> STOPS by stop, -> NONE by the thread, its last word. A
+ * reach the high one, by areas as large as requests have lately wanted; then compaction is woken (section 7.3). Where it can't get that far it tries
+ * again after 10 ms, twice as long each time, up to a second. State: NONE -> RUNS by start, -> STOPS by stop, -> NONE by the thread, its last word. A
  * forked child has no thread. Lock: none but the lists'.
  */
 #include "page/frames_compact.h"
@@ -118,8 +118,8 @@ static void list_all(struct frame_zone *zone, struct frames_reclaim *reclaim) {
     for (uint64_t i = 0; i < zone->superpage_count; i++) {
         struct frames_superpage *superpage = &zone->superpages[i];
         struct frames_slot *slot = frames_lock(zone, superpage);
-        for (unsigned at = 0; superpage->noted != 0 && (at = frames_bits_next_set(superpage->heads, at, zone->superpage_frames)) < zone->superpage_frames;
-             at++) {
+        for (unsigned at = 0;
+             superpage->noted != 0 && (at = frames_bits_next_set(superpage->heads, at, zone->superpage_frames)) < zone->superpage_frames; at++) {
             uint64_t frame = frames_first_of(zone, superpage) + at;
             if (frames_lru_where(&reclaim->lru, frame) == LRU_LISTS) placed(zone, frame, 0, zone->notes[frame]);
         }
