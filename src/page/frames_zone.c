@@ -202,7 +202,7 @@ static void add_superpage(const struct frame_zone *zone, const struct frames_sup
         return;
     }
     stats->group_superpages[superpage->group]++;
-    unsigned own = superpage->used[superpage->group] + superpage->free + superpage->captured_frames;
+    unsigned own = 0u + superpage->used[superpage->group] + superpage->free + superpage->captured_frames;
     stats->mixed_superpages += own != zone->superpage_frames ? 1u : 0u;
 }
 
