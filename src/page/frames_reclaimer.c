@@ -147,6 +147,7 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
     if (ready) {
         reclaim->config = *config;
         reclaim->bytes = bytes;
+        reclaim->process = platform_process_id();
         frames_lru_init(&reclaim->lru, zone->frames, memory + head);
         ready = __atomic_compare_exchange_n(&zone->reclaim, &none, (void *)reclaim, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
@@ -157,7 +158,6 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
     set_hooks(zone, true);
     list_all(zone, reclaim);
     if (!config->thread) return FRAMES_OK;
-    reclaim->process = platform_process_id();
     reclaim->state = RECLAIMER_RUNS;
     if (!platform_thread_start(run, zone)) {
         reclaim->state = RECLAIMER_NONE;
