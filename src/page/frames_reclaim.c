@@ -13,8 +13,8 @@
 
 /* What a request for one frame drops at least: it will not be the last. */
 #define CLUSTER_FRAMES 32u
-/* Looks at a list, for each block in it, before it is given up: one that is used is seen as active, as inactive, and once more. */
-#define LOOKS_A_BLOCK 3u
+/* Looks, for each block, before it is given up: one that is used is seen as inactive, as active, and again, and others that stay stand between. */
+#define LOOKS_A_BLOCK 4u
 
 #define COUNT(reclaim, what, by) __atomic_fetch_add(&(reclaim)->counts.what, by, __ATOMIC_RELAXED)
 
@@ -196,10 +196,14 @@ static bool is_done(const struct frame_zone *zone, const struct frames_reclaim_w
     return !wish->one_area && dropped >= wish->goal && (wish->free_goal == 0 || frames_free_now(zone) >= wish->free_goal);
 }
 
-/* The oldest active block, where that list is the longer one: used, it stays there. Its whole area becomes inactive with it, where areas count. */
-static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t area) {
+/*
+ * The oldest active block, where that list is the longer one, or all of the other has been looked at in vain since the last drop: pinned blocks would
+ * hold it up for ever. Used, it stays there. Its whole area becomes inactive with it, where areas count.
+ */
+static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t area, uint64_t in_vain) {
     struct frames_lru *lru = &reclaim->lru;
-    if (frames_lru_count(lru, LRU_ACTIVE) <= frames_lru_count(lru, LRU_INACTIVE)) return;
+    uint64_t inactive = frames_lru_count(lru, LRU_INACTIVE);
+    if (frames_lru_count(lru, LRU_ACTIVE) <= inactive && in_vain < inactive) return;
     uint64_t frame = frames_lru_turn(lru, LRU_ACTIVE), frames = frame != LRU_NONE ? frames_of(zone, frame) : 0;
     if (frames == 0) return;
     bool dirty;
@@ -222,12 +226,14 @@ static uint64_t looks_in(struct frames_lru *lru) {
 
 static uint64_t by_age(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t dropped) {
     struct frames_lru *lru = &reclaim->lru;
+    uint64_t in_vain = 0;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
-        age_active(zone, reclaim, 1);
+        age_active(zone, reclaim, 1, in_vain);
         uint64_t frame = frames_lru_turn(lru, LRU_INACTIVE);
         if (frame == LRU_NONE) continue;
         enum outcome outcome = try_to_drop(zone, reclaim, frame, false, &dropped);
         if (outcome == USED && frames_lru_renew(lru, frame, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
+        in_vain = outcome == DROPPED ? 0 : in_vain + 1;
         if (outcome != DROPPED || !wish->one_area) continue;
         if (each_part(zone, area_of(zone, frame, wish->area), wish->area, part_is_free)) break;
     }
@@ -251,9 +257,9 @@ static uint64_t by_address(struct frame_zone *zone, struct frames_reclaim *recla
 
 static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
     struct frames_lru *lru = &reclaim->lru;
-    uint64_t dropped = 0;
+    uint64_t dropped = 0, in_vain = 0;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
-        age_active(zone, reclaim, wish->area);
+        age_active(zone, reclaim, wish->area, in_vain++);
         uint64_t oldest = frames_lru_turn(lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
         bool dirty;
         if (frames == 0) continue;
@@ -268,6 +274,7 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
             COUNT(reclaim, scanned, frames);
             continue;
         }
+        in_vain = 0;
         if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) return dropped;
     }
     return is_done(zone, wish, dropped) || wish->one_area ? dropped : by_age(zone, reclaim, wish, dropped);
