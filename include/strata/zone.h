@@ -280,8 +280,8 @@ STRATA_API enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, 
 /*
  * strata_zone_partition_resize - the movable partition gets another size; rounded up to superpages; 0: none.
  *
- * STRATA_ZONE_BAD_ARGUMENT: larger than the zone. STRATA_ZONE_BUSY: unmovable frames lie where it would grow; nothing has changed. Cost: linear in
- * the superpages that change sides. (Section 2.2.)
+ * STRATA_ZONE_BAD_ARGUMENT: larger than the zone. STRATA_ZONE_BUSY: unmovable frames lie, or are captured, where it would grow; nothing has changed.
+ * Cost: linear in the superpages that change sides. (Section 2.2.)
  */
 STRATA_API enum strata_zone_status strata_zone_partition_resize(struct strata_zone *zone, uint64_t bytes) STRATA_NOEXCEPT;
 /* strata_zone_set_reserve - another reserve; STRATA_ZONE_BAD_ARGUMENT: larger than the zone. Takes effect as superpages become free. */

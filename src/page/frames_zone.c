@@ -4,8 +4,8 @@
  * All that a zone needs stands in one reservation: this struct, slots, superpages, the maps, and the arrays by frames, which take memory page by page
  * as they are written. A process without zones has none of it.
  */
-#include "page/frames_index.h"
 #include "page/frames_compact.h"
+#include "page/frames_index.h"
 #include "page/frames_internal.h"
 #include "page/frames_reclaim.h"
 
@@ -162,8 +162,11 @@ enum frames_status frames_partition_resize(struct frame_zone *zone, uint64_t byt
     enum frames_status status = FRAMES_OK;
     frames_slots_drain(zone); /* else a slot may hold a superpage that is free, or of the wrong group */
     frames_lock_range(zone, 0, zone->superpage_count - 1);
-    for (uint64_t i = first; i < zone->partition_first && status == FRAMES_OK; i++)
-        if (zone->superpages[i].used[FRAMES_UNMOVABLE] != 0) status = FRAMES_BUSY;
+    for (uint64_t i = first; i < zone->partition_first && status == FRAMES_OK; i++) {
+        const struct frames_superpage *superpage = &zone->superpages[i];
+        bool wanted = superpage->capture != 0 && zone->captures[superpage->capture - 1].mobility == FRAMES_UNMOVABLE;
+        if (superpage->used[FRAMES_UNMOVABLE] != 0 || wanted) status = FRAMES_BUSY;
+    }
     for (uint64_t i = min_u64(first, zone->partition_first); status == FRAMES_OK && i < max_u64(first, zone->partition_first); i++) {
         struct frames_superpage *superpage = &zone->superpages[i];
         superpage->partition = i >= first;
