@@ -233,7 +233,7 @@ enum strata_handle_status strata_handle_alloc(struct strata_handles *handles, si
     if (frames > strata_zone_frames(handles->zone)) return STRATA_HANDLE_BAD_ARGUMENT;
     struct entry *entry = take_place(handles, &status);
     if (entry == NULL) return status;
-    uint64_t generation = handle_generation(entry->state), named = HANDLE_OF(generation, (uint64_t)(entry - handles->entries));
+    uint64_t generation = handle_generation(__atomic_load_n(&entry->state, __ATOMIC_RELAXED)), named = HANDLE_OF(generation, (uint64_t)(entry - handles->entries));
     const struct strata_zone_request request = {
         .frames = frames, .mobility = STRATA_ZONE_MOVABLE, .owner = handles->owner, .token = named};
     if (strata_zone_alloc_as(handles->zone, &request, &frame) != STRATA_ZONE_OK) {

@@ -44,7 +44,8 @@ static enum frames_answer migrate(struct frame_zone *from_zone, const struct fra
     (void)self;
     struct owned *block = &owned[token];
     asked++;
-    if (block->frame != from || block->frames != frames || !block->live) wrong = "the wrong block is moved";
+    if (!block->live) return FRAMES_LATER; /* freed since it was isolated */
+    if (block->frame != from || block->frames != frames) wrong = "the wrong block is moved";
     if (block->pinned) wrong = "a pinned block is moved";
     if (answer != FRAMES_YES) return answer;
     if (++block->moves > 1) wrong = "a block is moved twice in a pass";
