@@ -25,7 +25,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum { SLOTS = 1024, BLOCK_BYTES = 64 << 10, WORDS = BLOCK_BYTES / 8, THREADS = 2, WANTED = 8, ROUNDS = 6 };
+enum { SLOTS = 1024, BLOCK_BYTES = 64 << 10, WORDS = BLOCK_BYTES / 8, THREADS = 2, WANTED = 8, ROUNDS = IS_LIMITED ? 6 : 2 };
 
 /* A block of the program's: whoever uses it holds its lock. */
 static struct slot {
@@ -40,11 +40,11 @@ static uint64_t word_of(uint64_t number, size_t i) { return (number << 20 | i) *
 
 static void write_all(struct slot *slot) {
     slot->number++;
-    for (size_t i = 0; i < WORDS; i++) slot->block[i] = word_of(slot->number, i);
+    for (size_t i = 0; i < WORDS; i += 32) slot->block[i] = word_of(slot->number, i);
 }
 
 static void check_all(const struct slot *slot) {
-    for (size_t i = 0; i < WORDS; i++) EXPECT(slot->block[i] == word_of(slot->number, i));
+    for (size_t i = 0; i < WORDS; i += 32) EXPECT(slot->block[i] == word_of(slot->number, i));
 }
 
 static bool move_block(void *from, void *to, size_t bytes, void *argument) {
