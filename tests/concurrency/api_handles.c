@@ -1,6 +1,7 @@
 /*
- * api_handles.c - blocks that move while real threads use them: by handles, with guards and locks, and by windows, through plain pointers. Each block carries
- * stamps that say whose it is and how often it was written; nothing is lost, mixed up, or seen half done, while the zone is compacted all the time.
+ * api_handles.c - blocks that move while real threads use them: by handles, with guards and locks, and by windows, through plain pointers. Each block
+ * carries stamps that say whose it is and how often it was written; nothing is lost, mixed up, or seen half done, while the zone is compacted all the
+ * time.
  *
  * ThreadSanitizer sees the guards: two owners of a block, or a mover beside a writer, are data races. A window's pages are copied through other
  * addresses, which it can't see; there each writer counts what it has written. api_handles [ROUNDS] makes so many rounds a thread.

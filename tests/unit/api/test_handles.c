@@ -1,6 +1,6 @@
 /*
- * test_handles.c - handles on the simulated platform: what holds a block and what lets it move, what is wrong and said so, and guards, locks, frees and
- * moves of one block in every order that few switches allow.
+ * test_handles.c - handles on the simulated platform: what holds a block and what lets it move, what is wrong and said so, and guards, locks, frees
+ * and moves of one block in every order that few switches allow.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -358,8 +358,10 @@ static void freer(void *unused) {
     (void)unused;
     freed = true; /* from here on it may be */
     enum strata_handle_status status = strata_handle_free(handles, block);
-    if (status == STRATA_HANDLE_IN_USE) freed = false;
-    else if (status != STRATA_HANDLE_OK) went_wrong("not freed, and not in use");
+    if (status == STRATA_HANDLE_IN_USE)
+        freed = false;
+    else if (status != STRATA_HANDLE_OK)
+        went_wrong("not freed, and not in use");
 }
 /* Of a block that nobody holds: a move is no reason to refuse. */
 static void sole_freer(void *unused) {

@@ -1,6 +1,6 @@
 /*
- * test_interleave_frames.c - a pass of compaction against pins, frees, allocations and a second pass, in every order that few switches allow: around every
- * lock and in the middle of the owner's function. A pinned block stays, a freed one is free, contents survive, no frame is lost.
+ * test_interleave_frames.c - a pass of compaction against pins, frees, allocations and a second pass, in every order that few switches allow: around
+ * every lock and in the middle of the owner's function. A pinned block stays, a freed one is free, contents survive, no frame is lost.
  */
 #include "unit/page/frames_compact_support.h"
 
@@ -139,11 +139,11 @@ static void a_pass_against_a_free(void **state) {
 }
 static void a_pass_against_an_allocation(void **state) {
     (void)state;
-    explore((struct scene){.bodies = {compact, allocate}, .deviations = 3, .runs_min = 2000});
+    explore((struct scene){.bodies = {compact, allocate}, .deviations = 2, .runs_min = 200});
 }
 static void two_passes(void **state) {
     (void)state;
-    explore((struct scene){.bodies = {compact, compact}, .deviations = 3, .runs_min = 500});
+    explore((struct scene){.bodies = {compact, compact}, .deviations = 2, .runs_min = 100});
 }
 static void two_allocations_that_compact(void **state) {
     (void)state;

@@ -1,0 +1,93 @@
+/*
+ * api_zone_windows.c - windows on real memory: what a page shows is the frame, by both addresses; what is refused is told and changes nothing; huge
+ * pages and private memory, where the system has them, or the documented status.
+ */
+#include <string.h>
+
+#include <strata/zone.h>
+
+#include "concurrency/concurrency.h"
+
+enum { FRAME = 4096 };
+
+static struct strata_zone *make(enum strata_zone_backend backend, enum strata_zone_status *status) {
+    const struct strata_zone_config config = {.name = "windows", .backend = backend, .bytes = 4 * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = FRAME};
+    struct strata_zone *zone = NULL;
+    *status = strata_zone_create(&config, &zone);
+    return zone;
+}
+
+static void check_windows(struct strata_zone *zone) {
+    uint64_t frames[3], frame;
+    void *window;
+    EXPECT(strata_zone_window_open(zone, 100, &window) == STRATA_ZONE_BAD_ARGUMENT);
+    EXPECT(strata_zone_window_open(zone, 8 * FRAME, &window) == STRATA_ZONE_OK);
+    char *pages = window;
+    for (unsigned i = 0; i < 3; i++) EXPECT(strata_zone_alloc(zone, 2, STRATA_ZONE_MOVABLE, &frames[i]) == STRATA_ZONE_OK);
+    for (unsigned i = 0; i < 3; i++) EXPECT(strata_zone_map(zone, frames[2 - i], 2, pages + (size_t)i * 2 * FRAME) == STRATA_ZONE_OK);
+
+    /* One frame, two addresses. */
+    for (unsigned i = 0; i < 6; i++) pages[i * FRAME] = (char)('a' + i);
+    EXPECT(*(char *)strata_zone_address(zone, frames[2]) == 'a' && *(char *)strata_zone_address(zone, frames[0] + 1) == 'f');
+    EXPECT(strata_zone_frame_at(zone, pages + FRAME + 17, &frame) == STRATA_ZONE_OK && frame == frames[2] + 1);
+    EXPECT(strata_zone_pin_at(zone, pages, &frame) == STRATA_ZONE_OK && frame == frames[2]);
+    EXPECT(strata_zone_unpin(zone, frame, 1) == STRATA_ZONE_OK);
+
+    /* What is mapped stays so, whatever is tried. */
+    EXPECT(strata_zone_map(zone, frames[0], 1, pages + 6 * FRAME) == STRATA_ZONE_MAPPED);
+    EXPECT(strata_zone_free(zone, frames[0], 2) == STRATA_ZONE_MAPPED);
+    EXPECT(strata_zone_window_close(zone, window) == STRATA_ZONE_MAPPED);
+    EXPECT(strata_zone_unmap(zone, pages + 5 * FRAME, 2 * FRAME) == STRATA_ZONE_NOT_MAPPED);
+    EXPECT(strata_zone_frame_at(zone, pages + 6 * FRAME, &frame) == STRATA_ZONE_NOT_MAPPED);
+    EXPECT(strata_zone_unmap(zone, pages + 1, FRAME) == STRATA_ZONE_BAD_ARGUMENT);
+    EXPECT(strata_zone_unmap(zone, &frame, FRAME) == STRATA_ZONE_BAD_ARGUMENT);
+    EXPECT(strata_zone_map(zone, 512, 1, pages + 6 * FRAME) == STRATA_ZONE_NOT_ALLOCATED);
+    EXPECT(pages[5 * FRAME] == 'f' && strata_zone_check(zone) == NULL);
+
+    EXPECT(strata_zone_unmap(zone, pages, 6 * FRAME) == STRATA_ZONE_OK);
+    EXPECT(*(char *)strata_zone_address(zone, frames[2]) == 'a');
+    struct strata_zone_stats stats;
+    EXPECT(strata_zone_stats_get(zone, &stats) == STRATA_ZONE_OK && stats.mapped == 0 && stats.pinned == 0);
+    EXPECT(strata_zone_window_close(zone, window) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_window_close(zone, window) == STRATA_ZONE_BAD_ARGUMENT);
+    for (unsigned i = 0; i < 3; i++) EXPECT(strata_zone_free(zone, frames[i], 2) == STRATA_ZONE_OK);
+}
+
+static void check_contents(struct strata_zone *zone) {
+    uint64_t frame, other;
+    EXPECT(strata_zone_alloc(zone, 512, STRATA_ZONE_UNMOVABLE, &frame) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_alloc(zone, 512, STRATA_ZONE_UNMOVABLE, &other) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_populate(zone, frame, 512) == STRATA_ZONE_OK);
+    memset(strata_zone_address(zone, frame), 0x5a, 512 * FRAME);
+    EXPECT(strata_zone_copy(zone, frame, other, 512) == STRATA_ZONE_OK && strata_zone_peek(zone, other + 511) == UINT64_C(0x5a5a5a5a5a5a5a5a));
+    EXPECT(strata_zone_copy(zone, frame, frame + 1, 2) == STRATA_ZONE_BAD_ARGUMENT);
+    EXPECT(strata_zone_discard(zone, frame, 512) == STRATA_ZONE_OK && strata_zone_peek(zone, frame) == 0 && strata_zone_peek(zone, frame + 511) == 0);
+    EXPECT(strata_zone_free(zone, frame, 512) == STRATA_ZONE_OK && strata_zone_free(zone, other, 512) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_discard(zone, frame, 1) == STRATA_ZONE_NOT_ALLOCATED);
+}
+
+int main(void) {
+    enum strata_zone_status status;
+    void *window;
+    struct strata_zone *zone = make(STRATA_ZONE_MEMFD, &status);
+    EXPECT(status == STRATA_ZONE_OK && strata_zone_file(zone) >= 0);
+    check_windows(zone);
+    check_contents(zone);
+    EXPECT(strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
+
+    zone = make(STRATA_ZONE_ANON, &status);
+    EXPECT(status == STRATA_ZONE_OK && strata_zone_file(zone) == -1);
+    EXPECT(strata_zone_window_open(zone, FRAME, &window) == STRATA_ZONE_UNSUPPORTED);
+    check_contents(zone);
+    EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
+
+    zone = make(STRATA_ZONE_HUGETLB, &status);
+    EXPECT(status == STRATA_ZONE_OK || status == STRATA_ZONE_NO_HUGE_PAGES || status == STRATA_ZONE_UNSUPPORTED);
+    if (status == STRATA_ZONE_OK) {
+        EXPECT(strata_zone_window_open(zone, FRAME, &window) == STRATA_ZONE_BAD_ARGUMENT);
+        check_contents(zone);
+        EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
+    }
+    expect_sound();
+    return 0;
+}
