@@ -259,4 +259,5 @@ STRATA_COLD void zone_fork_child(struct zone *zone) {
     zone_drop_captures(zone);
     platform_faults_close(&zone->mover.faults);
     zone->mover.process = 0;
+    zone_compact_fork_child(zone);
 }
