@@ -44,6 +44,14 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Map:
+    """A picture of many things of a few kinds, in order: a letter of `kinds` for each. Of one `kinds` are all maps of a document."""
+
+    name: str
+    cells: str
+
+
+@dataclass(frozen=True)
 class Claim:
     """What the paper says, as a statement about our measurements, and whether it is true of them."""
 
@@ -65,6 +73,8 @@ class Result:
     published: list[Published] = field(default_factory=list)
     published_curves: list[Series] = field(default_factory=list)
     panel_units: dict[str, str] = field(default_factory=dict)
+    maps: list[Map] = field(default_factory=list)
+    map_kinds: dict[str, str] = field(default_factory=dict)
     note: str = ""
     x_log: bool = False
     y_log: bool = False
