@@ -140,15 +140,20 @@ static void ask_at_rest(void) {
     for (unsigned failures = 0; failures < FAILURES_AT_REST && held_count < superpages;) failures = request() ? 0 : failures + 1;
 }
 
-/* A letter for each superpage: capital where one mobility has it for itself, small where movable pages are mixed with others, '.' free, '#' mixed without. */
+/* A letter for each superpage: S that was had, else capital where one mobility has it for itself, small where movable pages are mixed with others, '.' free, '#' mixed without. */
 static void print_map(const char *name) {
+    bool *had = calloc(superpages, sizeof *had);
+    if (!had) load_fail("no memory");
+    for (uint64_t i = 0; i < held_count; i++) had[held[i] >> PLACE_SUPERPAGE_ORDER] = true;
     printf(", \"%s\": \"", name);
     for (uint64_t i = 0; i < superpages; i++) {
         struct place_mix mix = place_superpage(place, i);
         bool unmovable = mix.allocated[PLACE_UNMOVABLE] != 0, reclaimable = mix.allocated[PLACE_RECLAIMABLE] != 0;
         bool movable = mix.allocated[PLACE_MOVABLE] != 0;
         char letter = '.';
-        if (unmovable)
+        if (had[i])
+            letter = 'S';
+        else if (unmovable)
             letter = movable ? 'u' : reclaimable ? '#' : 'U';
         else if (reclaimable)
             letter = movable ? 'r' : 'R';
@@ -157,6 +162,7 @@ static void print_map(const char *name) {
         putchar(letter);
     }
     printf("\"");
+    free(had);
 }
 
 static bool choose(const char *given, const char *yes, const char *no, bool *right) {

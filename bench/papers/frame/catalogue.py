@@ -35,6 +35,7 @@ PAPERS = (
     Paper("magazines", "Bonwick, Adams", "Magazines and Vmem: Extending the Slab Allocator to Many CPUs and Arbitrary Resources"),
     Paper("kmem", "McKenney, Slingwine, Krueger", "Experience With an Efficient Parallel Kernel Memory Allocator"),
     Paper("umpa", "Douglas", "User Mode Memory Page Allocation"),
+    Paper("contiguity", "Gorman, Whitcroft", "Supporting the Allocation of Large Contiguous Regions of Memory"),
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -58,4 +59,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("umpa", "figures-9-10", "umpa_malloc.py"),
     Experiment("umpa", "figure-11", "umpa_resize.py"),
     Experiment("umpa", "table-2", "umpa_programs.py"),
+    Experiment("contiguity", "section-1", "contiguity_tlb.py"),
+    Experiment("contiguity", "figure-1", "contiguity_map.py"),
+    Experiment("contiguity", "figure-5", "contiguity_compile.py"),
+    Experiment("contiguity", "figures-6-7", "contiguity_effectiveness.py", timeout_s=3600),
+    Experiment("contiguity", "figures-4-8-9", "contiguity_latency.py"),
+    Experiment("contiguity", "figure-11", "contiguity_races.py"),
 )

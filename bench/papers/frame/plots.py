@@ -19,7 +19,7 @@ TICKS_MAX = 12
 # Labels of numbers beyond would touch each other; powers of ten say as much.
 TICK_VALUE_MAX = 100_000
 # Of the kinds of things in a map, in their order; width by height of a map.
-MAP_COLOURS = ("#eeeeee", "#1f77b4", "#2ca02c", "#d62728", "#ff7f0e", "#9467bd", "#8c564b")
+MAP_COLOURS = ("#eeeeee", "#1f77b4", "#2ca02c", "#d62728", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2")
 MAP_ASPECT = 4 / 3
 
 # One document gives one file, byte for byte; text stays text, so that the file is small and can be searched.
@@ -32,6 +32,10 @@ def panels_of(document: dict) -> list[str]:
 
 def unit_of(document: dict, panel: str) -> str:
     return document.get("panel_units", {}).get(panel, document["unit"])
+
+
+def x_label_of(document: dict, panel: str) -> str:
+    return document.get("panel_x_labels", {}).get(panel, document["x_label"])
 
 
 def curves_of(document: dict, panel: str) -> list[tuple[str, dict]]:
@@ -84,7 +88,7 @@ def draw(document: dict, file: Path) -> None:
             style = "--" if name != series["name"] else "-"
             axis.plot(x, y, style, label=name, color=f"C{index % 10}", marker=marker, markersize=4, linewidth=1.3)
         axis.set_title(panel)
-        axis.set_xlabel(document["x_label"])
+        axis.set_xlabel(x_label_of(document, panel))
         axis.set_ylabel(unit_of(document, panel))
         if document["x_log"]:
             axis.set_xscale("log")
