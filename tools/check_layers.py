@@ -35,6 +35,8 @@ FACADES["cache"].add("cache/object_cache.h")
 
 # And that of page/: a pager stands apart from the zone.
 FACADES["page"].add("page/pager.h")
+# And zones of frames from both.
+FACADES["page"].add("page/frames.h")
 
 # Headers of the language: types, limits and functions that touch nothing but their arguments.
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}

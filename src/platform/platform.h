@@ -232,19 +232,22 @@ uint64_t platform_precise_ns(void);
  * locks in falling layer order: the holder of a lock of rank r takes only locks of a higher number.
  */
 enum lock_rank {
-    LOCK_RANK_API = 1,                /* options, fork, maintenance */
-    LOCK_RANK_ARENAS,                 /* the list of the program's arenas */
-    LOCK_RANK_DEBUG,                  /* api/ which caches are debugged */
-    LOCK_RANK_OBJECTS,                /* cache/ the list of object caches */
-    LOCK_RANK_DRAIN,                  /* one drain of CPU caches at a time */
-    LOCK_RANK_DEPOT,                  /* cache/ depot, one a cache */
-    LOCK_RANK_SLAB,                   /* slab/ lists, one a cache */
-    LOCK_RANK_ZONE,                   /* page/ zone */
-    LOCK_RANK_PAGER = LOCK_RANK_ZONE, /* page/, one a pager: it knows no zone */
-    LOCK_RANK_ARENA,                  /* arena/, one an arena; an arena never holds it while it calls its source */
-    LOCK_RANK_METADATA,               /* page/ bootstrap allocator */
-    LOCK_RANK_WATCHES,                /* ranges of blocks that the program watches */
-    LOCK_RANK_PLATFORM,               /* inside platform/ */
+    LOCK_RANK_API = 1,                      /* options, fork, maintenance */
+    LOCK_RANK_ARENAS,                       /* the list of the program's arenas */
+    LOCK_RANK_DEBUG,                        /* api/ which caches are debugged */
+    LOCK_RANK_OBJECTS,                      /* cache/ the list of object caches */
+    LOCK_RANK_DRAIN,                        /* one drain of CPU caches at a time */
+    LOCK_RANK_DEPOT,                        /* cache/ depot, one a cache */
+    LOCK_RANK_SLAB,                         /* slab/ lists, one a cache */
+    LOCK_RANK_FRAMES_SLOT = LOCK_RANK_SLAB, /* page/ zones of frames, which know neither slabs nor the heap's zone nor arenas: one a CPU and zone, */
+    LOCK_RANK_ZONE,                         /* page/ zone */
+    LOCK_RANK_PAGER = LOCK_RANK_ZONE,       /* page/, one a pager: it knows no zone */
+    LOCK_RANK_FRAMES = LOCK_RANK_ZONE,      /* then the zone's, */
+    LOCK_RANK_ARENA,                        /* arena/, one an arena; an arena never holds it while it calls its source */
+    LOCK_RANK_FRAMES_LRU = LOCK_RANK_ARENA, /* then that of its lists of pages by age */
+    LOCK_RANK_METADATA,                     /* page/ bootstrap allocator */
+    LOCK_RANK_WATCHES,                      /* ranges of blocks that the program watches */
+    LOCK_RANK_PLATFORM,                     /* inside platform/ */
 };
 
 /*

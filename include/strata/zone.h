@@ -1,0 +1,386 @@
+/*
+ * strata/zone.h - zones: memory that the program owns frame by frame, in superpages from which large contiguous runs can be had for years.
+ *
+ * A zone is a range of page frames: memory of its own (memfd, huge pages, anonymous memory) or none at all (a simulated zone, of any size). A frame
+ * is a number, 0 and up: its offset in the memory, divided by the frame's size, is its identity, whatever addresses show it. Frames stand in
+ * superpages of 2 MiB. Allocations say how they can be had back: unmovable ones share superpages with others like them, so that the superpages of
+ * movable and reclaimable ones can be emptied when somebody wants a large run.
+ *
+ *     struct strata_zone *zone;
+ *     const struct strata_zone_config config = {.name = "buffers", .backend = STRATA_ZONE_MEMFD, .bytes = 2 << 30, .reserve_bytes = 16 << 20};
+ *     if (strata_zone_create(&config, &zone) != STRATA_ZONE_OK) ...
+ *     uint64_t frame;
+ *     if (strata_zone_alloc(zone, 1, STRATA_ZONE_UNMOVABLE, &frame) != STRATA_ZONE_OK) ...       // 512 at a time: a superpage
+ *     memset(strata_zone_address(zone, frame), 0, 4096);
+ *     strata_zone_free(zone, frame, 1);
+ *
+ * Valid in C11 and C++. For all functions, where nothing else is said:
+ *   - runs are [frame, frame + frames). bytes must be multiples of what is said;
+ *   - a status says what was wrong, strata_zone_explain in words: function, argument, value, what is allowed. What fails has changed nothing. A null
+ *     pointer to a zone, or for a result, is STRATA_ZONE_BAD_ARGUMENT. A zone that was destroyed is not recognised;
+ *   - threads: any thread may call at any time, but for strata_zone_destroy. No lock of strata is held while a function of the program runs;
+ *   - fork: the memory of STRATA_ZONE_MEMFD and STRATA_ZONE_HUGETLB is shared with the child, that of STRATA_ZONE_ANON copied. What strata
+ *     knows of the frames is copied: a child must not allocate or free frames of a shared zone while its parent does, and none where other threads
+ *     were in a call of the same zone when it was forked;
+ *   - signals: not for signal handlers, as each function takes locks. errno stays as it was.
+ *
+ * The design follows Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of Memory" (2007); the bitfields of superpages, and
+ * reservations by CPUs, are as in Wrenger et al., "LLFree: Scalable and Optionally-Persistent Page-Frame Allocation" (2023).
+ */
+#ifndef STRATA_ZONE_H
+#define STRATA_ZONE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <strata/malloc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A zone, and a request for a run that is waiting for its frames; their contents are strata's. */
+struct strata_zone;
+struct strata_zone_capture;
+
+enum strata_zone_status {
+    STRATA_ZONE_OK = 0,
+    STRATA_ZONE_NO_MEMORY,     /* the system has none for the zone, or for what strata must remember */
+    STRATA_ZONE_BAD_ARGUMENT,  /* outside what the function allows */
+    STRATA_ZONE_NO_FRAMES,     /* no such run is free; or none that this request may have */
+    STRATA_ZONE_NOT_ALLOCATED, /* a frame of the run is free, or held by a capture */
+    STRATA_ZONE_PINNED,        /* a frame of the run is pinned; or pinned as often as it can be */
+    STRATA_ZONE_NOT_PINNED,    /* unpin: it is not */
+    STRATA_ZONE_MAPPED,        /* a frame of the run, or a page of the range, is mapped already; or still */
+    STRATA_ZONE_NOT_MAPPED,    /* a page of the range shows no frame */
+    STRATA_ZONE_BUSY,          /* being moved or reclaimed right now; of a range or zone: in use by others */
+    STRATA_ZONE_UNSUPPORTED,   /* this backend, or this system, can't */
+    STRATA_ZONE_NO_HUGE_PAGES, /* the system's pool of huge pages has too few */
+    STRATA_ZONE_GONE,          /* a capture whose range can't be had any more: pinned or unmovable frames came to stay */
+    STRATA_ZONE_NOT_DONE,      /* a capture that still waits for frames */
+};
+/* strata_zone_status_text - a short English text for a status, in static storage, never NULL. Async-signal-safe. Cost: constant. */
+STRATA_API const char *strata_zone_status_text(enum strata_zone_status status) STRATA_NOEXCEPT;
+
+/* Superpages; the longest name with its end; limits of frames, pins, owners and CPUs. */
+#define STRATA_ZONE_SUPERPAGE_BYTES ((size_t)2 << 20)
+#define STRATA_ZONE_NAME_BYTES 32
+#define STRATA_ZONE_FRAMES_MAX (UINT64_C(1) << 31)
+#define STRATA_ZONE_PINS_MAX 4095u
+#define STRATA_ZONE_OWNERS_MAX 255u
+#define STRATA_ZONE_CPUS_MAX 1024u
+/* Orders: blocks of 2^order frames. The largest that statistics tell apart, and one more. */
+#define STRATA_ZONE_ORDERS 31u
+
+/* How frames can be had back from who has them. (Section 2.1.) */
+enum strata_zone_mobility {
+    STRATA_ZONE_UNMOVABLE,   /* only when they are freed */
+    STRATA_ZONE_RECLAIMABLE, /* their owner can drop them */
+    STRATA_ZONE_MOVABLE,     /* their contents can go to other frames; and be dropped, where the owner says how */
+    STRATA_ZONE_MOBILITIES,
+};
+
+enum strata_zone_backend {
+    STRATA_ZONE_MEMFD,   /* shared memory with a file number, which other processes may map */
+    STRATA_ZONE_HUGETLB, /* the same of huge pages, taken from the system's pool at once: STRATA_ZONE_NO_HUGE_PAGES where that has too few */
+    STRATA_ZONE_ANON,    /* private memory. Can't be mapped at other addresses */
+    STRATA_ZONE_SIM,     /* no memory: each frame's contents are one word (strata_zone_peek), kept once it isn't 0. For experiments and tests */
+};
+
+/* ------------------------------------------------------------------ life */
+
+enum strata_zone_flags {
+    STRATA_ZONE_NO_GROUPING = 1,       /* superpages belong to no mobility group: for experiments, figure 1's "standard allocator" */
+    STRATA_ZONE_SCATTER = 2,           /* and frames come from the superpage that was freed into last, not from the fullest: likewise */
+    STRATA_ZONE_HUGE_IN_PARTITION = 4, /* runs of whole superpages may lie in the movable partition whatever their mobility (section 2.2) */
+    STRATA_ZONE_ON_NODE = 8,           /* the memory comes from the NUMA node `node`, where the system has it */
+};
+
+/* Zero in what isn't needed: members may be added in later versions, where 0 means "as before". */
+struct strata_zone_config {
+    const char *name; /* for statistics and messages; cut to STRATA_ZONE_NAME_BYTES - 1. Not NULL */
+    enum strata_zone_backend backend;
+    uint64_t bytes;           /* a multiple of STRATA_ZONE_SUPERPAGE_BYTES, above 0, at most STRATA_ZONE_FRAMES_MAX frames */
+    size_t frame_bytes;       /* of a frame: 4, 16 or 64 KiB, not less than the system's page but for STRATA_ZONE_SIM; 0: the system's page */
+    uint64_t reserve_bytes;   /* as long as others will do, this much stays free as whole superpages; rounded up to them (section 2.1) */
+    uint64_t partition_bytes; /* at the end of the zone, for movable and reclaimable frames only; rounded up to superpages (section 2.2) */
+    unsigned node;            /* with STRATA_ZONE_ON_NODE */
+    unsigned cpus;            /* how many CPUs get superpages of their own; 0: as many as there are. At most STRATA_ZONE_CPUS_MAX */
+    unsigned flags;           /* enum strata_zone_flags, joined by | */
+};
+
+/*
+ * strata_zone_create - a new zone, all of whose frames are free.
+ *
+ * config: may go once the call is back. zone: receives it. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY;
+ * STRATA_ZONE_NO_HUGE_PAGES; STRATA_ZONE_UNSUPPORTED: the system has no such memory, or no such node. Memory behind the frames is taken
+ * when they are first touched, but for STRATA_ZONE_HUGETLB. Cost: linear in superpages, some 10 ns each; 256 bytes for each, and 4 to 20 bytes
+ * for each frame that is allocated as movable, with an owner, pinned or mapped.
+ */
+STRATA_API enum strata_zone_status strata_zone_create(const struct strata_zone_config *config,
+                                                      struct strata_zone **zone) STRATA_NOEXCEPT STRATA_NODISCARD;
+/*
+ * strata_zone_destroy - takes a zone down, with all frames that are still allocated and all windows. No other thread may be using it.
+ *
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_PINNED: a frame is, and the zone is as it was; STRATA_ZONE_BUSY: a capture is under way. NULL: nothing.
+ */
+STRATA_API enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) STRATA_NOEXCEPT;
+
+/*
+ * strata_zone_explain - what was wrong in the last call of any thread on this zone that misused it: "strata_zone_pin: frame = 12 (free; must be
+ * allocated)". Returns the length, as snprintf; 0: nothing was wrong yet. strata_zone_explain_config: the same of what strata_zone_create would say
+ * to a configuration.
+ */
+STRATA_API size_t strata_zone_explain(struct strata_zone *zone, char *text, size_t bytes) STRATA_NOEXCEPT;
+STRATA_API size_t strata_zone_explain_config(const struct strata_zone_config *config, char *text, size_t bytes) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ owners */
+
+enum strata_zone_answer {
+    STRATA_ZONE_YES,   /* done: moved; or dropped, and the frames are strata's again */
+    STRATA_ZONE_LATER, /* not now: in use, or being written */
+    STRATA_ZONE_NEVER, /* don't ask about this one again: it counts as unmovable from now on */
+    STRATA_ZONE_WROTE, /* reclaim only: written first, and dropped */
+};
+
+/*
+ * Who has movable or reclaimable frames, and is asked about them. Called with no lock held, on the thread of whoever wants room, or strata's own. The
+ * block is nobody else's meanwhile: it is not asked about twice at a time; a free of it is remembered and done afterwards; pin, map and unmap answer
+ * STRATA_ZONE_BUSY. The functions may allocate and free frames, and return.
+ */
+struct strata_zone_owner {
+    const char *name; /* copied, and cut */
+    /*
+     * The block [from, from + frames) shall move to `to`, as many frames, which are allocated for that. YES: the owner has copied the contents
+     * (strata_zone_copy), so that nobody writes at `from` any more, and knows the block by `to` from now on. NULL: its frames don't move.
+     */
+    enum strata_zone_answer (*migrate)(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames, uint64_t token, void *context);
+    /* The block's contents shall go. YES: they were clean, or are not needed; WROTE: they were written. NULL: its frames are not reclaimed. */
+    enum strata_zone_answer (*reclaim)(struct strata_zone *zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context);
+    void *context;
+};
+/*
+ * strata_zone_owner_add - makes an owner known, for the life of the zone.
+ *
+ * owner: copied. number: receives what allocations name it by, 1 to STRATA_ZONE_OWNERS_MAX. STRATA_ZONE_NO_MEMORY: there are that many already.
+ */
+STRATA_API enum strata_zone_status strata_zone_owner_add(struct strata_zone *zone, const struct strata_zone_owner *owner,
+                                                         unsigned *number) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ frames */
+
+enum strata_zone_alloc_flags {
+    STRATA_ZONE_NO_FALLBACK = 1, /* never from a superpage of another group */
+    STRATA_ZONE_NO_RESERVE = 2,  /* nor from the reserve */
+    STRATA_ZONE_NO_EFFORT = 4,   /* what is free, or STRATA_ZONE_NO_FRAMES: no compaction, no reclaim, no function of the program */
+    STRATA_ZONE_HIGH = 8, /* a run of whole superpages: the highest that will do; else unmovable ones get the lowest, movable ones the highest */
+};
+struct strata_zone_request {
+    uint64_t frames;       /* above 0; any number: what passes a superpage gets whole superpages, adjacent, and gives back what is left */
+    uint64_t align_frames; /* a power of two; 0: 1, but a power of two of frames is aligned to itself up to a superpage */
+    enum strata_zone_mobility mobility;
+    unsigned owner; /* of strata_zone_owner_add; 0: nobody is asked: they move only by the windows that show them, and are never reclaimed */
+    unsigned flags; /* enum strata_zone_alloc_flags, joined by | */
+    uint64_t token; /* the owner's own name for the block */
+};
+/*
+ * strata_zone_alloc, strata_zone_alloc_as - a run of frames. The contents are whatever was there.
+ *
+ * frame: receives the first, on success only. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_FRAMES; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY.
+ * Placement: from the fullest superpage of the mobility's group that has the run; else from one that is wholly free, beyond the reserve; else from
+ * another group's, that with the largest free area, which changes its group when most of it changes hands; else from the reserve. Then, unless told
+ * otherwise, by compaction and reclaim as far as the zone has them on (strata_zone_set_effort). Cost: one lock that a CPU has mostly to itself up
+ * to a superpage, constant; above that linear in the superpages of the zone, 1/64 ns each.
+ * (Sections 2.1 and 2.2.)
+ */
+STRATA_API enum strata_zone_status strata_zone_alloc(struct strata_zone *zone, uint64_t frames, enum strata_zone_mobility mobility,
+                                                     uint64_t *frame) STRATA_NOEXCEPT;
+STRATA_API enum strata_zone_status strata_zone_alloc_as(struct strata_zone *zone, const struct strata_zone_request *request,
+                                                        uint64_t *frame) STRATA_NOEXCEPT;
+/*
+ * strata_zone_free - frees a run: of one allocation or a part of it, or of several that are neighbours; what is left of a block that is cut is a
+ * block.
+ *
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: not in the zone; STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_PINNED; STRATA_ZONE_MAPPED;
+ * STRATA_ZONE_BUSY: a part of a block that is being moved (the whole block is freed when that has ended).
+ */
+STRATA_API enum strata_zone_status strata_zone_free(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
+
+/* strata_zone_pin, strata_zone_unpin - a pinned frame stays where it is, as for DMA; its block with it. Pins count, up to STRATA_ZONE_PINS_MAX.
+ *
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY: it is being moved right now, so that the caller's number is about to be
+ * wrong; STRATA_ZONE_PINNED: too often; STRATA_ZONE_NOT_PINNED: some frame of the run isn't, and none was unpinned. */
+STRATA_API enum strata_zone_status strata_zone_pin(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
+STRATA_API enum strata_zone_status strata_zone_unpin(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
+
+struct strata_zone_frame_info {
+    bool allocated, pinned, moving, mapped;
+    bool captured;                      /* neither free nor allocated: held for a contiguous request */
+    enum strata_zone_mobility mobility; /* of the frame */
+    enum strata_zone_mobility group;    /* of its superpage; STRATA_ZONE_MOBILITIES: wholly free, and of none */
+    uint64_t first, frames;             /* the block it is in; of one that is free, itself */
+    unsigned owner, pins;
+    uint64_t token;
+};
+/* strata_zone_query - what is known of a frame now. Cost: constant, and linear in the superpages of its block. */
+STRATA_API enum strata_zone_status strata_zone_query(struct strata_zone *zone, uint64_t frame, struct strata_zone_frame_info *info) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ contents and addresses */
+
+/* strata_zone_address - where all frames are always in reach, in order: those of the first begin at frame 0. NULL: no such frame, or no memory. */
+STRATA_API void *strata_zone_address(struct strata_zone *zone, uint64_t frame) STRATA_NOEXCEPT;
+/* The file number of the memory, which stays strata's; -1: none. strata_zone_frame_bytes: of a frame; 0 for NULL. */
+STRATA_API int strata_zone_file(struct strata_zone *zone) STRATA_NOEXCEPT;
+STRATA_API size_t strata_zone_frame_bytes(struct strata_zone *zone) STRATA_NOEXCEPT;
+STRATA_API uint64_t strata_zone_frames(struct strata_zone *zone) STRATA_NOEXCEPT;
+/* strata_zone_copy - the contents of one run to another, both allocated and not overlapping. */
+STRATA_API enum strata_zone_status strata_zone_copy(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames) STRATA_NOEXCEPT;
+/*
+ * The first word of a frame, read or written atomically: on STRATA_ZONE_SIM, all that it has. Counts as a reference (and a write) of the frame there.
+ * strata_zone_touch: the same without a look. No such frame: reads 0, writes nothing.
+ */
+STRATA_API uint64_t strata_zone_peek(struct strata_zone *zone, uint64_t frame) STRATA_NOEXCEPT;
+STRATA_API void strata_zone_poke(struct strata_zone *zone, uint64_t frame, uint64_t word) STRATA_NOEXCEPT;
+STRATA_API void strata_zone_touch(struct strata_zone *zone, uint64_t frame, bool write) STRATA_NOEXCEPT;
+/*
+ * strata_zone_populate - memory behind a run is taken now, so that touching it can't fail (a write that finds none ends the process by SIGBUS, or by
+ * the system's killer). STRATA_ZONE_NO_MEMORY; on STRATA_ZONE_SIM it does nothing. strata_zone_discard: gives it back; the run is allocated, and
+ * reads as zeros.
+ */
+STRATA_API enum strata_zone_status strata_zone_populate(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
+STRATA_API enum strata_zone_status strata_zone_discard(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
+
+/*
+ * Windows: address space of which each page shows a frame that the program chooses. strata moves movable frames that are in a window behind its back:
+ * the address stays, and strata_zone_frame_at tells the frame. A frame is in one window at a time.
+ */
+/* strata_zone_window_open - bytes: a multiple of the frame's size (STRATA_ZONE_HUGETLB: of a superpage). address: receives it, aligned to a
+ * superpage. */
+STRATA_API enum strata_zone_status strata_zone_window_open(struct strata_zone *zone, size_t bytes, void **address) STRATA_NOEXCEPT;
+/* STRATA_ZONE_MAPPED: it still shows frames. STRATA_ZONE_BAD_ARGUMENT: no window begins there. */
+STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *zone, void *address) STRATA_NOEXCEPT;
+/*
+ * strata_zone_map - pages from `address` on, inside one window, show the frames of the run, which must be allocated.
+ *
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: not in a window, or no multiple of a frame's size; STRATA_ZONE_MAPPED: of either side;
+ * STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY; STRATA_ZONE_NO_MEMORY: the process has no mappings left; STRATA_ZONE_UNSUPPORTED.
+ */
+STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
+/* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has
+ * changed. */
+STRATA_API enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *address, size_t bytes) STRATA_NOEXCEPT;
+/* strata_zone_frame_at - the frame that a page shows now. STRATA_ZONE_NOT_MAPPED. Pin it where it must stay that one: see strata_zone_pin_at. */
+STRATA_API enum strata_zone_status strata_zone_frame_at(struct strata_zone *zone, const void *address, uint64_t *frame) STRATA_NOEXCEPT;
+/* strata_zone_pin_at - pins the frame that a page shows, which is told: it can't move between the two. STRATA_ZONE_NOT_MAPPED, STRATA_ZONE_BUSY. */
+STRATA_API enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, const void *address, uint64_t *frame) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ placement */
+
+/*
+ * strata_zone_partition_resize - the movable partition gets another size; rounded up to superpages; 0: none.
+ *
+ * STRATA_ZONE_BAD_ARGUMENT: larger than the zone. STRATA_ZONE_BUSY: unmovable frames lie where it would grow; nothing has changed. Cost: linear in
+ * the superpages that change sides. (Section 2.2.)
+ */
+STRATA_API enum strata_zone_status strata_zone_partition_resize(struct strata_zone *zone, uint64_t bytes) STRATA_NOEXCEPT;
+/* strata_zone_set_reserve - another reserve; STRATA_ZONE_BAD_ARGUMENT: larger than the zone. Takes effect as superpages become free. */
+STRATA_API enum strata_zone_status strata_zone_set_reserve(struct strata_zone *zone, uint64_t bytes) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ capture */
+
+/*
+ * Frames of a range that is wanted as a whole are kept for whoever wants it: those that are free at once, the others in the moment in which they are
+ * freed, moved away or reclaimed. Nobody else is given them until the request is done, or given up. (Section 8.)
+ */
+enum strata_zone_capture_flags {
+    STRATA_ZONE_CAPTURE_AT = 1, /* the range that begins with `at`; else the one that has least to be moved and dropped, and nothing that can't */
+    STRATA_ZONE_CAPTURE_NO_RECLAIM = 2, /* moves, drops nothing */
+    STRATA_ZONE_CAPTURE_NO_HOLD = 4,    /* frames that become free are anybody's: for experiments, figure 11 */
+};
+struct strata_zone_capture_request {
+    uint64_t frames;       /* as of a strata_zone_request; runs above a superpage are rounded up to superpages, and the rest freed in the end */
+    uint64_t align_frames; /* likewise */
+    uint64_t at;
+    enum strata_zone_mobility mobility; /* of the run, once it is the program's */
+    unsigned owner;
+    unsigned flags; /* enum strata_zone_capture_flags, joined by | */
+    uint64_t token;
+};
+/*
+ * strata_zone_capture_run - the range is chosen, emptied and captured, all in this call, which asks owners to move and drop their frames.
+ *
+ * frame: receives the first of the run. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_FRAMES: no range has only free, movable and reclaimable frames, or
+ * what was tried could not be emptied; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_BUSY: another capture wants a part of that range (with
+ * STRATA_ZONE_CAPTURE_AT). Cost: of what has to be moved.
+ */
+STRATA_API enum strata_zone_status strata_zone_capture_run(struct strata_zone *zone, const struct strata_zone_capture_request *request,
+                                                           uint64_t *frame);
+/*
+ * The same step by step. begin: chooses the range and holds what is free of it. push: asks owners about what is left, up to `blocks` of them.
+ * poll: STRATA_ZONE_OK: all frames are held; STRATA_ZONE_NOT_DONE; STRATA_ZONE_GONE. left: of frames that are not held yet; may be NULL.
+ * end: the run becomes the caller's, and the capture is no more; STRATA_ZONE_NOT_DONE: it goes on. give_up: all that is held is free again.
+ */
+STRATA_API enum strata_zone_status strata_zone_capture_begin(struct strata_zone *zone, const struct strata_zone_capture_request *request,
+                                                             struct strata_zone_capture **capture) STRATA_NOEXCEPT STRATA_NODISCARD;
+STRATA_API enum strata_zone_status strata_zone_capture_push(struct strata_zone_capture *capture, uint64_t blocks);
+STRATA_API enum strata_zone_status strata_zone_capture_poll(struct strata_zone_capture *capture, uint64_t *first, uint64_t *left) STRATA_NOEXCEPT;
+STRATA_API enum strata_zone_status strata_zone_capture_end(struct strata_zone_capture *capture, uint64_t *frame) STRATA_NOEXCEPT;
+STRATA_API void strata_zone_capture_give_up(struct strata_zone_capture *capture) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ effort */
+
+/* What strata_zone_alloc does once nothing suitable is free: figure 10. STRATA_ZONE_COMPACT, STRATA_ZONE_RECLAIM: both, at first. */
+enum strata_zone_effort { STRATA_ZONE_COMPACT = 1, STRATA_ZONE_RECLAIM = 2, STRATA_ZONE_RECLAIM_CAPTURES = 4 };
+STRATA_API enum strata_zone_status strata_zone_set_effort(struct strata_zone *zone, unsigned effort) STRATA_NOEXCEPT;
+
+/* ------------------------------------------------------------------ looking inside */
+
+struct strata_zone_stats {
+    char name[STRATA_ZONE_NAME_BYTES];
+    enum strata_zone_backend backend;
+    size_t frame_bytes;
+    uint64_t frames, superpages, superpage_frames;
+    uint64_t free;                                     /* frames */
+    uint64_t used[STRATA_ZONE_MOBILITIES];             /* allocated frames of each mobility */
+    uint64_t group_superpages[STRATA_ZONE_MOBILITIES]; /* that are not wholly free */
+    uint64_t mixed_superpages;                         /* of them: with frames of another mobility than their group's */
+    uint64_t free_superpages, reserve_superpages, partition_superpages;
+    uint64_t pinned, mapped, captured, moving; /* frames; the last one: blocks */
+    uint64_t free_blocks[STRATA_ZONE_ORDERS];  /* free frames as the largest aligned blocks of 2^order */
+    uint64_t captures;                         /* under way */
+    /* counted since the start */
+    uint64_t allocs, failures; /* calls */
+    uint64_t fallbacks;        /* from a superpage of another group */
+    uint64_t retypes;          /* superpages that changed their group by that */
+    uint64_t reserve_uses;     /* superpages taken from the reserve */
+    uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
+    uint64_t races_lost;     /* frames that were emptied for a contiguous request, and taken by somebody else */
+    uint64_t metadata_bytes; /* reserved for what strata remembers; how much of it is resident depends on use */
+};
+/* strata_zone_stats_get - exact where no other thread is in a call. Cost: linear in superpages. */
+STRATA_API enum strata_zone_status strata_zone_stats_get(struct strata_zone *zone, struct strata_zone_stats *stats) STRATA_NOEXCEPT;
+
+/* What a superpage is, for a map of the zone (figure 1). */
+struct strata_zone_superpage {
+    enum strata_zone_mobility group; /* STRATA_ZONE_MOBILITIES: wholly free */
+    uint16_t free;                   /* frames */
+    uint16_t used[STRATA_ZONE_MOBILITIES];
+    uint16_t pinned, captured;
+    bool partition;
+};
+/* strata_zone_map_get - superpages [first, first + count) as they are now. STRATA_ZONE_BAD_ARGUMENT: there are fewer. */
+STRATA_API enum strata_zone_status strata_zone_map_get(struct strata_zone *zone, uint64_t first, uint64_t count,
+                                                       struct strata_zone_superpage *superpages) STRATA_NOEXCEPT;
+
+/*
+ * strata_zone_check - NULL when all that strata knows of the zone agrees with itself, else what doesn't. Where no other thread is in a call on
+ * the zone. Cost: linear in superpages, some 0.2 us each, and in the frames that are movable, owned, pinned or mapped.
+ */
+STRATA_API const char *strata_zone_check(struct strata_zone *zone) STRATA_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * frames_internal.h - what the files of frames_*.c share. Private to page/. Locks: see frames.h.
+ *
+ *   frames_zone.c      life, owners, statistics        frames_capture.c   capture
+ *   frames_place.c     alloc and free of what is there frames_move.c      isolation, and moving or dropping one isolated block
+ *   frames_list.c      lists, slots, locks             frames_window.c    windows
+ *   frames_pin.c       pins, query                     frames_backend.c   the memory behind the frames
+ *   frames_superpage.c pure transitions                frames_check.c     invariants
+ *   frames_index.c     indices (section 7)             frames_compact.c, frames_reclaim.c, frames_lru.c, frames_direct.c
+ */
+#ifndef STRATA_PAGE_FRAMES_INTERNAL_H
+#define STRATA_PAGE_FRAMES_INTERNAL_H
+
+#include "base/check.h"
+#include "page/frames.h"
+#include "page/frames_superpage.h"
+
+/*
+ * A note of a frame, guarded by the lock of its superpage. Mobility, owner and what goes on with a block are in the note of its first frame; pins and
+ * the window in the note of each frame. 0 for all frames of an unmovable block that nobody pins or maps.
+ */
+#define NOTE_MOBILITY UINT32_C(0x3)
+#define NOTE_OWNER_SHIFT 2
+#define NOTE_OWNER (UINT32_C(0xff) << NOTE_OWNER_SHIFT)
+#define NOTE_MOVING (UINT32_C(1) << 10) /* isolated */
+#define NOTE_DEAD (UINT32_C(1) << 11)   /* freed meanwhile: whoever has isolated it frees it */
+#define NOTE_NEVER (UINT32_C(1) << 12)  /* its owner does not want to be asked */
+#define NOTE_MAPPED (UINT32_C(1) << 13) /* in a window: zone->addresses */
+#define NOTE_LRU (UINT32_C(3) << 14)    /* frames_lru.c's own */
+#define NOTE_PIN_SHIFT 20
+#define NOTE_PIN (UINT32_C(1) << NOTE_PIN_SHIFT)
+#define NOTE_PINS (~UINT32_C(0) << NOTE_PIN_SHIFT)
+#define NOTE_OF_HEAD (NOTE_MOBILITY | NOTE_OWNER | NOTE_MOVING | NOTE_DEAD | NOTE_NEVER)
+
+STRATA_INLINE enum frames_mobility note_mobility(uint32_t note) { return (enum frames_mobility)(note & NOTE_MOBILITY); }
+STRATA_INLINE unsigned note_owner(uint32_t note) { return (note & NOTE_OWNER) >> NOTE_OWNER_SHIFT; }
+STRATA_INLINE unsigned note_pins(uint32_t note) { return note >> NOTE_PIN_SHIFT; }
+
+/* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
+#define SLOT_WHOLE FRAMES_MOBILITIES
+struct frames_slot {
+    struct platform_lock lock; /* LOCK_RANK_FRAMES_SLOT */
+    uint32_t reserved[FRAMES_MOBILITIES + 1];
+    uint64_t allocs;
+    int64_t free; /* free frames of its superpages; changes with them under the lock, atomic to read */
+} STRATA_ALIGNED(128);
+
+struct frames_window {
+    struct frames_window *next; /* by creation */
+    char *address;
+    size_t bytes;
+    uint32_t *frames; /* of each page: 1 + the frame that it shows; 0: none. Under zone->lock, written under the superpage's too */
+};
+
+/* The memory behind the frames. Offsets and sizes are in bytes; all may be called with locks held, and keep errno. */
+struct frames_backend {
+    enum frames_status (*open)(struct frame_zone *zone, unsigned node);
+    void (*close)(struct frame_zone *zone);
+    void (*copy)(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames);
+    bool (*populate)(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+    bool (*discard)(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+    /* NULL: can't. Shows the run at an address of a window; false: no mappings left, and the pages show nothing. */
+    bool (*show)(struct frame_zone *zone, uint64_t frame, uint64_t frames, char *address);
+};
+extern const struct frames_backend frames_backend_memfd, frames_backend_hugetlb, frames_backend_anon, frames_backend_sim;
+
+/*
+ * What compaction and reclaim want to be told, each set once by their start, or NULL. placed, leaving, moved: under the lock of the superpage, which
+ * ranks above LOCK_RANK_FRAMES_LRU; of blocks with an owner only. fell_back, grew_short: with no lock held.
+ */
+struct frames_hooks {
+    void (*placed)(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note);
+    void (*leaving)(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note);
+    void (*moved)(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames);
+    void (*fell_back)(struct frame_zone *zone);                 /* an allocation went to another group's superpage */
+    void (*grew_short)(struct frame_zone *zone, uint64_t free); /* free frames fell below low_frames; told once until they are above again */
+};
+
+struct frame_zone {
+    /* immutable */
+    char name[FRAMES_NAME_BYTES];
+    enum frames_backend_kind kind;
+    const struct frames_backend *backend;
+    unsigned flags, frame_shift, superpage_shift; /* log2 of bytes in a frame, and of frames in a superpage */
+    unsigned superpage_frames;
+    unsigned slot_count;
+    uint64_t frames, superpage_count;
+    struct frames_superpage *superpages;
+    struct frames_slot *slots;
+    uint32_t *notes;              /* a frame each, and so on */
+    uint64_t *tokens;             /* of first frames of blocks with an owner; by the superpage's lock */
+    uint64_t *addresses;          /* pages of windows that show them; where NOTE_MAPPED */
+    char *base;                   /* the memory; NULL on FRAMES_SIM */
+    uint64_t *words;              /* the contents on FRAMES_SIM; atomic */
+    uint64_t *referenced, *dirty; /* a bit a frame; atomic: set by frames_touch and on FRAMES_SIM by whatever reads and writes. Else frames_lru.c's */
+    int file;
+    char *memory; /* all the arrays, and this struct */
+    size_t memory_bytes;
+
+    struct platform_lock lock STRATA_ALIGNED(128); /* LOCK_RANK_FRAMES; guards the rest, where nothing else is said */
+    uint32_t lists[FRAMES_MOBILITIES][FRAMES_LISTS];
+    uint64_t nonempty[FRAMES_MOBILITIES]; /* a bit a list */
+    uint64_t *free_map, *free_summary;    /* superpages that are wholly free and nobody's: a bit each; a bit for each word with any */
+    uint64_t free_superpages;             /* of them; atomic to read */
+    uint64_t free_frames;                 /* in superpages that no slot has; atomic to read */
+    uint64_t reserve;                     /* superpages */
+    uint64_t partition_first;             /* the first superpage of the partition; superpage_count: none */
+    unsigned effort;                      /* atomic */
+    unsigned owner_count;                 /* atomic: release after the owner is written */
+    struct frames_window *windows;
+    struct frames_capture *captures; /* the newest first */
+    uint32_t capture_numbers;        /* that were given */
+    struct frames_hooks hooks;       /* atomic each */
+    uint64_t low_frames;             /* atomic; 0: grew_short is never told */
+    uint32_t is_short;               /* atomic: it was */
+
+    /* counted; by the lock */
+    uint64_t failures, fallbacks, retypes, reserve_uses, whole_allocs;
+    uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
+    uint64_t races_lost; /* atomic */
+
+    /* for compaction (frames_compact.c) and reclaim (frames_lru.c, frames_reclaim.c): theirs, NULL until they are first used */
+    void *compaction, *reclaim;
+    const char *complaint_function; /* the last misuse, for api/; NULL: none yet */
+    struct frames_complaint complaint;
+
+    struct frames_owner owners[FRAMES_OWNERS_MAX + 1];
+};
+
+STRATA_INLINE struct frames_superpage *frames_superpage_of(const struct frame_zone *zone, uint64_t frame) {
+    return &zone->superpages[frame >> zone->superpage_shift];
+}
+STRATA_INLINE unsigned frames_offset_of(const struct frame_zone *zone, uint64_t frame) { return (unsigned)frame & (zone->superpage_frames - 1); }
+STRATA_INLINE uint64_t frames_first_of(const struct frame_zone *zone, const struct frames_superpage *superpage) {
+    return (uint64_t)(superpage - zone->superpages) << zone->superpage_shift;
+}
+/* Changes a note, and the count of those that are not 0. */
+STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superpage *superpage, uint64_t frame, uint32_t note) {
+    uint32_t before = zone->notes[frame];
+    zone->notes[frame] = note;
+    superpage->noted = (uint16_t)(superpage->noted + (note != 0) - (before != 0));
+}
+
+/* ------------------------------------------------------------------ frames_list.c: locks, lists, slots */
+
+/* Locks whatever guards the superpage, and keeps it; the other lets go, having put the superpage where its counts say. */
+struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage);
+void frames_unlock(struct frame_zone *zone, struct frames_slot *slot);
+/* The zone's lock, with superpages [first, last] in no slot. */
+void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last);
+/* All slots give back what they have reserved. No lock held. */
+void frames_slots_drain(struct frame_zone *zone);
+/* After a change under the lock that guards it (slot NULL: the zone's): counters and lists follow. free_before: its free frames before the change. */
+void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned free_before);
+
+/* ------------------------------------------------------------------ frames_place.c */
+
+/* `frames` free frames of one superpage, aligned, become an isolated movable block (NOTE_MOVING) of the caller: for the free scanner. False: none. */
+bool frames_take_in(struct frame_zone *zone, uint64_t superpage, uint64_t frames, uint64_t align, uint64_t *frame);
+/* Gives up the same. */
+void frames_give_back(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+
+/* ------------------------------------------------------------------ frames_move.c */
+
+/* A block that nobody else may touch until frames_put_back, frames_drop or a frames_move that said YES. */
+struct frames_block {
+    uint64_t first, frames, token, address; /* address: 0: in no window */
+    uint32_t note;                          /* as it was before */
+};
+/*
+ * Isolates the block that `frame` is in. FRAMES_NOT_ALLOCATED (also of one that a capture holds), FRAMES_PINNED, FRAMES_BUSY: isolated by another;
+ * FRAMES_UNSUPPORTED: unmovable, or nobody could be asked, or its owner said NEVER, or it spans superpages. No lock held.
+ */
+enum frames_status frames_isolate(struct frame_zone *zone, uint64_t frame, struct frames_block *block);
+/* Everybody's again; or free, where it was freed meanwhile. never: it is not to be asked about again. */
+void frames_put_back(struct frame_zone *zone, const struct frames_block *block, bool never);
+/* The same, freed, its owner having dropped it: into the capture that wants it, or free. */
+void frames_drop(struct frame_zone *zone, const struct frames_block *block);
+/*
+ * Moves an isolated block to `to`, of frames_take_in. YES: it is there, and everybody's; its old frames are free, or a capture's. Else it is still
+ * isolated, and `to` still the caller's. Asks the owner, or, of a block without one in a window, copies while writers wait. No lock held.
+ */
+enum frames_answer frames_move(struct frame_zone *zone, struct frames_block *block, uint64_t to);
+/* Asks the owner to drop an isolated block. YES, WROTE: frames_drop was done. Else it is still isolated. */
+enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty);
+
+/* ------------------------------------------------------------------ frames_backend.c, frames_window.c */
+
+/* A block that is in windows shows other frames at the same addresses: see frames_move. */
+bool frames_window_move(struct frame_zone *zone, const struct frames_block *block, uint64_t to);
+
+#endif
