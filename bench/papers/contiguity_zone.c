@@ -67,6 +67,8 @@ struct place *place_open(const struct place_config *config, const struct place_e
         fprintf(stderr, "strata_zone_create: %s\n", strata_zone_status_text(status));
         load_fail("no zone");
     }
+    unsigned effort = STRATA_ZONE_RECLAIM | (config->compaction ? STRATA_ZONE_COMPACT : 0) | (config->capture ? STRATA_ZONE_RECLAIM_CAPTURES : 0);
+    must(place, strata_zone_set_effort(place->zone, effort), "strata_zone_set_effort");
     const struct strata_zone_owner owner = {"load", migrate, reclaim, place};
     must(place, strata_zone_owner_add(place->zone, &owner, &place->owner), "strata_zone_owner_add");
     return place;

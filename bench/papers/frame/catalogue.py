@@ -64,5 +64,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("contiguity", "figure-5", "contiguity_compile.py"),
     Experiment("contiguity", "figures-6-7", "contiguity_effectiveness.py", timeout_s=3600),
     Experiment("contiguity", "figures-4-8-9", "contiguity_latency.py"),
+    Experiment("contiguity", "section-7", "contiguity_contents.py"),
     Experiment("contiguity", "figure-11", "contiguity_races.py"),
 )
