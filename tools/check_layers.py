@@ -37,6 +37,7 @@ FACADES["cache"].add("cache/object_cache.h")
 FACADES["page"].add("page/pager.h")
 # And zones of frames from both.
 FACADES["page"].add("page/frames.h")
+FACADES["page"].add("page/frames_compact.h")
 
 # Headers of the language: types, limits and functions that touch nothing but their arguments.
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}

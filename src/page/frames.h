@@ -139,7 +139,7 @@ enum frames_status frames_check_run(struct frame_zone *zone, uint64_t frame, uin
 enum frames_status frames_window_open(struct frame_zone *zone, size_t bytes, void **address);
 enum frames_status frames_window_close(struct frame_zone *zone, void *address);
 enum frames_status frames_map(struct frame_zone *zone, uint64_t frame, uint64_t frames, void *address);
-enum frames_status frames_unmap(struct frame_zone *zone, void *address, size_t bytes);
+enum frames_status frames_unmap(struct frame_zone *zone, char *address, size_t bytes);
 enum frames_status frames_at(struct frame_zone *zone, const void *address, bool pin, uint64_t *frame);
 
 /* ------------------------------------------------------------------ placement */

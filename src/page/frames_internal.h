@@ -27,14 +27,27 @@
 #define NOTE_NEVER (UINT32_C(1) << 12)  /* its owner does not want to be asked */
 #define NOTE_MAPPED (UINT32_C(1) << 13) /* in a window: zone->addresses */
 #define NOTE_LRU (UINT32_C(3) << 14)    /* frames_lru.c's own */
+#define NOTE_RUN (UINT32_C(1) << 16)    /* a part of a run of several superpages, each of which is a block: it does not move alone */
 #define NOTE_PIN_SHIFT 20
 #define NOTE_PIN (UINT32_C(1) << NOTE_PIN_SHIFT)
 #define NOTE_PINS (~UINT32_C(0) << NOTE_PIN_SHIFT)
-#define NOTE_OF_HEAD (NOTE_MOBILITY | NOTE_OWNER | NOTE_MOVING | NOTE_DEAD | NOTE_NEVER)
+#define NOTE_OF_HEAD (NOTE_MOBILITY | NOTE_OWNER | NOTE_MOVING | NOTE_DEAD | NOTE_NEVER | NOTE_RUN)
 
 STRATA_INLINE enum frames_mobility note_mobility(uint32_t note) { return (enum frames_mobility)(note & NOTE_MOBILITY); }
 STRATA_INLINE unsigned note_owner(uint32_t note) { return (note & NOTE_OWNER) >> NOTE_OWNER_SHIFT; }
 STRATA_INLINE unsigned note_pins(uint32_t note) { return note >> NOTE_PIN_SHIFT; }
+
+/* A range that is wanted as a whole. `held` follows the superpages' bits; the rest by zone->lock. */
+struct frames_capture {
+    struct frame_zone *zone;
+    uint64_t first, frames; /* frames 0: this one is not in use */
+    uint64_t wanted;        /* of them the program's, in the end */
+    uint64_t held;          /* atomic */
+    enum frames_mobility mobility;
+    unsigned owner, flags;
+    uint64_t token;
+    uint64_t next; /* frame at which push goes on */
+};
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
 #define SLOT_WHOLE FRAMES_MOBILITIES
@@ -49,6 +62,7 @@ struct frames_window {
     struct frames_window *next; /* by creation */
     char *address;
     size_t bytes;
+    uint64_t shown;   /* pages that show a frame */
     uint32_t *frames; /* of each page: 1 + the frame that it shows; 0: none. Under zone->lock, written under the superpage's too */
 };
 
@@ -76,6 +90,8 @@ struct frames_hooks {
     void (*grew_short)(struct frame_zone *zone, uint64_t free); /* free frames fell below low_frames; told once until they are above again */
 };
 
+#define FRAMES_SETS (2 * FRAMES_MOBILITIES)
+#define FRAMES_CAPTURES_MAX 64u
 struct frame_zone {
     /* immutable */
     char name[FRAMES_NAME_BYTES];
@@ -98,8 +114,8 @@ struct frame_zone {
     size_t memory_bytes;
 
     struct platform_lock lock STRATA_ALIGNED(128); /* LOCK_RANK_FRAMES; guards the rest, where nothing else is said */
-    uint32_t lists[FRAMES_MOBILITIES][FRAMES_LISTS];
-    uint64_t nonempty[FRAMES_MOBILITIES]; /* a bit a list */
+    uint32_t lists[FRAMES_SETS][FRAMES_LISTS]; /* by mobility group, and those of the partition apart */
+    uint64_t nonempty[FRAMES_SETS];            /* a bit a list */
     uint64_t *free_map, *free_summary;    /* superpages that are wholly free and nobody's: a bit each; a bit for each word with any */
     uint64_t free_superpages;             /* of them; atomic to read */
     uint64_t free_frames;                 /* in superpages that no slot has; atomic to read */
@@ -108,8 +124,7 @@ struct frame_zone {
     unsigned effort;                      /* atomic */
     unsigned owner_count;                 /* atomic: release after the owner is written */
     struct frames_window *windows;
-    struct frames_capture *captures; /* the newest first */
-    uint32_t capture_numbers;        /* that were given */
+    struct frames_capture *captures; /* FRAMES_CAPTURES_MAX; numbered from 1 in superpages */
     struct frames_hooks hooks;       /* atomic each */
     uint64_t low_frames;             /* atomic; 0: grew_short is never told */
     uint32_t is_short;               /* atomic: it was */
@@ -117,7 +132,9 @@ struct frame_zone {
     /* counted; by the lock */
     uint64_t failures, fallbacks, retypes, reserve_uses, whole_allocs;
     uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
+    uint64_t mapped;     /* frames in windows */
     uint64_t races_lost; /* atomic */
+    uint64_t moving;     /* atomic: isolated blocks */
 
     /* for compaction (frames_compact.c) and reclaim (frames_lru.c, frames_reclaim.c): theirs, NULL until they are first used */
     void *compaction, *reclaim;
@@ -143,15 +160,29 @@ STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superp
 
 /* ------------------------------------------------------------------ frames_list.c: locks, lists, slots */
 
-/* Locks whatever guards the superpage, and keeps it; the other lets go, having put the superpage where its counts say. */
+/* Locks whatever guards the superpage; the slot that has it, NULL: none has, and the lock is the zone's. */
 struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage);
 void frames_unlock(struct frame_zone *zone, struct frames_slot *slot);
 /* The zone's lock, with superpages [first, last] in no slot. */
 void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last);
 /* All slots give back what they have reserved. No lock held. */
 void frames_slots_drain(struct frame_zone *zone);
-/* After a change under the lock that guards it (slot NULL: the zone's): counters and lists follow. free_before: its free frames before the change. */
+/* Under both locks: the superpage is the slot's from now on, which gives back the one that it had there. FRAMES_NO_SUPERPAGE: it has none then. */
+void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsigned which, uint32_t superpage);
+/* After a change under the lock that guards it: counters follow, and its list where no slot has it. free_before: its free frames before the change. */
 void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned free_before);
+/* Under the zone's lock, of a superpage that no slot has: it stands where its counts and its group say. */
+void frames_superpage_relink(struct frame_zone *zone, struct frames_superpage *superpage);
+/* Which lists are a group's, and the same in the partition. */
+STRATA_INLINE unsigned frames_set_of(const struct frame_zone *zone, unsigned group, bool partition) {
+    return ((zone->flags & FRAMES_NO_GROUPING) != 0 ? 0 : group) + (partition ? FRAMES_MOBILITIES : 0);
+}
+/* The fullest superpage of a set with a free block of the class, of those the one whose largest is smallest; FRAMES_NO_SUPERPAGE: none. */
+uint32_t frames_list_find(const struct frame_zone *zone, unsigned set, unsigned class);
+/* The one with the largest free block, of those the emptiest. */
+uint32_t frames_list_find_largest(const struct frame_zone *zone, unsigned set, unsigned class);
+/* Wholly free superpages, `count` of them side by side from a multiple of `align` on, in [from, end): the lowest, or the highest. UINT64_MAX: none. */
+uint64_t frames_free_find(const struct frame_zone *zone, uint64_t from, uint64_t end, uint64_t count, uint64_t align, bool high);
 
 /* ------------------------------------------------------------------ frames_place.c */
 
@@ -159,6 +190,13 @@ void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *
 bool frames_take_in(struct frame_zone *zone, uint64_t superpage, uint64_t frames, uint64_t align, uint64_t *frame);
 /* Gives up the same. */
 void frames_give_back(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+/*
+ * Under the lock: a block, or a part of one, becomes free, or goes to the capture that wants it; what is left behind it is a block of its own. None of
+ * its frames is pinned or mapped.
+ */
+void frames_release(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first, unsigned count);
+/* The block that an allocated offset is in. */
+void frames_block_at(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned offset, unsigned *first, unsigned *count);
 
 /* ------------------------------------------------------------------ frames_move.c */
 
@@ -184,9 +222,7 @@ enum frames_answer frames_move(struct frame_zone *zone, struct frames_block *blo
 /* Asks the owner to drop an isolated block. YES, WROTE: frames_drop was done. Else it is still isolated. */
 enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty);
 
-/* ------------------------------------------------------------------ frames_backend.c, frames_window.c */
-
-/* A block that is in windows shows other frames at the same addresses: see frames_move. */
-bool frames_window_move(struct frame_zone *zone, const struct frames_block *block, uint64_t to);
+/* frames_window.c: all of them, whatever they show; the zone is being taken down. */
+void frames_windows_close(struct frame_zone *zone);
 
 #endif

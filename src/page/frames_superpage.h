@@ -23,7 +23,7 @@
 
 struct frames_superpage {
     uint64_t allocated[FRAMES_WORDS]; /* also what captures hold */
-    uint64_t heads[FRAMES_WORDS];     /* first frames of blocks; a block goes on over the end of a superpage until the next head, or free frame */
+    uint64_t heads[FRAMES_WORDS];     /* first frames of blocks, none of which goes on over the end of a superpage */
     uint64_t captured[FRAMES_WORDS];
     uint16_t free;
     uint16_t used[FRAMES_MOBILITIES];
@@ -36,6 +36,7 @@ struct frames_superpage {
     uint32_t capture;    /* that wants frames of it, plus 1; 0: none */
     uint8_t group;       /* enum frames_mobility; of no meaning while all of it is free */
     uint8_t list;        /* FRAMES_NO_LIST: in none */
+    uint8_t set;         /* of lists, that this one is of: frames_set_of when it was put there */
     uint8_t largest;     /* class of the largest free aligned block; exact where no slot has it */
     bool partition;
 } STRATA_ALIGNED(64);
@@ -71,13 +72,12 @@ STRATA_INLINE unsigned frames_superpage_list(const struct frames_superpage *supe
 }
 
 /* Free frames become a block, or the part of one that goes on from the superpage before (head false). */
-STRATA_INLINE void frames_superpage_take(struct frames_superpage *superpage, unsigned first, unsigned count, enum frames_mobility mobility,
-                                         bool head) {
+STRATA_INLINE void frames_superpage_take(struct frames_superpage *superpage, unsigned first, unsigned count, enum frames_mobility mobility) {
     if (count == 1)
         frames_bit_set(superpage->allocated, first);
     else
         frames_bits_set(superpage->allocated, first, count);
-    if (head) frames_bit_set(superpage->heads, first);
+    frames_bit_set(superpage->heads, first);
     superpage->free = (uint16_t)(superpage->free - count);
     superpage->used[mobility] = (uint16_t)(superpage->used[mobility] + count);
 }
@@ -98,7 +98,7 @@ void frames_superpage_give_captured(struct frames_superpage *superpage, unsigned
 /* Free frames become a capture's; what it holds becomes free again, or a block's. */
 void frames_superpage_hold(struct frames_superpage *superpage, unsigned first, unsigned count);
 void frames_superpage_unhold(struct frames_superpage *superpage, unsigned first, unsigned count);
-void frames_superpage_settle(struct frames_superpage *superpage, unsigned first, unsigned count, enum frames_mobility mobility, bool head);
+void frames_superpage_settle(struct frames_superpage *superpage, unsigned first, unsigned count, enum frames_mobility mobility);
 /* NULL, or what does not agree with itself. */
 const char *frames_superpage_check(const struct frames_superpage *superpage, unsigned frames);
 

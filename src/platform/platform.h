@@ -218,6 +218,36 @@ int platform_store_write(struct platform_store *store, const void *from, size_t 
 int platform_store_sync(struct platform_store *store);
 void platform_store_close(struct platform_store *store);
 
+/* ------------------------------------------------------------------ memory at several addresses */
+
+/*
+ * Memory with a file number of its own, which can be shown at several addresses at once, and by other processes. All of it is in reach at `base`. Shared
+ * with forked children.
+ */
+enum platform_shared_status {
+    PLATFORM_SHARED_OK,
+    PLATFORM_SHARED_NO_MEMORY,
+    PLATFORM_SHARED_NO_HUGE, /* the pool of huge pages has too few */
+    PLATFORM_SHARED_UNSUPPORTED,
+};
+struct platform_shared {
+    char *base;
+    size_t bytes;
+    int file;
+};
+/* bytes: a multiple of 2 MiB, as is the base's alignment. huge: of huge pages, taken from the system's pool now; else pages come when they are touched. */
+enum platform_shared_status platform_shared_open(struct platform_shared *shared, size_t bytes, bool huge, const char *name);
+void platform_shared_close(struct platform_shared *shared);
+/* A part of it in place of reserved space, or of another part. False: no mappings left; the place may show nothing then. */
+bool platform_shared_show(const struct platform_shared *shared, size_t offset, size_t bytes, void *address);
+/* Nothing there again: reserved space. */
+bool platform_shared_hide(void *address, size_t bytes);
+/* Memory behind a part is taken now; is given back, and reads as zeros. */
+bool platform_shared_populate(const struct platform_shared *shared, size_t offset, size_t bytes);
+bool platform_shared_discard(const struct platform_shared *shared, size_t offset, size_t bytes);
+/* Of memory that nobody has touched: its pages come from this NUMA node. False: there is none such, or the system can't. */
+bool platform_bind_node(void *address, size_t bytes, unsigned node);
+
 /* ------------------------------------------------------------------ time */
 
 /* Monotonic nanoseconds; resolution may be as coarse as 10 ms, cost a few ns. */
@@ -246,6 +276,7 @@ enum lock_rank {
     LOCK_RANK_ARENA,                        /* arena/, one an arena; an arena never holds it while it calls its source */
     LOCK_RANK_FRAMES_LRU = LOCK_RANK_ARENA, /* then that of its lists of pages by age */
     LOCK_RANK_METADATA,                     /* page/ bootstrap allocator */
+    LOCK_RANK_HANDLES = LOCK_RANK_METADATA, /* api/, one a table of handles */
     LOCK_RANK_WATCHES,                      /* ranges of blocks that the program watches */
     LOCK_RANK_PLATFORM,                     /* inside platform/ */
 };
@@ -382,6 +413,13 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
  */
 void platform_word_wait(const uint32_t *word, uint32_t seen);
 void platform_word_wake(const uint32_t *word);
+
+/* For words that are changed without a lock: in the simulation other threads may run here; elsewhere it is nothing. */
+#ifdef STRATA_SIM
+void platform_interleave(void);
+#else
+STRATA_INLINE void platform_interleave(void) {}
+#endif
 
 /* ------------------------------------------------------------------ stacks, for debugging */
 

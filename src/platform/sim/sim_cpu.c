@@ -133,6 +133,7 @@ void sim_cpu_yield(void) {
 }
 
 void sim_yield(void) { sim_cpu_yield(); }
+void platform_interleave(void) { sim_cpu_yield(); }
 
 /* ------------------------------------------------------------------ sequences */
 

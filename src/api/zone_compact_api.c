@@ -1,0 +1,99 @@
+/*
+ * zone_compact_api.c - the public functions of compaction (strata/zone_compact.h) over page/. Arguments are looked at here. No lock of its own.
+ */
+#include "strata/zone_compact.h"
+
+#include "page/frames_compact.h"
+
+#define DEFAULT_ORDER 3u
+#define DEFAULT_UNUSABLE 0.75
+#define DEFAULT_INTERVAL_NS UINT64_C(1000000000)
+#define INTERVAL_NS_MIN UINT64_C(1000000)
+
+_Static_assert(STRATA_ZONE_ORDERS <= FRAMES_INDEX_ORDERS, "the index knows all orders");
+
+static struct frame_zone *inner(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
+
+static bool is_within_superpage(struct strata_zone *zone, unsigned order) {
+    return order < STRATA_ZONE_ORDERS && frames_frame_bytes(inner(zone)) << order <= STRATA_ZONE_SUPERPAGE_BYTES;
+}
+
+enum strata_zone_status strata_zone_indices_get(struct strata_zone *zone, unsigned order, struct strata_zone_indices *indices) {
+    if (zone == NULL || indices == NULL || order >= STRATA_ZONE_ORDERS) return STRATA_ZONE_BAD_ARGUMENT;
+    struct frames_free free, movable;
+    frames_free_get(inner(zone), 0, false, &free);
+    frames_free_get(inner(zone), 0, true, &movable);
+    *indices = (struct strata_zone_indices){.fragmentation = frames_fragmentation_index(&free, order),
+                                            .movable_fragmentation = frames_fragmentation_index(&movable, order),
+                                            .unusable = frames_unusable_index(&free, order)};
+    return STRATA_ZONE_OK;
+}
+
+static void tell_counts(struct strata_zone_compact_counts *told, const struct frames_compact_counts *counts) {
+    *told = (struct strata_zone_compact_counts){.passes = counts->passes,
+                                                .done = counts->done,
+                                                .met = counts->met,
+                                                .moved = counts->moved,
+                                                .moved_frames = counts->moved_frames,
+                                                .windows = counts->windows,
+                                                .failed_pinned = counts->failed_pinned,
+                                                .failed_busy = counts->failed_busy,
+                                                .failed_unmovable = counts->failed_unmovable,
+                                                .failed_later = counts->failed_later,
+                                                .failed_room = counts->failed_room,
+                                                .gone = counts->gone,
+                                                .races_lost = counts->races_lost,
+                                                .deferred = counts->deferred};
+}
+
+enum strata_zone_status strata_zone_compact(struct strata_zone *zone, unsigned order, struct strata_zone_compact_counts *told) {
+    if (zone == NULL || !is_within_superpage(zone, order)) return STRATA_ZONE_BAD_ARGUMENT;
+    const struct frames_compact_goal goal = {.order = order};
+    struct frames_compact_counts counts;
+    enum frames_compact_end end;
+    while ((end = frames_compact(inner(zone), &goal, &counts, NULL)) == FRAMES_COMPACT_OTHER) continue;
+    if (end == FRAMES_COMPACT_WITHIN) return STRATA_ZONE_BUSY;
+    if (end == FRAMES_COMPACT_NO_MEMORY) return STRATA_ZONE_NO_MEMORY;
+    if (told != NULL) tell_counts(told, &counts);
+    return STRATA_ZONE_OK;
+}
+
+enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, const struct strata_zone_compactor_config *config) {
+    struct frames_compactor_config inner_config = {.order = DEFAULT_ORDER, .unusable = DEFAULT_UNUSABLE, .interval_ns = DEFAULT_INTERVAL_NS};
+    if (config != NULL && config->order != 0) inner_config.order = config->order;
+    if (config != NULL && config->unusable != 0) inner_config.unusable = config->unusable;
+    if (config != NULL && config->interval_ns != 0) inner_config.interval_ns = config->interval_ns;
+    if (zone == NULL || !is_within_superpage(zone, inner_config.order)) return STRATA_ZONE_BAD_ARGUMENT;
+    /* The interval may double six times; what is no number is not inside of these either. */
+    if (!(inner_config.unusable > 0 && inner_config.unusable <= 1)) return STRATA_ZONE_BAD_ARGUMENT;
+    if (inner_config.interval_ns < INTERVAL_NS_MIN || inner_config.interval_ns > UINT64_MAX >> 8) return STRATA_ZONE_BAD_ARGUMENT;
+    return (enum strata_zone_status)frames_compactor_start(inner(zone), &inner_config);
+}
+
+enum strata_zone_status strata_zone_compactor_stop(struct strata_zone *zone) {
+    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_compactor_stop(inner(zone));
+}
+
+enum strata_zone_status strata_zone_compactor_wake(struct strata_zone *zone) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    frames_compaction_wake(inner(zone));
+    return STRATA_ZONE_OK;
+}
+
+enum strata_zone_status strata_zone_compact_stats_get(struct strata_zone *zone, struct strata_zone_compact_stats *stats) {
+    if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    struct frames_compact_counts counts;
+    struct frames_compactor_counts compactor;
+    frames_compact_counts_get(inner(zone), &counts);
+    frames_compactor_counts_get(inner(zone), &compactor);
+    *stats = (struct strata_zone_compact_stats){.compactor = compactor.running,
+                                                .looks = compactor.looks,
+                                                .wakes = compactor.wakes,
+                                                .fallbacks = compactor.fallbacks,
+                                                .compactor_passes = compactor.passes,
+                                                .successes = compactor.successes,
+                                                .unusable_before = compactor.unusable_before,
+                                                .unusable_after = compactor.unusable_after};
+    tell_counts(&stats->counts, &counts);
+    return STRATA_ZONE_OK;
+}

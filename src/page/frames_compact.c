@@ -1,0 +1,273 @@
+/*
+ * frames_compact.c - one pass of compaction (contiguity paper, section 7.1). Invariants: frames_compact.h.
+ *
+ * What differs from the paper, and why: a window in which anything can't be moved is left alone, as moving the rest would not free it; the free scanner
+ * does not go into superpages that are wholly free, as these are what the pass is to bring about (but for runs above a superpage, which want them
+ * together); and a pass for a superpage first takes those that are at most half full, so that the first success is cheap.
+ */
+#include "page/frames_compact_internal.h"
+
+/* How far down the free scanner looks for room for a block that the next superpages have none for. */
+#define TARGETS_MAX 64u
+
+struct pass {
+    struct frame_zone *zone;
+    const struct frames_compact_goal *goal;
+    struct frames_compact_counts counts;
+    uint64_t source, target;  /* superpages: where the scanners are. target: nothing is free above */
+    uint64_t lowest_target;   /* that has got a block */
+    uint64_t end;             /* behind the last superpage that the migration scanner may go to */
+    uint64_t spare;           /* frames taken by the free scanner, and not used yet */
+    uint64_t spare_frames;    /* 0: none */
+    unsigned window;          /* frames */
+    bool sparse_only, whole_targets;
+};
+
+/* ------------------------------------------------------------------ looking, under the lock of a superpage */
+
+struct look {
+    unsigned free, used[FRAMES_MOBILITIES], pinned;
+    enum frames_mobility group;
+    bool wanted; /* by a capture, or partly held by one */
+};
+
+static void look_at(struct frame_zone *zone, uint64_t index, struct look *look) {
+    struct frames_superpage *superpage = &zone->superpages[index];
+    struct frames_slot *slot = frames_lock(zone, superpage);
+    look->free = superpage->free;
+    look->pinned = superpage->pinned;
+    look->group = (enum frames_mobility)superpage->group;
+    look->wanted = superpage->capture != 0 || superpage->captured_frames != 0;
+    for (unsigned i = 0; i < FRAMES_MOBILITIES; i++) look->used[i] = superpage->used[i];
+    frames_unlock(zone, slot);
+}
+
+static bool is_grouped(const struct frame_zone *zone) { return (zone->flags & FRAMES_NO_GROUPING) == 0; }
+
+/* Whether the migration scanner goes into it at all. */
+static bool is_source(const struct pass *pass, const struct look *look) {
+    unsigned frames = pass->zone->superpage_frames;
+    bool movable_group = !is_grouped(pass->zone) || look->group == FRAMES_MOVABLE;
+    if (look->free == frames || look->used[FRAMES_MOVABLE] == 0 || look->wanted || (pass->goal->movable_only && !movable_group)) return false;
+    return !pass->sparse_only || look->used[FRAMES_MOVABLE] <= frames / 2;
+}
+
+/* Whether it may get blocks: dense is better, so one that is wholly free is not. */
+static bool is_target(const struct pass *pass, const struct look *look) {
+    if (look->free == 0 || look->wanted) return false;
+    if (look->free == pass->zone->superpage_frames) return pass->whole_targets;
+    return !is_grouped(pass->zone) || look->group == FRAMES_MOVABLE;
+}
+
+/* What is known of a block of a window by its note. The reason for leaving it alone is counted. */
+static bool may_move(struct pass *pass, uint64_t head) {
+    uint32_t note = pass->zone->notes[head];
+    unsigned owner = note_owner(note);
+    if (note_mobility(note) != FRAMES_MOVABLE || (note & (NOTE_NEVER | NOTE_RUN)) != 0 || (owner != 0 && pass->zone->owners[owner].migrate == NULL))
+        pass->counts.failed_unmovable++;
+    else if (note_pins(note) != 0)
+        pass->counts.failed_pinned++;
+    else if ((note & NOTE_MOVING) != 0)
+        pass->counts.failed_busy++;
+    else
+        return true;
+    return false;
+}
+
+/* First frames of the blocks that begin in a window and may move; *blocked: something else is there, too. */
+static unsigned window_blocks(struct pass *pass, uint64_t first, uint64_t *heads, bool *blocked) {
+    struct frame_zone *zone = pass->zone;
+    struct frames_superpage *superpage = frames_superpage_of(zone, first);
+    unsigned offset = frames_offset_of(zone, first), end = offset + pass->window, count = 0;
+    *blocked = false;
+    struct frames_slot *slot = frames_lock(zone, superpage);
+    for (unsigned at = offset; (at = frames_bits_next_set(superpage->allocated, at, end)) < end;) {
+        if (frames_bit(superpage->heads, at)) {
+            if (may_move(pass, first - offset + at))
+                heads[count++] = first - offset + at;
+            else
+                *blocked = true;
+        } else {
+            *blocked = true; /* a capture's, or of a block that begins before and stayed */
+        }
+        /* To the next head, over the rest of this block. */
+        unsigned taken = frames_bits_next_clear(superpage->allocated, at, end), head = frames_bits_next_set(superpage->heads, at + 1, end);
+        at = head < taken ? head : taken;
+    }
+    frames_unlock(zone, slot);
+    return count;
+}
+
+void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_only, struct frames_free *free) {
+    struct frames_free_scan scan = {.superpage_frames = zone->superpage_frames};
+    for (uint64_t i = 0; i < (superpages != 0 ? superpages : zone->superpage_count); i++) {
+        struct frames_superpage *superpage = &zone->superpages[i];
+        uint64_t bits[FRAMES_WORDS];
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        bool counts = superpage->free != 0 && (!movable_only || !is_grouped(zone) || superpage->group == FRAMES_MOVABLE ||
+                                               superpage->free == zone->superpage_frames);
+        for (unsigned word = 0; word < FRAMES_WORDS; word++) bits[word] = ~superpage->allocated[word];
+        frames_unlock(zone, slot);
+        if (counts) frames_free_count_superpage(&scan, i, bits);
+    }
+    frames_free_end(&scan);
+    *free = scan.free;
+}
+
+/* ------------------------------------------------------------------ moving */
+
+static void give_spare(struct pass *pass) {
+    if (pass->spare_frames != 0) frames_give_back(pass->zone, pass->spare, pass->spare_frames);
+    pass->spare_frames = 0;
+}
+
+/* Free frames above the migration scanner. The answer stays `spare` until a block has moved there. */
+static bool find_target(struct pass *pass, uint64_t frames) {
+    uint64_t align = min_u64(frames_usual_align(pass->zone, frames), pass->zone->superpage_frames);
+    unsigned looks = 0;
+    if (pass->spare_frames == frames && pass->spare >> pass->zone->superpage_shift > pass->source) return true;
+    give_spare(pass);
+    for (uint64_t at = pass->target; at > pass->source && looks < TARGETS_MAX; at--) {
+        struct look look;
+        look_at(pass->zone, at, &look);
+        if (is_target(pass, &look)) {
+            looks++;
+            if (frames_take_in(pass->zone, at, frames, align, &pass->spare)) {
+                pass->spare_frames = frames;
+                return true;
+            }
+        }
+        /* Behind the scanner nothing is free any more: for single frames that is known. */
+        if (at == pass->target && (frames == 1 || !is_target(pass, &look))) pass->target--;
+    }
+    pass->counts.failed_room++;
+    return false;
+}
+
+/* True: the block is where it is no more. */
+static bool move_block(struct pass *pass, uint64_t head) {
+    struct frames_block block;
+    struct frames_compact_counts *counts = &pass->counts;
+    switch (frames_isolate(pass->zone, head, &block)) {
+    case FRAMES_OK: break;
+    case FRAMES_NOT_ALLOCATED: counts->gone++; return true;
+    case FRAMES_PINNED: counts->failed_pinned++; return false;
+    case FRAMES_BUSY: counts->failed_busy++; return false;
+    default: counts->failed_unmovable++; return false;
+    }
+    enum frames_answer answer = FRAMES_LATER;
+    /* What is in its place may be another block by now: none that this pass has brought there, as those are above. */
+    if (find_target(pass, block.frames)) {
+        uint64_t target = pass->spare >> pass->zone->superpage_shift;
+        answer = frames_move(pass->zone, &block, pass->spare);
+        if (answer == FRAMES_YES) {
+            pass->spare_frames = 0;
+            if (target < pass->lowest_target) pass->lowest_target = target;
+            counts->moved++;
+            counts->moved_frames += block.frames;
+            return true;
+        }
+        if (answer == FRAMES_NEVER)
+            counts->failed_unmovable++;
+        else
+            counts->failed_later++;
+    }
+    frames_put_back(pass->zone, &block, answer == FRAMES_NEVER);
+    return false;
+}
+
+/* True: all of it was free when its last block went. */
+static bool empty_window(struct pass *pass, uint64_t first, bool foreign) {
+    uint64_t heads[FRAMES_SUPERPAGE_MAX];
+    bool blocked;
+    unsigned count = window_blocks(pass, first, heads, &blocked);
+    if (count == 0 || (blocked && !foreign)) return false;
+    uint64_t failed_room = pass->counts.failed_room;
+    for (unsigned i = 0; i < count; i++) {
+        if (move_block(pass, heads[i])) continue;
+        blocked = true;
+        if (!foreign || pass->counts.failed_room != failed_room) return false; /* the rest is of no use without this one */
+    }
+    if (!blocked) pass->counts.windows++;
+    return !blocked;
+}
+
+/* ------------------------------------------------------------------ the pass */
+
+static bool try_request(struct pass *pass, uint64_t *frame) {
+    const struct frames_request *request = pass->goal->request;
+    if (request == NULL) return false;
+    give_spare(pass);
+    if (frames_alloc(pass->zone, request, frame) == FRAMES_OK) return true;
+    if (request->frames <= pass->window) pass->counts.races_lost++;
+    return false;
+}
+
+static bool have_met(const struct pass *pass) { return pass->source >= min_u64(pass->end, min_u64(pass->target, pass->lowest_target)); }
+
+/* From the first superpage until the scanners meet. */
+static bool sweep(struct pass *pass, uint64_t *frame) {
+    for (pass->source = 0; !have_met(pass); pass->source++) {
+        struct look look;
+        look_at(pass->zone, pass->source, &look);
+        if (!is_source(pass, &look)) continue;
+        bool foreign = is_grouped(pass->zone) && look.group != FRAMES_MOVABLE;
+        uint64_t first = pass->source << pass->zone->superpage_shift;
+        for (unsigned at = 0; at < pass->zone->superpage_frames && !have_met(pass); at += pass->window)
+            if (empty_window(pass, first + at, foreign) && try_request(pass, frame)) return true;
+    }
+    return false;
+}
+
+static enum frames_compact_end run_pass(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
+                                        uint64_t *frame) {
+    struct pass pass = {.zone = zone, .goal = goal, .target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
+    pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
+    pass.window = 1u << min_u64(goal->order, zone->superpage_shift);
+    pass.whole_targets = goal->request != NULL && goal->request->frames > zone->superpage_frames;
+    pass.sparse_only = goal->request != NULL && pass.window == zone->superpage_frames;
+    bool had = sweep(&pass, frame);
+    if (!had && pass.sparse_only) {
+        pass.sparse_only = false;
+        had = sweep(&pass, frame);
+    }
+    give_spare(&pass);
+    pass.counts.passes = 1;
+    pass.counts.done = had;
+    pass.counts.met = !had;
+    *counts = pass.counts;
+    return had ? FRAMES_COMPACT_DONE : FRAMES_COMPACT_MET;
+}
+
+/* Each of the numbers, all of which are of one type. Either side may be read or changed by others. */
+static void add_counts(struct frames_compact_counts *sums, const struct frames_compact_counts *counts) {
+    uint64_t *sum = &sums->passes;
+    const uint64_t *count = &counts->passes;
+    for (size_t i = 0; i < sizeof *sums / sizeof *sum; i++)
+        __atomic_fetch_add(&sum[i], __atomic_load_n(&count[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+enum frames_compact_end frames_compact(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
+                                       uint64_t *frame) {
+    struct frames_compact_counts mine = {0};
+    struct frames_compaction *compaction = frames_compaction_get(zone);
+    if (compaction == NULL) return FRAMES_COMPACT_NO_MEMORY;
+    uint32_t self = platform_thread_self(), passing = 0;
+    if (!__atomic_compare_exchange_n(&compaction->passing, &passing, self, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        if (passing == self) return FRAMES_COMPACT_WITHIN;
+        platform_word_wait(&compaction->passing, passing);
+        return FRAMES_COMPACT_OTHER;
+    }
+    enum frames_compact_end end = run_pass(zone, goal, &mine, frame);
+    add_counts(&compaction->counts, &mine);
+    __atomic_store_n(&compaction->passing, 0, __ATOMIC_RELEASE);
+    platform_word_wake(&compaction->passing);
+    if (counts != NULL) *counts = mine;
+    return end;
+}
+
+void frames_compact_counts_get(struct frame_zone *zone, struct frames_compact_counts *counts) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    *counts = (struct frames_compact_counts){0};
+    if (compaction != NULL) add_counts(counts, &compaction->counts);
+}

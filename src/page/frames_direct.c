@@ -1,0 +1,96 @@
+/*
+ * frames_direct.c - allocation by all means: what figure 10 of the contiguity paper does when nothing suitable is free.
+ *
+ *   allocation fails -> fragmentation index of what the request may have -> low: memory is short, reclaim
+ *                    -> high: the same of movable superpages alone        -> low: compaction could do nothing, reclaim
+ *                    -> high: a pass of compaction, which tries again as it goes -> nothing: reclaim, which tries again
+ *
+ * The paper has no number for "low"; here it is 0.5, and fewer free frames than are wanted, which the index alone does not tell from pieces.
+ * After reclaim, which frees frames here and there, compaction has another turn. Passes in vain are not repeated at once: after n of
+ * them in a row for an order, the next 2^n requests, up to 64, go without. No lock.
+ */
+#include "page/frames_compact_internal.h"
+
+#define FRAGMENTED 0.5
+/* Turns of other threads' passes that one waits for. */
+#define OTHERS_MAX 4u
+
+static unsigned order_of(uint64_t frames) { return frames == 1 ? 0 : bit_highest(frames - 1) + 1; }
+
+/* Superpages that the request may have: all, or those in front of the partition. */
+static uint64_t reach(struct frame_zone *zone, const struct frames_request *request) {
+    bool whole = request->frames >= zone->superpage_frames && (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0;
+    if (request->mobility != FRAMES_UNMOVABLE || whole) return zone->superpage_count;
+    platform_lock_acquire(&zone->lock);
+    uint64_t first = zone->partition_first;
+    platform_lock_release(&zone->lock);
+    return first;
+}
+
+/* Whether it is pieces that are in the way, and not want of memory. */
+static bool is_fragmented(struct frame_zone *zone, const struct frames_request *request, uint64_t superpages, bool movable_only) {
+    struct frames_free free;
+    frames_free_get(zone, superpages, movable_only, &free);
+    return frames_free_total(&free) >= request->frames && frames_fragmentation_index(&free, order_of(request->frames)) >= FRAGMENTED;
+}
+
+/* ------------------------------------------------------------------ passes in vain */
+
+static bool is_deferred(struct frames_compaction *compaction, unsigned order) {
+    uint32_t *left = &compaction->deferrals[order].left, seen = __atomic_load_n(left, __ATOMIC_RELAXED);
+    if (seen == 0) return false;
+    __atomic_store_n(left, seen - 1, __ATOMIC_RELAXED); /* a count that two threads share is only a little off */
+    __atomic_fetch_add(&compaction->counts.deferred, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+static void note_pass(struct frames_compaction *compaction, unsigned order, bool in_vain) {
+    struct frames_deferral *deferral = &compaction->deferrals[order];
+    uint32_t shift = in_vain ? (uint32_t)min_u64(__atomic_load_n(&deferral->shift, __ATOMIC_RELAXED) + 1, FRAMES_DEFERRAL_MAX) : 0;
+    __atomic_store_n(&deferral->shift, shift, __ATOMIC_RELAXED);
+    __atomic_store_n(&deferral->left, in_vain ? UINT32_C(1) << shift : 0, __ATOMIC_RELAXED);
+}
+
+/* ------------------------------------------------------------------ the steps */
+
+static enum frames_status compact_for(struct frame_zone *zone, const struct frames_request *request, bool again, uint64_t *frame) {
+    unsigned order = order_of(request->frames);
+    uint64_t superpages = reach(zone, request);
+    struct frames_compaction *compaction = frames_compaction_get(zone);
+    if (compaction == NULL || order == 0 || superpages == 0) return FRAMES_NO_FRAMES;
+    if (!again && is_deferred(compaction, order)) return FRAMES_NO_FRAMES;
+    if (!is_fragmented(zone, request, superpages, false) || !is_fragmented(zone, request, superpages, true)) return FRAMES_NO_FRAMES;
+    const struct frames_compact_goal goal = {.request = request, .order = order, .movable_only = true, .superpages = superpages};
+    for (unsigned others = 0; others < OTHERS_MAX; others++) {
+        enum frames_compact_end end = frames_compact(zone, &goal, NULL, frame);
+        if (end == FRAMES_COMPACT_DONE || end == FRAMES_COMPACT_MET) note_pass(compaction, order, end == FRAMES_COMPACT_MET);
+        if (end == FRAMES_COMPACT_DONE) return FRAMES_OK;
+        if (end != FRAMES_COMPACT_OTHER) break;
+        if (frames_alloc(zone, request, frame) == FRAMES_OK) return FRAMES_OK;
+    }
+    return FRAMES_NO_FRAMES;
+}
+
+/* False: nothing was freed. */
+static bool reclaim_for(struct frame_zone *zone, const struct frames_request *request) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    frames_reclaim_function *reclaim = compaction == NULL ? NULL : __atomic_load_n(&compaction->reclaim, __ATOMIC_ACQUIRE);
+    return reclaim != NULL && reclaim(zone, request) != 0;
+}
+
+enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
+    enum frames_status status = frames_alloc(zone, request, frame);
+    unsigned effort = __atomic_load_n(&zone->effort, __ATOMIC_RELAXED);
+    if (status != FRAMES_NO_FRAMES || (request->flags & FRAMES_NO_EFFORT) != 0) return status;
+    if ((effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, false, frame);
+    if (status == FRAMES_OK || (effort & FRAMES_RECLAIM) == 0 || !reclaim_for(zone, request)) return status;
+    status = frames_alloc(zone, request, frame);
+    if (status != FRAMES_OK && (effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, true, frame);
+    return status;
+}
+
+bool frames_direct_set_reclaim(struct frame_zone *zone, frames_reclaim_function *reclaim) {
+    struct frames_compaction *compaction = frames_compaction_get(zone);
+    if (compaction != NULL) __atomic_store_n(&compaction->reclaim, reclaim, __ATOMIC_RELEASE);
+    return compaction != NULL;
+}

@@ -1,0 +1,259 @@
+/*
+ * frames_zone.c - life of a zone of frames, its owners, its figures. Locks: see frames.h.
+ *
+ * All that a zone needs stands in one reservation: this struct, slots, superpages, the maps, and the arrays by frames, which take memory page by page
+ * as they are written. A process without zones has none of it.
+ */
+#include "page/frames_index.h"
+#include "page/frames_internal.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------ life */
+
+#define KNOWN_FLAGS ((unsigned)(FRAMES_NO_GROUPING | FRAMES_SCATTER | FRAMES_HUGE_IN_PARTITION | FRAMES_ON_NODE))
+
+enum frames_status frames_config_check(const struct frames_config *config, struct frames_complaint *complaint) {
+    size_t page = platform_info()->page_bytes, frame = config->frame_bytes != 0 ? config->frame_bytes : page;
+    *complaint = (struct frames_complaint){"name", "not NULL", 0};
+    if (config->name == NULL) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"backend", "those of strata_zone_backend", config->backend};
+    if ((unsigned)config->backend > FRAMES_SIM) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"frame_bytes", "4096, 16384 or 65536, not less than the system's page; or 0", config->frame_bytes};
+    if (frame != 4 * KIB && frame != 16 * KIB && frame != 64 * KIB) return FRAMES_BAD_ARGUMENT;
+    if (frame < page && config->backend != FRAMES_SIM) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"bytes", "a multiple of 2 MiB above 0, of at most 2^31 frames", config->bytes};
+    if (config->bytes == 0 || config->bytes % FRAMES_SUPERPAGE_BYTES != 0 || config->bytes / frame > FRAMES_MAX) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"reserve_bytes", "at most the zone", config->reserve_bytes};
+    if (config->reserve_bytes > config->bytes) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"partition_bytes", "at most the zone", config->partition_bytes};
+    if (config->partition_bytes > config->bytes) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"cpus", "at most 1024", config->cpus};
+    if (config->cpus > FRAMES_CPUS_MAX) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"flags", "those of strata_zone_flags", config->flags};
+    return (config->flags & ~KNOWN_FLAGS) != 0 ? FRAMES_BAD_ARGUMENT : FRAMES_OK;
+}
+
+static uint64_t superpages_of(uint64_t bytes) { return (bytes + FRAMES_SUPERPAGE_BYTES - 1) / FRAMES_SUPERPAGE_BYTES; }
+
+/* A part of the reservation; the parts begin with pages, so that they don't share any. */
+static size_t part(size_t *total, uint64_t bytes) {
+    size_t start = *total;
+    *total = align_up(start + bytes, platform_info()->page_bytes);
+    return start;
+}
+
+enum frames_status frames_zone_create(const struct frames_config *config, struct frame_zone **out) {
+    static const struct frames_backend *const backends[] = {
+        [FRAMES_MEMFD] = &frames_backend_memfd, [FRAMES_HUGETLB] = &frames_backend_hugetlb, [FRAMES_ANON] = &frames_backend_anon, [FRAMES_SIM] = &frames_backend_sim};
+    size_t frame_bytes = config->frame_bytes != 0 ? config->frame_bytes : platform_info()->page_bytes, total = 0;
+    uint64_t frames = config->bytes / frame_bytes, superpages = superpages_of(config->bytes);
+    unsigned cpus = (unsigned)min_u64(config->cpus != 0 ? config->cpus : platform_info()->cpus, FRAMES_CPUS_MAX);
+    const struct frames_backend *backend = backends[config->backend];
+    size_t zone_at = part(&total, sizeof(struct frame_zone) + cpus * sizeof(struct frames_slot));
+    size_t captures_at = part(&total, FRAMES_CAPTURES_MAX * sizeof(struct frames_capture));
+    size_t superpages_at = part(&total, superpages * sizeof(struct frames_superpage));
+    size_t map_at = part(&total, (superpages / 64 + 1 + superpages / 4096 + 1) * 8);
+    size_t notes_at = part(&total, frames * sizeof(uint32_t)), tokens_at = part(&total, frames * sizeof(uint64_t));
+    size_t bits_at = part(&total, (frames / 64 + 1) * 16);
+    size_t addresses_at = backend->show != NULL ? part(&total, frames * sizeof(uint64_t)) : 0;
+    size_t words_at = config->backend == FRAMES_SIM ? part(&total, frames * sizeof(uint64_t)) : 0;
+    char *memory = platform_reserve(NULL, total, platform_info()->page_bytes);
+    if (memory == NULL) return FRAMES_NO_MEMORY;
+    if (!platform_commit(memory, total)) {
+        platform_unreserve(memory, total);
+        return FRAMES_NO_MEMORY;
+    }
+    struct frame_zone *zone = (struct frame_zone *)(void *)(memory + zone_at);
+    zone->memory = memory;
+    zone->memory_bytes = total;
+    zone->kind = config->backend;
+    zone->backend = backend;
+    zone->flags = config->flags;
+    zone->frame_shift = bit_highest(frame_bytes);
+    zone->superpage_frames = (unsigned)(FRAMES_SUPERPAGE_BYTES / frame_bytes);
+    zone->superpage_shift = bit_highest(zone->superpage_frames);
+    zone->frames = frames;
+    zone->superpage_count = superpages;
+    zone->slot_count = cpus;
+    zone->slots = (struct frames_slot *)(void *)(zone + 1);
+    zone->captures = (struct frames_capture *)(void *)(memory + captures_at);
+    zone->superpages = (struct frames_superpage *)(void *)(memory + superpages_at);
+    zone->free_map = (uint64_t *)(void *)(memory + map_at);
+    zone->free_summary = zone->free_map + superpages / 64 + 1;
+    zone->notes = (uint32_t *)(void *)(memory + notes_at);
+    zone->tokens = (uint64_t *)(void *)(memory + tokens_at);
+    zone->referenced = (uint64_t *)(void *)(memory + bits_at);
+    zone->dirty = zone->referenced + frames / 64 + 1;
+    if (addresses_at != 0) zone->addresses = (uint64_t *)(void *)(memory + addresses_at);
+    if (words_at != 0) zone->words = (uint64_t *)(void *)(memory + words_at);
+    zone->file = -1;
+    (void)format_text(zone->name, sizeof zone->name, "%s", config->name);
+    zone->lock.rank = LOCK_RANK_FRAMES;
+    zone->reserve = superpages_of(config->reserve_bytes);
+    zone->partition_first = superpages - superpages_of(config->partition_bytes);
+    zone->effort = FRAMES_COMPACT | FRAMES_RECLAIM;
+    enum frames_status status = backend->open(zone, config->node);
+    if (status != FRAMES_OK) {
+        platform_unreserve(memory, total);
+        return status;
+    }
+    for (unsigned set = 0; set < FRAMES_SETS; set++)
+        for (unsigned list = 0; list < FRAMES_LISTS; list++) zone->lists[set][list] = FRAMES_NO_SUPERPAGE;
+    for (unsigned s = 0; s < cpus; s++) {
+        zone->slots[s].lock.rank = LOCK_RANK_FRAMES_SLOT;
+        for (unsigned which = 0; which < ARRAY_LENGTH(zone->slots[s].reserved); which++) zone->slots[s].reserved[which] = FRAMES_NO_SUPERPAGE;
+    }
+    for (uint64_t i = 0; i < superpages; i++) {
+        frames_superpage_init(&zone->superpages[i], zone->superpage_frames);
+        zone->superpages[i].partition = i >= zone->partition_first;
+        frames_superpage_relink(zone, &zone->superpages[i]);
+    }
+    zone->free_frames = frames;
+    *out = zone;
+    return FRAMES_OK;
+}
+
+enum frames_status frames_zone_destroy(struct frame_zone *zone) {
+    for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++)
+        if (zone->captures[i].frames != 0) return FRAMES_BUSY;
+    if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
+    for (uint64_t i = 0; i < zone->superpage_count; i++)
+        if (zone->superpages[i].pinned != 0) return FRAMES_PINNED;
+    frames_windows_close(zone);
+    zone->backend->close(zone);
+    platform_unreserve(zone->memory, zone->memory_bytes);
+    return FRAMES_OK;
+}
+
+enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames_owner *owner, unsigned *number) {
+    platform_lock_acquire(&zone->lock);
+    unsigned count = zone->owner_count + 1;
+    if (count <= FRAMES_OWNERS_MAX) {
+        zone->owners[count] = *owner;
+        *number = count;
+        __atomic_store_n(&zone->owner_count, count, __ATOMIC_RELEASE);
+    }
+    platform_lock_release(&zone->lock);
+    return count <= FRAMES_OWNERS_MAX ? FRAMES_OK : FRAMES_NO_MEMORY;
+}
+
+/* ------------------------------------------------------------------ settings */
+
+enum frames_status frames_set_reserve(struct frame_zone *zone, uint64_t bytes) {
+    if (superpages_of(bytes) > zone->superpage_count) return FRAMES_BAD_ARGUMENT;
+    platform_lock_acquire(&zone->lock);
+    zone->reserve = superpages_of(bytes);
+    platform_lock_release(&zone->lock);
+    return FRAMES_OK;
+}
+void frames_set_effort(struct frame_zone *zone, unsigned effort) { __atomic_store_n(&zone->effort, effort, __ATOMIC_RELAXED); }
+
+enum frames_status frames_partition_resize(struct frame_zone *zone, uint64_t bytes) {
+    uint64_t count = superpages_of(bytes);
+    if (count > zone->superpage_count) return FRAMES_BAD_ARGUMENT;
+    uint64_t first = zone->superpage_count - count;
+    enum frames_status status = FRAMES_OK;
+    frames_slots_drain(zone); /* else a slot may hold a superpage that is free, or of the wrong group */
+    frames_lock_range(zone, 0, zone->superpage_count - 1);
+    for (uint64_t i = first; i < zone->partition_first && status == FRAMES_OK; i++)
+        if (zone->superpages[i].used[FRAMES_UNMOVABLE] != 0) status = FRAMES_BUSY;
+    for (uint64_t i = min_u64(first, zone->partition_first); status == FRAMES_OK && i < max_u64(first, zone->partition_first); i++) {
+        struct frames_superpage *superpage = &zone->superpages[i];
+        superpage->partition = i >= first;
+        if (superpage->partition && superpage->group == FRAMES_UNMOVABLE) superpage->group = FRAMES_MOVABLE;
+        frames_superpage_relink(zone, superpage);
+    }
+    if (status == FRAMES_OK) zone->partition_first = first;
+    platform_lock_release(&zone->lock);
+    return status;
+}
+
+/* ------------------------------------------------------------------ looking inside */
+
+void frames_complain(struct frame_zone *zone, const char *function, const struct frames_complaint *complaint) {
+    platform_lock_acquire(&zone->lock);
+    zone->complaint_function = function;
+    zone->complaint = *complaint;
+    platform_lock_release(&zone->lock);
+}
+const char *frames_recall(struct frame_zone *zone, struct frames_complaint *complaint) {
+    platform_lock_acquire(&zone->lock);
+    const char *function = zone->complaint_function;
+    *complaint = zone->complaint;
+    platform_lock_release(&zone->lock);
+    return function;
+}
+
+static void add_superpage(const struct frame_zone *zone, const struct frames_superpage *superpage, struct frames_stats *stats) {
+    stats->free += superpage->free;
+    stats->pinned += superpage->pinned;
+    stats->captured += superpage->captured_frames;
+    stats->partition_superpages += superpage->partition;
+    for (unsigned m = 0; m < FRAMES_MOBILITIES; m++) stats->used[m] += superpage->used[m];
+    if (superpage->free == zone->superpage_frames) {
+        stats->free_superpages++;
+        return;
+    }
+    stats->group_superpages[superpage->group]++;
+    unsigned own = superpage->used[superpage->group] + superpage->free + superpage->captured_frames;
+    stats->mixed_superpages += own != zone->superpage_frames;
+}
+
+void frames_stats_get(struct frame_zone *zone, struct frames_stats *stats) {
+    struct frames_free_scan scan = {.superpage_frames = zone->superpage_frames};
+    *stats = (struct frames_stats){.backend = zone->kind,
+                                   .frame_bytes = (size_t)1 << zone->frame_shift,
+                                   .frames = zone->frames,
+                                   .superpages = zone->superpage_count,
+                                   .superpage_frames = zone->superpage_frames,
+                                   .moving = __atomic_load_n(&zone->moving, __ATOMIC_RELAXED),
+                                   .races_lost = __atomic_load_n(&zone->races_lost, __ATOMIC_RELAXED),
+                                   .metadata_bytes = zone->memory_bytes};
+    memcpy(stats->name, zone->name, sizeof stats->name);
+    for (uint64_t i = 0; i < zone->superpage_count; i++) {
+        struct frames_superpage *superpage = &zone->superpages[i];
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        struct frames_superpage copy = *superpage;
+        frames_unlock(zone, slot);
+        add_superpage(zone, &copy, stats);
+        if (copy.free == 0) continue;
+        for (unsigned w = 0; w < FRAMES_WORDS; w++) copy.allocated[w] = ~copy.allocated[w];
+        frames_free_count_superpage(&scan, i, copy.allocated);
+    }
+    frames_free_end(&scan);
+    _Static_assert(FRAMES_ORDERS == FRAMES_INDEX_ORDERS, "the same orders");
+    memcpy(stats->free_blocks, scan.free.blocks, sizeof stats->free_blocks);
+    for (unsigned s = 0; s < zone->slot_count; s++) stats->allocs += __atomic_load_n(&zone->slots[s].allocs, __ATOMIC_RELAXED);
+    platform_lock_acquire(&zone->lock);
+    stats->allocs += zone->whole_allocs;
+    stats->reserve_superpages = zone->reserve;
+    stats->mapped = zone->mapped;
+    stats->failures = zone->failures;
+    stats->fallbacks = zone->fallbacks;
+    stats->retypes = zone->retypes;
+    stats->reserve_uses = zone->reserve_uses;
+    stats->captures_begun = zone->captures_begun;
+    stats->captures_done = zone->captures_done;
+    stats->captures_lost = zone->captures_lost;
+    stats->captures_given_up = zone->captures_given_up;
+    for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++) stats->captures += zone->captures[i].frames != 0;
+    platform_lock_release(&zone->lock);
+}
+
+enum frames_status frames_map_get(struct frame_zone *zone, uint64_t first, uint64_t count, struct frames_superpage_info *out) {
+    if (first > zone->superpage_count || count > zone->superpage_count - first) return FRAMES_BAD_ARGUMENT;
+    for (uint64_t i = 0; i < count; i++) {
+        struct frames_superpage *superpage = &zone->superpages[first + i];
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        out[i] = (struct frames_superpage_info){
+            .group = superpage->free == zone->superpage_frames ? FRAMES_MOBILITIES : (enum frames_mobility)superpage->group,
+            .free = superpage->free,
+            .used = {superpage->used[0], superpage->used[1], superpage->used[2]},
+            .pinned = superpage->pinned,
+            .captured = superpage->captured_frames,
+            .partition = superpage->partition};
+        frames_unlock(zone, slot);
+    }
+    return FRAMES_OK;
+}

@@ -1,0 +1,104 @@
+/*
+ * shared.c - memory with a file number, shown at several addresses: memfd, of ordinary or of huge pages. No locks, no state but the caller's.
+ *
+ * Ordinary pages are taken by MAP_NORESERVE when they are touched; huge ones are reserved from the system's pool by the first mapping, which fails where it
+ * has too few. errno is kept.
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "platform/linux/linux.h"
+
+#define HUGE_BYTES ((size_t)2 << 20)
+#define HUGE_2MB (21u << 26) /* MFD_HUGE_2MB */
+#define POPULATE_WRITE 23    /* MADV_POPULATE_WRITE: Linux 5.14 */
+
+/* Beyond RLIMIT_FSIZE the system also raises SIGXFSZ, which must not end the program: fallocate and ftruncate on memory are no such use. */
+static bool set_size(int file, size_t bytes) {
+    sigset_t blocked, before;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    bool was_pending = sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    bool ok = ftruncate(file, (off_t)bytes) == 0;
+    if (!ok && errno == EFBIG && !was_pending) {
+        const struct timespec now = {0};
+        (void)sigtimedwait(&blocked, NULL, &now);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
+}
+
+enum platform_shared_status platform_shared_open(struct platform_shared *shared, size_t bytes, bool huge, const char *name) {
+    int saved = errno;
+    enum platform_shared_status status = PLATFORM_SHARED_OK;
+    *shared = (struct platform_shared){.bytes = bytes, .file = memfd_create(name, MFD_CLOEXEC | (huge ? MFD_HUGETLB | HUGE_2MB : 0))};
+    if (shared->file < 0) status = errno == ENOSYS || errno == EINVAL || errno == ENOENT || errno == ENODEV ? PLATFORM_SHARED_UNSUPPORTED : PLATFORM_SHARED_NO_MEMORY;
+    else if (!set_size(shared->file, bytes)) status = PLATFORM_SHARED_NO_MEMORY;
+    else if ((shared->base = platform_reserve(NULL, bytes, HUGE_BYTES)) == NULL) status = PLATFORM_SHARED_NO_MEMORY;
+    else {
+        int flags = MAP_SHARED | MAP_FIXED | (huge ? 0 : MAP_NORESERVE);
+        if (mmap(shared->base, bytes, PROT_READ | PROT_WRITE, flags, shared->file, 0) == MAP_FAILED)
+            status = huge ? PLATFORM_SHARED_NO_HUGE : PLATFORM_SHARED_NO_MEMORY;
+    }
+    if (status != PLATFORM_SHARED_OK) platform_shared_close(shared);
+    errno = saved;
+    return status;
+}
+
+void platform_shared_close(struct platform_shared *shared) {
+    int saved = errno;
+    if (shared->base != NULL) munmap(shared->base, shared->bytes);
+    if (shared->file >= 0) close(shared->file);
+    *shared = (struct platform_shared){.file = -1};
+    errno = saved;
+}
+
+bool platform_shared_show(const struct platform_shared *shared, size_t offset, size_t bytes, void *address) {
+    int saved = errno;
+    bool ok = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, shared->file, (off_t)offset) != MAP_FAILED;
+    errno = saved;
+    return ok;
+}
+
+bool platform_shared_hide(void *address, size_t bytes) {
+    int saved = errno;
+    bool ok = mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    errno = saved;
+    return ok;
+}
+
+bool platform_shared_populate(const struct platform_shared *shared, size_t offset, size_t bytes) {
+    int saved = errno;
+    bool ok = madvise(shared->base + offset, bytes, POPULATE_WRITE) == 0;
+    if (!ok && errno == EINVAL) ok = fallocate(shared->file, 0, (off_t)offset, (off_t)bytes) == 0;
+    errno = saved;
+    return ok;
+}
+
+bool platform_shared_discard(const struct platform_shared *shared, size_t offset, size_t bytes) {
+    int saved = errno;
+    bool ok = madvise(shared->base + offset, bytes, MADV_REMOVE) == 0;
+    errno = saved;
+    return ok;
+}
+
+bool platform_bind_node(void *address, size_t bytes, unsigned node) {
+    int saved = errno;
+    unsigned long nodes[16] = {0}; /* 1024 nodes, as many as Linux knows */
+    bool ok = false;
+    if (node < sizeof nodes * 8) {
+        nodes[node / (8 * sizeof nodes[0])] |= 1ul << node % (8 * sizeof nodes[0]);
+        ok = syscall(SYS_mbind, address, bytes, 2 /* MPOL_BIND */, nodes, sizeof nodes * 8 + 1, 0) == 0;
+    }
+    errno = saved;
+    return ok;
+}
