@@ -10,9 +10,12 @@
 #include <string.h>
 
 #include <strata/zone.h>
+#include <strata/zone_compact.h>
+#include <strata/zone_reclaim.h>
 
 #include "load.h"
 
+/* Of the zone's frames: below LOW the background reclaims up to HIGH, a request that finds nothing up to MIN. */
 #define PERCENT_MIN 1
 #define PERCENT_LOW 2
 #define PERCENT_HIGH 4
@@ -71,6 +74,12 @@ struct place *place_open(const struct place_config *config, const struct place_e
     must(place, strata_zone_set_effort(place->zone, effort), "strata_zone_set_effort");
     const struct strata_zone_owner owner = {"load", migrate, reclaim, place};
     must(place, strata_zone_owner_add(place->zone, &owner, &place->owner), "strata_zone_owner_add");
+    static const enum strata_zone_reclaim_policy policies[PLACE_RECLAIMS] = {STRATA_ZONE_RECLAIM_LRU, STRATA_ZONE_RECLAIM_LINEAR, STRATA_ZONE_RECLAIM_AREA};
+    const struct strata_zone_reclaim_config reclaims = {.policy = policies[config->reclaim],
+                                                        .min_frames = config->frames * PERCENT_MIN / 100,
+                                                        .low_frames = config->frames * PERCENT_LOW / 100,
+                                                        .high_frames = config->frames * PERCENT_HIGH / 100};
+    must(place, strata_zone_reclaim_start(place->zone, &reclaims), "strata_zone_reclaim_start");
     return place;
 }
 
@@ -103,7 +112,14 @@ uint32_t place_alloc_superpage(struct place *place) {
     return alloc(place, &(struct strata_zone_request){.frames = PLACE_SUPERPAGE_FRAMES, .mobility = STRATA_ZONE_UNMOVABLE});
 }
 
-void place_balance(struct place *place) { (void)place; }
+void place_balance(struct place *place) {
+    struct strata_zone_stats stats;
+    must(place, strata_zone_stats_get(place->zone, &stats), "strata_zone_stats_get");
+    uint64_t low = place->config.frames * PERCENT_LOW / 100, high = place->config.frames * PERCENT_HIGH / 100;
+    if (stats.free >= low) return;
+    enum strata_zone_status status = strata_zone_reclaim(place->zone, high - stats.free, 0, NULL);
+    if (status != STRATA_ZONE_NO_FRAMES) must(place, status, "strata_zone_reclaim");
+}
 
 void place_write(struct place *place, uint32_t frame, uint64_t word) { strata_zone_poke(place->zone, frame, word); }
 uint64_t place_read(struct place *place, uint32_t frame) { return strata_zone_peek(place->zone, frame); }
@@ -112,11 +128,26 @@ bool place_holds(struct place *place, uint32_t frame, uint64_t word) { return st
 struct place_counters place_count(struct place *place) {
     struct strata_zone_stats stats;
     must(place, strata_zone_stats_get(place->zone, &stats), "strata_zone_stats_get");
+    struct strata_zone_reclaim_stats reclaim;
+    must(place, strata_zone_reclaim_stats_get(place->zone, &reclaim), "strata_zone_reclaim_stats_get");
+    struct strata_zone_compact_stats compact;
+    must(place, strata_zone_compact_stats_get(place->zone, &compact), "strata_zone_compact_stats_get");
+    struct strata_zone_indices order_3, order_9;
+    must(place, strata_zone_indices_get(place->zone, 3, &order_3), "strata_zone_indices_get");
+    must(place, strata_zone_indices_get(place->zone, PLACE_SUPERPAGE_ORDER, &order_9), "strata_zone_indices_get");
+    const struct strata_zone_compact_counts *counts = &compact.counts;
     return (struct place_counters){.free_frames = stats.free,
+                                   .scanned = reclaim.scanned,
+                                   .unmapped = reclaim.unmapped,
+                                   .written = reclaim.written,
+                                   .moved = counts->moved,
+                                   .move_failed = counts->failed_pinned + counts->failed_busy + counts->failed_unmovable + counts->failed_later,
                                    .fallbacks = stats.fallbacks,
                                    .retyped = stats.retypes,
                                    .captured = stats.captures_done,
-                                   .capture_lost = stats.races_lost};
+                                   .capture_lost = stats.races_lost,
+                                   .unusable_order_3 = order_3.unusable,
+                                   .unusable_order_9 = order_9.unusable};
 }
 
 struct place_mix place_superpage(struct place *place, uint64_t superpage) {
@@ -129,6 +160,7 @@ struct place_mix place_superpage(struct place *place, uint64_t superpage) {
 
 void place_check(struct place *place) {
     const char *wrong = strata_zone_check(place->zone);
+    if (!wrong) wrong = strata_zone_reclaim_check(place->zone);
     if (!wrong) return;
     fprintf(stderr, "strata_zone_check: %s\n", wrong);
     load_fail("the zone is not sound");

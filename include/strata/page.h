@@ -75,7 +75,8 @@ struct strata_page_request {
  * bytes: above 0. block: receives the start, on success only. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_MEMORY.
  * Cost: constant up to 1 MiB, above linear in superpages, some ns each; pages that wait in the lookaside are taken over as they are, others
  * come by faults when they are touched. With STRATA_PAGE_ZEROED, linear in the pages that are not zeros already; with STRATA_PAGE_PREFAULT,
- * linear in the pages that are absent. (UMPA, section 3.)
+ * linear in the pages that are absent. Where the address space has no superpages left for a block of more than 1 MiB, or one with STRATA_PAGE_HUGE,
+ * some are emptied, if blocks in them may move (strata_page_set_move): linear in the heap, and what their owners' functions cost. (UMPA, section 3.)
  */
 STRATA_API enum strata_page_status strata_page_alloc(size_t bytes, unsigned flags, void **block) STRATA_NOEXCEPT;
 STRATA_API enum strata_page_status strata_page_alloc_as(const struct strata_page_request *request, void **block) STRATA_NOEXCEPT;
@@ -101,6 +102,24 @@ STRATA_API enum strata_page_status strata_page_realloc(void **block, size_t byte
  * that shares its superpage; STRATA_PAGE_NO_BLOCK. Cost: constant.
  */
 STRATA_API enum strata_page_status strata_page_reserve(void *block, size_t bytes) STRATA_NOEXCEPT;
+
+/*
+ * strata_page_set_move - lets strata give a block of up to 1 MiB another address when somebody wants a superpage, and free pages lie scattered.
+ *
+ * move: makes the block at `to`, of the same size, take the place of the one at `from`, contents (strata_page_move, memcpy) and all pointers to it,
+ * and returns true: then `from` is strata's. Or returns false, and the block stays; `to` must not have been kept. NULL: the block stays where it is.
+ * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT: it is one of STRATA_PAGE_NO_MOVE. Cost: constant.
+ *
+ * `move` runs in strata_page_alloc and strata_page_alloc_as of any thread, where these would fail otherwise for want of address space in whole
+ * superpages (under RLIMIT_AS, or at the end of what the heap may have), with no lock of strata held, one call at a time in the process. malloc never
+ * calls it. It may call strata, but not wait for a thread that may be in those two functions: rather return false. A lock of the program's must keep
+ * it from the block's other users. Where the program frees the block while `move` is under way, on its own thread or another, that is remembered, and
+ * done whatever the answer; until then the block grows by copies only (STRATA_PAGE_NO_ROOM where it may not move), and can't be joined. A block that
+ * strata_page_realloc or a cut made of this one has the same function; malloc's realloc may lose it. fork: in a child of a process in which `move`
+ * ran on another thread, both blocks exist. (Contiguity paper, section 7.2.)
+ */
+typedef bool strata_page_move_function(void *from, void *to, size_t bytes, void *argument);
+STRATA_API enum strata_page_status strata_page_set_move(void *block, strata_page_move_function *move, void *argument) STRATA_NOEXCEPT;
 
 /* strata_page_commit - makes the pages of a range present, with the contents that they have. Cost: linear in those that are absent. (UMPA,
  * section 3.) */

@@ -146,7 +146,29 @@ static void fill_groups(struct report_snapshot *snapshot) {
         row->allocated_pages = stats[m].allocated >> pages_shift;
         row->populated_pages = stats[m].populated >> pages_shift;
         row->free_populated_pages = stats[m].idle >> pages_shift;
+        row->huge_superpages = stats[m].huge_superpages;
     }
+}
+
+static uint64_t permille(double index) { return index > 0 ? (uint64_t)(index * 1000) : 0; }
+
+/* Blocks of superpages and more are told in superpages. */
+static void fill_orders(struct report_snapshot *snapshot) {
+    struct zone_free_stats stats;
+    zone_free_stats_get(&heap.zone, &stats);
+    snapshot->order_count = REPORT_ORDERS;
+    for (unsigned order = 0; order < REPORT_ORDERS; order++) {
+        snapshot->orders[order] = (struct report_order){
+            .block_bytes = GRANULE_BYTES << order,
+            .unmovable = stats.groups[MOBILITY_UNMOVABLE].blocks[order],
+            .reclaimable = stats.groups[MOBILITY_RECLAIMABLE].blocks[order],
+            .movable = stats.groups[MOBILITY_MOVABLE].blocks[order],
+            .unusable_permille = permille(frames_unusable_index(&stats.all, order)),
+            .fragmentation_permille = permille(frames_fragmentation_index(&stats.all, order)),
+        };
+    }
+    for (unsigned order = REPORT_ORDERS - 1; order < FRAMES_INDEX_ORDERS; order++)
+        snapshot->orders[REPORT_ORDERS - 1].unused += stats.all.blocks[order] << (order - (REPORT_ORDERS - 1));
 }
 
 static void fill_snapshot(struct report_snapshot *snapshot) {
@@ -162,6 +184,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     fill_caches(snapshot);
     object_caches_each(&heap.objects, fill_object_cache, snapshot);
     fill_groups(snapshot); /* before the arena of addresses: what rests has left it then */
+    fill_orders(snapshot);
     fill_arenas(snapshot);
     struct zone_counters zone;
     zone_counters_get(&heap.zone, &zone);
@@ -174,10 +197,14 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->reserved_bytes = heap.zone.reserved_bytes;
     totals->metadata_bytes += zone_metadata_bytes(&heap.zone) + cache_area_bytes(&heap.caches) + object_caches_area_bytes(&heap.objects);
     totals->huge_bytes = platform_huge_bytes();
+    size_t extent_bytes = heap.zone.growing ? 0 : __atomic_load_n(&heap.zone.extent_units, __ATOMIC_ACQUIRE) << 4; /* without holes */
+    if (extent_bytes != 0 && !platform_huge_in((const void *)heap.zone.base, extent_bytes, &totals->heap_huge_bytes)) totals->heap_huge_bytes = 0;
     totals->resident_bytes = platform_resident_bytes();
     totals->released_bytes_total = zone.released_total << GRANULE_SHIFT;
     totals->populated_bytes_total = zone.populated_total << GRANULE_SHIFT;
     totals->moves = zone.moves;
+    totals->compactions = zone.compactions;
+    totals->block_moves = zone.block_moves;
     totals->mappings = zone.mappings;
     totals->mappings_limit = platform_map_count_limit() / 4;
     totals->soft_limit = zone_soft_limit(&heap.zone);

@@ -52,8 +52,9 @@ enum strata_page_status page_api_check_request(const struct strata_page_request 
     return STRATA_PAGE_OK;
 }
 
-static void *create(const struct strata_page_request *request, bool *zeroed) {
-    const struct zone_block_config config = {
+/* compact: functions of the program may be called, to move other blocks. */
+static void *create(const struct strata_page_request *request, bool compact, bool *zeroed) {
+    struct zone_block_config config = {
         .bytes = request->bytes,
         .align = request->align,
         .reserve_bytes = request->reserve_bytes,
@@ -65,6 +66,10 @@ static void *create(const struct strata_page_request *request, bool *zeroed) {
     };
     void *block = zone_block_create(&heap.zone, &config, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_create(&heap.zone, &config, zeroed);
+    if (block == NULL && compact) {
+        config.compact = true;
+        block = zone_block_create(&heap.zone, &config, zeroed);
+    }
     if (block == NULL) reclaim_later();
     return block;
 }
@@ -74,7 +79,7 @@ enum strata_page_status strata_page_alloc_as(const struct strata_page_request *r
     enum strata_page_status status = page_api_check_request(request);
     if (status != STRATA_PAGE_OK) return status;
     bool zeroed;
-    void *created = heap_serves() ? create(request, &zeroed) : NULL;
+    void *created = heap_serves() ? create(request, true, &zeroed) : NULL;
     if (created == NULL) return STRATA_PAGE_NO_MEMORY;
     size_t bytes = zone_block_bytes(&heap.zone, created);
     if ((request->flags & STRATA_PAGE_ZEROED) != 0 && !zeroed) platform_zero(created, bytes);
@@ -104,8 +109,9 @@ static void *copy_to_new(void *block, const struct zone_block_info *info, size_t
                                                 .flags = info->mobility == MOBILITY_UNMOVABLE     ? STRATA_PAGE_UNMOVABLE
                                                          : info->mobility == MOBILITY_RECLAIMABLE ? STRATA_PAGE_RECLAIMABLE
                                                                                                   : 0};
-    void *fresh = create(&request, NULL);
+    void *fresh = create(&request, false, NULL);
     if (fresh == NULL) return NULL;
+    (void)zone_block_set_move(&heap.zone, fresh, info->move, info->argument);
     memcpy(fresh, block, info->bytes < bytes ? info->bytes : bytes);
     CHECK(zone_block_free(&heap.zone, block));
     return fresh;
@@ -134,6 +140,11 @@ enum strata_page_status strata_page_reserve(void *block, size_t bytes) {
     if (bytes == 0 || bytes > HEAP_BYTES_MAX) return STRATA_PAGE_BAD_ARGUMENT;
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
     return public_status(zone_block_reserve(&heap.zone, block, bytes));
+}
+
+enum strata_page_status strata_page_set_move(void *block, strata_page_move_function *move, void *argument) {
+    if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
+    return public_status(zone_block_set_move(&heap.zone, block, move, argument));
 }
 
 enum strata_page_status strata_page_split(void *block, size_t bytes, void **second) {

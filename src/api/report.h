@@ -23,12 +23,15 @@ struct report_heap {
     uint64_t reserved_bytes;        /* address space */
     uint64_t metadata_bytes;        /* strata's own */
     uint64_t huge_bytes;            /* of the process, in huge pages */
+    uint64_t heap_huge_bytes;       /* of the heap; 0 also where the system can't tell */
     uint64_t resident_bytes;        /* of the process */
     uint64_t large_blocks;          /* blocks beyond the largest cache, now */
     uint64_t large_bytes;           /* and their bytes */
     uint64_t released_bytes_total;  /* handed back to the system since the start */
     uint64_t populated_bytes_total; /* taken from it since the start */
     uint64_t moves;                 /* of pages from one address to another, since the start */
+    uint64_t compactions;           /* times that superpages were emptied for a block */
+    uint64_t block_moves;           /* of blocks by their owners, for that */
     uint64_t mappings;              /* that the heap costs now */
     uint64_t mappings_limit;        /* that the process may have */
     uint64_t soft_limit;            /* bytes; 0 is none */
@@ -84,6 +87,20 @@ struct report_group {
     uint64_t populated_pages;
     uint64_t free_populated_pages;
     uint64_t partial_superpages;
+    uint64_t huge_superpages; /* for which huge pages were asked */
+};
+
+/*
+ * What is free of the superpages in use, and of others with present pages, in blocks of one size, aligned to it; and what a request of this size
+ * would meet: see page/frames_index.h for the two indices, of which one below 0 is shown as 0.
+ */
+#define REPORT_ORDERS 10
+struct report_order {
+    uint64_t block_bytes;
+    uint64_t unmovable, reclaimable, movable; /* blocks in the superpages of each group */
+    uint64_t unused;                          /* in superpages that no group has: whole ones */
+    uint64_t unusable_permille;
+    uint64_t fragmentation_permille;
 };
 
 struct report_snapshot {
@@ -91,10 +108,11 @@ struct report_snapshot {
     const char *mode; /* "rseq-mm_cid", "rseq-cpu_id" or "thread"; static storage */
     uint64_t uptime_ns;
     struct report_heap heap;
-    unsigned cache_count, arena_count, group_count; /* entries in use, from the front */
+    unsigned cache_count, arena_count, group_count, order_count; /* entries in use, from the front */
     struct report_cache caches[REPORT_MAX_CACHES];
     struct report_arena arenas[REPORT_MAX_ARENAS];
     struct report_group groups[REPORT_MAX_GROUPS];
+    struct report_order orders[REPORT_ORDERS];
 };
 
 /* Copies a name, cut to REPORT_NAME_BYTES - 1. */

@@ -45,12 +45,15 @@ static void put_heap(struct report_writer *writer, const struct report_heap *hea
     PUT(heap, reserved_bytes);
     PUT(heap, metadata_bytes);
     PUT(heap, huge_bytes);
+    PUT(heap, heap_huge_bytes);
     PUT(heap, resident_bytes);
     PUT(heap, large_blocks);
     PUT(heap, large_bytes);
     PUT(heap, released_bytes_total);
     PUT(heap, populated_bytes_total);
     PUT(heap, moves);
+    PUT(heap, compactions);
+    PUT(heap, block_moves);
     PUT(heap, mappings);
     PUT(heap, mappings_limit);
     PUT(heap, soft_limit);
@@ -112,6 +115,19 @@ static void put_group(struct report_writer *writer, bool first, const struct rep
     PUT(group, populated_pages);
     PUT(group, free_populated_pages);
     PUT(group, partial_superpages);
+    PUT(group, huge_superpages);
+    report_put(writer, "}", 1);
+}
+
+static void put_order(struct report_writer *writer, bool first, const struct report_order *order) {
+    report_put(writer, first ? "{" : ",{", first ? 1 : 2);
+    PUT_FIRST(order, block_bytes);
+    PUT(order, unmovable);
+    PUT(order, reclaimable);
+    PUT(order, movable);
+    PUT(order, unused);
+    PUT(order, unusable_permille);
+    PUT(order, fragmentation_permille);
     report_put(writer, "}", 1);
 }
 
@@ -126,6 +142,8 @@ bool report_json(const struct report_snapshot *snapshot, struct report_writer *w
     for (unsigned i = 0; i < snapshot->arena_count; i++) put_arena(writer, i == 0, &snapshot->arenas[i]);
     report_format(writer, "],\"groups\":[");
     for (unsigned i = 0; i < snapshot->group_count; i++) put_group(writer, i == 0, &snapshot->groups[i]);
+    report_format(writer, "],\"free_blocks\":[");
+    for (unsigned i = 0; i < snapshot->order_count; i++) put_order(writer, i == 0, &snapshot->orders[i]);
     report_format(writer, "]}\n");
     return report_writer_flush(writer);
 }

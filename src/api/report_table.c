@@ -213,7 +213,7 @@ static void arena_cell(const struct report_snapshot *snapshot, unsigned row, uns
 
 /* clang-format off: one column a line */
 static const struct column group_columns[] = {
-    {{"mobility", "group"}, true},   {{"superpages", "total"}, false}, {{"superpages", "partly free"}, false},
+    {{"mobility", "group"}, true},   {{"superpages", "total"}, false}, {{"superpages", "partly free"}, false}, {{"superpages", "huge"}, false},
     {{"pages", "allocated"}, false}, {{"pages", "populated"}, false},  {{"of these", "free"}, false},
 };
 /* clang-format on */
@@ -224,9 +224,32 @@ static void group_cell(const struct report_snapshot *snapshot, unsigned row, uns
     case 0: cell_name(text, group->name); break;
     case 1: cell_count(text, group->superpages); break;
     case 2: cell_count(text, group->partial_superpages); break;
-    case 3: cell_count(text, group->allocated_pages); break;
-    case 4: cell_count(text, group->populated_pages); break;
+    case 3: cell_count(text, group->huge_superpages); break;
+    case 4: cell_count(text, group->allocated_pages); break;
+    case 5: cell_count(text, group->populated_pages); break;
     default: cell_count(text, group->free_populated_pages); break;
+    }
+}
+
+/* ------------------------------------------------------------------ free blocks */
+
+/* clang-format off: one column a line */
+static const struct column order_columns[] = {
+    {{"free", "blocks of"}, true}, {{"", "unmovable"}, false},           {{"", "reclaimable"}, false},        {{"", "movable"}, false},
+    {{"", "unused"}, false},       {{"free memory", "unusable"}, false}, {{"fragmentation", "index"}, false},
+};
+/* clang-format on */
+
+static void order_cell(const struct report_snapshot *snapshot, unsigned row, unsigned column, char text[CELL_BYTES]) {
+    const struct report_order *order = &snapshot->orders[row];
+    switch (column) {
+    case 0: cell_size(text, order->block_bytes); break;
+    case 1: cell_count(text, order->unmovable); break;
+    case 2: cell_count(text, order->reclaimable); break;
+    case 3: cell_count(text, order->movable); break;
+    case 4: cell_count(text, order->unused); break;
+    case 5: format_text(text, CELL_BYTES, "%lu.%lu%%", order->unusable_permille / 10, order->unusable_permille % 10); break;
+    default: format_text(text, CELL_BYTES, "%lu.%03lu", order->fragmentation_permille / 1000, order->fragmentation_permille % 1000); break;
     }
 }
 
@@ -247,6 +270,7 @@ enum total {
     TOTAL_LARGE,
     TOTAL_RESIDENT,
     TOTAL_HUGE,
+    TOTAL_HEAP_HUGE,
     TOTAL_TAKEN,
     TOTAL_RELEASED,
     TOTAL_MOVES,
@@ -268,6 +292,7 @@ static const char *const total_names[TOTALS] = {
     [TOTAL_LARGE] = "in large blocks",
     [TOTAL_RESIDENT] = "process, resident",
     [TOTAL_HUGE] = "process, huge pages",
+    [TOTAL_HEAP_HUGE] = "heap, huge pages",
     [TOTAL_TAKEN] = "taken from the system",
     [TOTAL_RELEASED] = "handed back",
     [TOTAL_MOVES] = "page moves",
@@ -294,6 +319,7 @@ static void total_cell(const struct report_snapshot *snapshot, unsigned row, uns
     case TOTAL_LARGE: cell_size(text, heap->large_bytes); break;
     case TOTAL_RESIDENT: cell_size(text, heap->resident_bytes); break;
     case TOTAL_HUGE: cell_size(text, heap->huge_bytes); break;
+    case TOTAL_HEAP_HUGE: cell_size(text, heap->heap_huge_bytes); break;
     case TOTAL_TAKEN: cell_size(text, heap->populated_bytes_total); break;
     case TOTAL_RELEASED: cell_size(text, heap->released_bytes_total); break;
     case TOTAL_MOVES: cell_count(text, heap->moves); break;
@@ -311,6 +337,7 @@ bool report_table(const struct report_snapshot *snapshot, struct report_writer *
         {cache_columns, ARRAY_LENGTH(cache_columns), snapshot->cache_count, cache_is_shown, cache_cell},
         {arena_columns, ARRAY_LENGTH(arena_columns), snapshot->arena_count, NULL, arena_cell},
         {group_columns, ARRAY_LENGTH(group_columns), snapshot->group_count, NULL, group_cell},
+        {order_columns, ARRAY_LENGTH(order_columns), snapshot->order_count, NULL, order_cell},
         {total_columns, ARRAY_LENGTH(total_columns), TOTALS, NULL, total_cell},
     };
     report_format(writer, "strata %s, process %lu, mode %s, up %lu.%03lu s\n", STRATA_VERSION, snapshot->pid, snapshot->mode,

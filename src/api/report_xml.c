@@ -3,7 +3,8 @@
  *
  * One <heap>, as there is one for all threads. Its <sizes> lists the free objects of each cache: size, number, bytes. Where glibc writes
  * type "fast" (free and at hand for the next malloc), that is what CPU caches and depots hold; "rest" is what is free in slabs and
- * idle pages; "mmap" is large blocks; <system> is populated memory, <aspace> reserved address space. There is no "max": it isn't kept.
+ * idle pages; "mmap" is large blocks; <system> is populated memory, <aspace> reserved address space. There is no "max": it isn't kept. What glibc
+ * has no word for stands at the end, in <superpages>: those of each mobility group, and free blocks by size with both indices, in thousandths.
  */
 #include "api/report.h"
 
@@ -53,6 +54,25 @@ static void put_totals(struct report_writer *writer, const struct report_snapsho
     report_format(writer, "<aspace type=\"total\" size=\"%lu\"/>\n", heap->reserved_bytes);
 }
 
+/* Names of groups are ours. */
+static void put_superpages(struct report_writer *writer, const struct report_snapshot *snapshot) {
+    report_format(writer, "<superpages huge_bytes=\"%lu\">\n", snapshot->heap.heap_huge_bytes);
+    for (unsigned i = 0; i < snapshot->group_count; i++) {
+        const struct report_group *group = &snapshot->groups[i];
+        report_format(writer, "  <group name=\"");
+        put_attribute(writer, group->name);
+        report_format(writer, "\" count=\"%lu\" partial=\"%lu\" huge=\"%lu\" pages=\"%lu\"/>\n", group->superpages, group->partial_superpages,
+                      group->huge_superpages, group->allocated_pages);
+    }
+    for (unsigned i = 0; i < snapshot->order_count; i++) {
+        const struct report_order *order = &snapshot->orders[i];
+        report_format(writer, "  <free size=\"%lu\" count=\"%lu\" unusable=\"%lu\" fragmentation=\"%lu\"/>\n", order->block_bytes,
+                      order->unmovable + order->reclaimable + order->movable + order->unused, order->unusable_permille,
+                      order->fragmentation_permille);
+    }
+    report_format(writer, "</superpages>\n");
+}
+
 bool report_xml(const struct report_snapshot *snapshot, struct report_writer *writer) {
     struct free_totals sum = free_sum(snapshot);
     report_format(writer, "<malloc version=\"strata-1\">\n<heap nr=\"0\">\n<sizes>\n");
@@ -69,6 +89,7 @@ bool report_xml(const struct report_snapshot *snapshot, struct report_writer *wr
     put_totals(writer, snapshot, &sum, false);
     report_format(writer, "</heap>\n");
     put_totals(writer, snapshot, &sum, true);
+    put_superpages(writer, snapshot);
     report_format(writer, "</malloc>\n");
     return report_writer_flush(writer);
 }

@@ -94,6 +94,7 @@ static void *create_superpages(struct zone *zone, const struct zone_block_config
     }
     zone_wake_blocks(zone);
     struct superpage *first = within ? zone_superpages_take(zone, capacity, align) : NULL;
+    if (first == NULL && within && config->compact) first = zone_superpages_compact(zone, capacity, align);
     if (first == NULL) {
         platform_lock_release(&zone->lock);
         return NULL;
@@ -164,8 +165,11 @@ void block_end(struct zone *zone, void *address) {
 
 bool zone_block_free(struct zone *zone, void *address) {
     platform_lock_acquire(&zone->lock);
-    bool ok = zone_is_block(zone, address);
-    if (ok) {
+    bool ok = zone_is_block(zone, address), moving = address == zone->compaction.from;
+    if (ok && STRATA_UNLIKELY(moving)) {
+        ok = !zone->compaction.freed;
+        zone->compaction.freed = true; /* ends when its owner has answered */
+    } else if (ok) {
         block_end(zone, address);
         zone_trim_to_limit(zone);
     }

@@ -21,6 +21,7 @@
 #include "arena/arena.h"
 #include "base/base.h"
 #include "base/list.h"
+#include "page/frames_index.h"
 #include "platform/platform.h"
 
 #define GRANULE_SHIFT 12
@@ -78,7 +79,8 @@ struct superpage {
     bool described; /* descriptors of all its granules may be present: it was cut into runs */
     bool young;     /* room is being made for its huge page, out of other superpages */
     uint8_t splits; /* ends of ranges that moved here, each of which is counted as one mapping more */
-    uint8_t spare[18];
+    bool apart;     /* being emptied by compact.c: in no bucket, and the arena's no more, whatever its state */
+    uint8_t spare[17];
 };
 
 #define ZONE_BUCKETS 10 /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */
@@ -100,8 +102,9 @@ struct zone_counters {
     uint64_t blocks, block_granules;
     uint64_t populated_total, released_total;
     uint64_t moves;
-    uint64_t described; /* superpages whose descriptors may be present */
-    uint64_t mappings;  /* an estimate of what the heap's address space costs */
+    uint64_t compactions, block_moves; /* superpages or runs of them that were emptied, and the blocks that their owners moved for it */
+    uint64_t described;                /* superpages whose descriptors may be present */
+    uint64_t mappings;                 /* an estimate of what the heap's address space costs */
 };
 
 /* Of resting.c. Guarded by the zone's lock. */
@@ -114,6 +117,14 @@ struct resting {
         enum mobility mobility;
     } blocks[RESTING_BLOCKS];
     unsigned count;
+};
+
+/* Of compact.c. Guarded by the zone's lock, but for `thread`. */
+struct compaction {
+    uint32_t thread;  /* who empties superpages, by platform_thread_self; 0: nobody. Others sleep on it */
+    bool freed;       /* `from` was freed by the program while it was asked */
+    char *from, *to;  /* a block that its owner is asked to move; NULL: none */
+    size_t at, count; /* superpages that are apart */
 };
 
 struct metadata {
@@ -150,6 +161,7 @@ struct zone {
         uint32_t pause, pause_left; /* fresh superpages: how many go without huge pages after the next dear one, and still are to */
         uint32_t trust;             /* superpages of blocks that need no measurement */
     } huge;                         /* of huge.c */
+    struct compaction compaction;
     struct metadata metadata;
 };
 
@@ -190,6 +202,7 @@ struct zone_block_config {
     enum mobility mobility; /* of the superpages that a small block shares with others */
     bool fixed;             /* its address never changes: zone_block_resize does not move it */
     bool huge;              /* whole superpages, of huge pages where the system and the policy allow */
+    bool compact;           /* where none is free, superpages are emptied: owners of other blocks are asked, without the lock */
 };
 /* NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
 void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed);
@@ -204,6 +217,12 @@ size_t zone_block_bytes(struct zone *zone, const void *address);
  * more cheaply than by a copy, or there is no memory; the block is as it was.
  */
 void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move);
+
+/*
+ * The owner's word that the block may move when superpages are wanted: `move` gets contents and pointers to the block at `to`, of the same size, and
+ * returns true; or false, and the block stays. Called without a lock. Meanwhile a free of the block is remembered, and it grows only by a copy.
+ */
+typedef bool zone_block_move(void *from, void *to, size_t bytes, void *argument);
 
 /* ------------------------------------------------------------------ parts of blocks (parts.c, exchange.c) */
 
@@ -223,10 +242,14 @@ struct zone_block_info {
     size_t unit_bytes; /* it can be cut at multiples of this */
     enum mobility mobility;
     bool fixed;
+    zone_block_move *move; /* see zone_block_set_move */
+    void *argument;
 };
 /* The block that [address, address + bytes) is part of, bytes > 0. Linear in the superpages between its start and the address. */
 enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info);
 
+/* move: NULL: it stays where it is. ZONE_NO_BLOCK; ZONE_BAD_RANGE: it is fixed. Of blocks of whole superpages nobody is asked. */
+enum zone_status zone_block_set_move(struct zone *zone, void *address, zone_block_move *move, void *argument);
 /* Address space behind the block, for it to grow to `bytes` in place; only for blocks of whole superpages. ZONE_NO_ROOM. Constant time. */
 enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t bytes);
 /*
@@ -272,8 +295,17 @@ size_t zone_tick(struct zone *zone);
 
 struct zone_group_stats {
     uint64_t superpages, partial_superpages, allocated, populated, idle; /* the last three in granules */
+    uint64_t huge_superpages;                                            /* for which huge pages were asked */
 };
 void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]);
+/*
+ * What is free, in blocks of 2^order granules: of the superpages that each group has cut into runs, and with those that are nobody's, but have
+ * present pages. What else is free is address space without memory, or belongs to blocks.
+ */
+struct zone_free_stats {
+    struct frames_free groups[MOBILITY_GROUPS], all;
+};
+void zone_free_stats_get(struct zone *zone, struct zone_free_stats *stats);
 void zone_counters_get(struct zone *zone, struct zone_counters *counters);
 /* Memory that serves the zone itself: what zone_metadata_alloc gave out, and the parts of the flat arrays that are in use, whole superpages. */
 size_t zone_metadata_bytes(struct zone *zone);

@@ -44,8 +44,25 @@ enum zone_status zone_block_find(struct zone *zone, const void *address, size_t 
                                          .capacity_bytes = block->superpages != 0 ? (size_t)block->superpages << SUPERPAGE_SHIFT : size,
                                          .unit_bytes = unit_of(zone, block),
                                          .mobility = (enum mobility)block->mobility,
-                                         .fixed = block->fixed};
+                                         .fixed = block->fixed,
+                                         .move = block->move,
+                                         .argument = block->argument};
         if (offset < size && bytes <= size - offset) status = ZONE_OK;
+    }
+    platform_lock_release(&zone->lock);
+    return status;
+}
+
+enum zone_status zone_block_set_move(struct zone *zone, void *address, zone_block_move *move, void *argument) {
+    enum zone_status status = ZONE_NO_BLOCK;
+    platform_lock_acquire(&zone->lock);
+    if (zone_is_block(zone, address)) {
+        struct block_desc *block = block_of(zone, address);
+        status = block->fixed && move != NULL ? ZONE_BAD_RANGE : ZONE_OK;
+        if (status == ZONE_OK) {
+            block->move = move;
+            block->argument = argument;
+        }
     }
     platform_lock_release(&zone->lock);
     return status;
@@ -110,7 +127,8 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
     platform_lock_acquire(&zone->lock);
     if (zone_is_block(zone, address) && zone_is_block(zone, next)) {
         struct block_desc *block = block_of(zone, address), behind = *block_of(zone, next);
-        status = are_neighbours(zone, address, next) ? ZONE_OK : ZONE_BAD_RANGE;
+        const char *moving = zone->compaction.from; /* its target has no room for more */
+        status = are_neighbours(zone, address, next) && address != moving && next != moving ? ZONE_OK : ZONE_BAD_RANGE;
         if (status == ZONE_OK && block->superpages != 0 &&
             arena_join(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(behind.superpages)) != ARENA_OK)
             status = ZONE_BAD_RANGE; /* pieces of address space that were reserved one by one */
@@ -121,6 +139,7 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
             block->holes |= behind.holes;
             block->watched |= behind.watched;
             block->fixed |= behind.fixed;
+            if (behind.move != block->move || behind.argument != block->argument) block->move = NULL; /* their owners know of two */
             zone->counters.blocks--;
         }
     }

@@ -105,6 +105,8 @@ void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may
     if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
     if (granules == old) {
         result = address;
+    } else if (granules > old && STRATA_UNLIKELY(address == zone->compaction.from)) {
+        result = NULL; /* where it is asked to go there is no room for more */
     } else if (granules < old || zone_within_limit(zone, granules - old)) {
         bool in_place = block->superpages == 0 ? resize_run(zone, address, block, granules) : resize_superpages(zone, address, block, granules);
         if (in_place) {

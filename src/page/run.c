@@ -31,7 +31,8 @@ void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsig
     }
     if (superpage->state != SUPERPAGE_RUNS) return;
     list_remove(&superpage->bucket);
-    if (superpage->largest_free != 0) list_push_front(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket);
+    if (superpage->largest_free != 0 && !superpage->apart)
+        list_push_front(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket);
 }
 
 unsigned zone_mark_allocated(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, bool *zeroed) {
@@ -110,7 +111,7 @@ static struct superpage *search_present(struct zone *zone, enum mobility mobilit
     return NULL;
 }
 
-static struct superpage *search_group(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
     for (unsigned b = bit_highest(granules); b < ZONE_BUCKETS; b++) {
         struct superpage *superpage = search_bucket(&zone->buckets[mobility][b], granules, align, start);
         if (superpage != NULL) return superpage;
@@ -209,7 +210,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
         enum mobility group = zone->config.mixed ? MOBILITY_UNMOVABLE : mobility;
         if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
-        if (superpage == NULL) superpage = search_group(zone, group, granules, align, &start);
+        if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, group, granules, &fresh_huge, &measure);
         if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
     }
@@ -250,5 +251,5 @@ void zone_superpage_settle(struct zone *zone, struct superpage *superpage) {
     superpage->state = SUPERPAGE_FREE;
     list_remove(&superpage->bucket);
     zone_superpage_relink(zone, superpage, superpage->idle);
-    zone_superpages_give(zone, superpage, 1);
+    if (!superpage->apart) zone_superpages_give(zone, superpage, 1);
 }

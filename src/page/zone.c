@@ -245,4 +245,5 @@ STRATA_COLD void zone_fork_child(struct zone *zone) {
     arena_fork_child(&zone->addresses);
     platform_lock_unhold(&zone->lock);
     zone_drop_captures(zone);
+    zone_compact_fork_child(zone);
 }

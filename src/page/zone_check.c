@@ -35,8 +35,32 @@ void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBIL
         group->populated += bits_count(superpage->populated);
         group->idle += superpage->idle;
         if (superpage->free != 0) group->partial_superpages++;
+        if (superpage->huge) group->huge_superpages++;
     }
     platform_lock_release(&zone->lock);
+}
+
+void zone_free_stats_get(struct zone *zone, struct zone_free_stats *stats) {
+    struct frames_free_scan all = {.superpage_frames = SUPERPAGE_GRANULES}, groups[MOBILITY_GROUPS];
+    for (unsigned m = 0; m < MOBILITY_GROUPS; m++) groups[m] = all;
+    platform_lock_acquire(&zone->lock);
+    zone_wake_blocks(zone);
+    for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT; i++) {
+        const struct superpage *superpage = &zone->superpages[i];
+        uint64_t free[SUPERPAGE_WORDS];
+        bool runs = superpage->state == SUPERPAGE_RUNS;
+        if (!runs && superpage->linked != IDLE_FREE) continue;
+        for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) free[w] = ~superpage->allocated[w];
+        frames_free_count_superpage(&all, i, free);
+        if (runs) frames_free_count_superpage(&groups[superpage->mobility], i, free);
+    }
+    platform_lock_release(&zone->lock);
+    frames_free_end(&all);
+    stats->all = all.free;
+    for (unsigned m = 0; m < MOBILITY_GROUPS; m++) {
+        frames_free_end(&groups[m]);
+        stats->groups[m] = groups[m].free;
+    }
 }
 
 static bool is_linked(const struct list *head, const struct list *node) {
@@ -62,7 +86,8 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
         return "superpage: says it is on an idle list, and is not";
     if (superpage->state == SUPERPAGE_RUNS) {
         if (superpage->free == SUPERPAGE_GRANULES) return "superpage: wholly free but not given back";
-        if (superpage->largest_free != 0 && !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
+        if (superpage->largest_free != 0 && !superpage->apart &&
+            !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
             return "superpage: not in the bucket of its longest run";
     }
     return NULL;
@@ -83,7 +108,8 @@ const char *zone_check(struct zone *zone) {
             idle_huge += superpage_kept_idle(superpage, superpage->idle);
         }
         described += superpage->described;
-        taken += superpage->state != SUPERPAGE_FREE;
+        taken += superpage->state != SUPERPAGE_FREE || superpage->apart;
+        if (superpage->apart && !list_empty(&superpage->bucket) && superpage->state == SUPERPAGE_RUNS) broken = "superpage: apart, but in a bucket";
     }
     if (broken == NULL) {
         const struct zone_counters *counters = &zone->counters;

@@ -10,12 +10,14 @@
 /* The descriptor of a block's first granule. A block of whole superpages owns `superpages` of them, of which `granules` are its own. */
 struct block_desc {
     uint64_t granules;
-    uint64_t superpages; /* 0: a run */
-    uint32_t mobility;   /* enum mobility */
-    bool fixed;          /* its address does not change */
-    bool reserved;       /* address space was asked for: it stays when the block shrinks */
-    bool holes;          /* pages may be absent that count as present: see zone_settle_holes */
-    bool watched;        /* a range of it may be watched: see zone_end_watches */
+    uint64_t superpages;   /* 0: a run */
+    uint32_t mobility;     /* enum mobility */
+    bool fixed;            /* its address does not change */
+    bool reserved;         /* address space was asked for: it stays when the block shrinks */
+    bool holes;            /* pages may be absent that count as present: see zone_settle_holes */
+    bool watched;          /* a range of it may be watched: see zone_end_watches */
+    zone_block_move *move; /* the owner's, to be called without the lock; NULL: the block stays where it is */
+    void *argument;
 };
 _Static_assert(sizeof(struct block_desc) <= sizeof(struct granule_desc), "a block's descriptor fits one granule's");
 _Static_assert(sizeof(struct superpage) == 256, "superpages are addressed by a shift");
@@ -58,6 +60,15 @@ bool zone_block_extend(struct zone *zone, char *address, uint64_t wanted);
 /* Address space for `count` superpages aligned to `align` of them, committed, still SUPERPAGE_FREE; NULL: none. */
 struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align);
 void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count);
+/*
+ * The same where the arena has none, by emptying superpages of blocks whose owners let them move (compact.c). Drops and retakes the lock. NULL: none
+ * can be emptied.
+ */
+struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_t align);
+/* In a forked child: the thread that emptied superpages is gone. */
+void zone_compact_fork_child(struct zone *zone);
+/* Where a run of blocks of this mobility fits, in a superpage of its group; NULL: nowhere. */
+struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start);
 /* Commits what the arena has given out anyway, for a range that grew in place. */
 bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count);
 

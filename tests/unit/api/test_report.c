@@ -71,8 +71,8 @@ static void add_cache(const char *name, uint64_t object_bytes, uint64_t in_use, 
 /* A small heap whose every figure differs. */
 static int small_snapshot(void **state) {
     empty_snapshot(state);
-    snapshot.heap = (struct report_heap){1001, 2048, 3 * KIB + 512, 640 * GIB, 5 * MIB, 6,  7,  8,        9 * KIB, 10, 11,
-                                         12,   13,   65530,         0,         2 * GIB, 14, 15, 16 * KIB, 17};
+    snapshot.heap = (struct report_heap){1001, 2048, 3 * KIB + 512, 640 * GIB, 5 * MIB, 6,  68, 7,        8, 9 * KIB, 10, 11, 12, 78,
+                                         79,   13,   65530,         0,         2 * GIB, 14, 15, 16 * KIB, 17};
     add_cache("malloc-16", 16, 1000, 24, 4096);
     add_cache("malloc-32", 32, 0, 0, 0);
     add_cache("magazine-64", 512, 3, 1, 128);
@@ -86,7 +86,9 @@ static int small_snapshot(void **state) {
         .name = "heap", .quantum = 2 * MIB, .in_use = 6 * MIB, .total = 640 * GIB, .segments = 21, .allocs = 22, .frees = 23, .failures = 24};
     snapshot.arenas[1] = (struct report_arena){"ports", 1, 2 * KIB, 64512, 41, 42, 43, 44, true, 45, 46, 47, 48, 4096};
     snapshot.group_count = 1;
-    snapshot.groups[0] = (struct report_group){"unmovable", 31, 32, 33, 34, 35};
+    snapshot.groups[0] = (struct report_group){"unmovable", 31, 32, 33, 34, 35, 36};
+    snapshot.order_count = 1;
+    snapshot.orders[0] = (struct report_order){2 * MIB, 51, 52, 53, 54, 5, 1000};
     return 0;
 }
 
@@ -108,6 +110,7 @@ static int hostile_snapshot(void **state) {
     snapshot.cache_count = REPORT_MAX_CACHES;
     snapshot.arena_count = REPORT_MAX_ARENAS;
     snapshot.group_count = REPORT_MAX_GROUPS;
+    snapshot.order_count = REPORT_ORDERS;
     for (unsigned i = 0; i < REPORT_MAX_CACHES; i++) report_name_set(snapshot.caches[i].name, names[i % ARRAY_LENGTH(names)]);
     for (unsigned i = 0; i < REPORT_MAX_ARENAS; i++) {
         report_name_set(snapshot.arenas[i].name, names[i % ARRAY_LENGTH(names)]);
@@ -136,8 +139,10 @@ static void test_json_exact(void **state) {
         written(report_json),
         "{\"version\":\"" STRATA_VERSION "\",\"pid\":4711,\"mode\":\"rseq-mm_cid\",\"uptime_ns\":12345678901,"
         "\"heap\":{\"in_use_bytes\":1001,\"populated_bytes\":2048,\"lookaside_bytes\":3584,\"reserved_bytes\":687194767360,"
-        "\"metadata_bytes\":5242880,\"huge_bytes\":6,\"resident_bytes\":7,\"large_blocks\":8,\"large_bytes\":9216,\"released_bytes_total\":10,"
-        "\"populated_bytes_total\":11,\"moves\":12,\"mappings\":13,\"mappings_limit\":65530,\"soft_limit\":0,\"hard_limit\":2147483648,\"pressure_"
+        "\"metadata_bytes\":5242880,\"huge_bytes\":6,\"heap_huge_bytes\":68,\"resident_bytes\":7,\"large_blocks\":8,\"large_bytes\":9216,\"released_"
+        "bytes_total\":10,"
+        "\"populated_bytes_total\":11,\"moves\":12,\"compactions\":78,\"block_moves\":79,\"mappings\":13,\"mappings_limit\":65530,\"soft_limit\":0,"
+        "\"hard_limit\":2147483648,\"pressure_"
         "events\":14,\"handler_calls\":15,\"handler_freed_bytes\":16384,\"handler_resident_bytes\":17},"
         "\"caches\":[{\"name\":\"malloc-16\",\"object_bytes\":16,\"slab_bytes\":65536,\"slabs\":1,\"in_use\":1000,\"cached\":24,\"total\":4096,"
         "\"memory_bytes\":65536,\"depot_allocs\":123456789,\"depot_frees\":17,\"slab_allocs\":1024,\"slab_frees\":18,\"magazine_rounds\":64,"
@@ -147,7 +152,9 @@ static void test_json_exact(void **state) {
         "{\"name\":\"ports\",\"quantum\":1,\"in_use\":2048,\"total\":64512,\"segments\":41,\"allocs\":42,\"frees\":43,\"failures\":44,"
         "\"imported\":45,\"imports\":46,\"releases\":47,\"waits\":48,\"metadata_bytes\":4096}],"
         "\"groups\":[{\"name\":\"unmovable\",\"superpages\":31,\"allocated_pages\":32,\"populated_pages\":33,\"free_populated_pages\":34,"
-        "\"partial_superpages\":35}]}\n");
+        "\"partial_superpages\":35,\"huge_superpages\":36}],"
+        "\"free_blocks\":[{\"block_bytes\":2097152,\"unmovable\":51,\"reclaimable\":52,\"movable\":53,\"unused\":54,"
+        "\"unusable_permille\":5,\"fragmentation_permille\":1000}]}\n");
 }
 
 static void test_json_all_caches(void **state) {
@@ -161,7 +168,7 @@ static void test_json_empty(void **state) {
     (void)state;
     written(report_json);
     assert_python("import json, sys; d = json.load(sys.stdin)\n"
-                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == [] and len(d[\"heap\"]) == 20");
+                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == d[\"free_blocks\"] == [] and len(d[\"heap\"]) == 23");
 }
 
 static void test_json_hostile(void **state) {
@@ -170,7 +177,7 @@ static void test_json_hostile(void **state) {
     assert_python("import json, sys\n"
                   "d = json.loads(sys.stdin.buffer.read().decode(\"utf-8\", \"strict\"))\n"
                   "n = [c[\"name\"] for c in d[\"caches\"]]\n"
-                  "assert len(n) == 256 and len(d[\"arenas\"]) == 64 and len(d[\"groups\"]) == 4\n"
+                  "assert len(n) == 256 and len(d[\"arenas\"]) == 64 and len(d[\"groups\"]) == 4 and len(d[\"free_blocks\"]) == 10\n"
                   "assert n[0] == \"a\\\"b\\\\c/d\", n[0]\n"
                   "assert n[1] == \"<&>\\x27\\\"\", n[1]\n"
                   "assert n[2] == \"tab\\tnl\\nnul\\x01\\x1f\\x7f\", n[2]\n"
@@ -202,10 +209,15 @@ static void test_table_exact(void **state) {
                         "heap      2.0M    6.0M   640G        21      22     23      24\n"
                         "ports        1    2048  64512        41      42     43      44\n"
                         "\n"
-                        "mobility   superpages   superpages      pages      pages  of these\n"
-                        "group           total  partly free  allocated  populated      free\n"
-                        "---------  ----------  -----------  ---------  ---------  --------\n"
-                        "unmovable          31           35         32         33        34\n"
+                        "mobility   superpages   superpages  superpages      pages      pages  of these\n"
+                        "group           total  partly free        huge  allocated  populated      free\n"
+                        "---------  ----------  -----------  ----------  ---------  ---------  --------\n"
+                        "unmovable          31           35          36         32         33        34\n"
+                        "\n"
+                        "free                                                free memory  fragmentation\n"
+                        "blocks of  unmovable  reclaimable  movable  unused     unusable          index\n"
+                        "---------  ---------  -----------  -------  ------  -----------  -------------\n"
+                        "2.0M              51           52       53      54         0.5%          1.000\n"
                         "\n"
                         "heap\n"
                         "total                       amount\n"
@@ -219,6 +231,7 @@ static void test_table_exact(void **state) {
                         "in large blocks               9.0K\n"
                         "process, resident                7\n"
                         "process, huge pages              6\n"
+                        "heap, huge pages                68\n"
                         "taken from the system           11\n"
                         "handed back                     10\n"
                         "page moves                      12\n"
@@ -256,8 +269,8 @@ static void test_table_hostile(void **state) {
         }
         line = end + 1;
     }
-    assert_int_equal(sections, 4);
-    assert_int_equal(rows, REPORT_MAX_CACHES + REPORT_MAX_ARENAS + REPORT_MAX_GROUPS + 17);
+    assert_int_equal(sections, 5);
+    assert_int_equal(rows, REPORT_MAX_CACHES + REPORT_MAX_ARENAS + REPORT_MAX_GROUPS + REPORT_ORDERS + 18);
     assert_non_null(strstr(output, "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 "));
     assert_non_null(strstr(output, "tab?nl?nul??? "));
     assert_non_null(strstr(output, " 15.9E "));
@@ -310,6 +323,10 @@ static void test_xml_exact(void **state) {
                                              "<total type=\"mmap\" count=\"8\" size=\"9216\"/>\n"
                                              "<system type=\"current\" size=\"2048\"/>\n"
                                              "<aspace type=\"total\" size=\"687194767360\"/>\n"
+                                             "<superpages huge_bytes=\"68\">\n"
+                                             "  <group name=\"unmovable\" count=\"31\" partial=\"35\" huge=\"36\" pages=\"32\"/>\n"
+                                             "  <free size=\"2097152\" count=\"210\" unusable=\"5\" fragmentation=\"1000\"/>\n"
+                                             "</superpages>\n"
                                              "</malloc>\n");
 }
 

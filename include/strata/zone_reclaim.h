@@ -1,0 +1,96 @@
+/*
+ * strata/zone_reclaim.h - reclaim in zones (strata/zone.h): frames that were not used for long are had back from their owners.
+ *
+ * Once it is started for a zone, every reclaimable or movable block whose owner has a function `reclaim` stands in one of two lists, active and
+ * inactive, by the time since it was last used. Who wants memory takes from the old end of the inactive list, or, for a large run, empties the area
+ * round the oldest block; a block that was used since somebody looked stays. It happens where a request fails (strata_zone_set_effort), in advance by
+ * a thread of the zone's between two watermarks, or when the program says so (strata_zone_reclaim).
+ *
+ *     const struct strata_zone_reclaim_config config = {.policy = STRATA_ZONE_RECLAIM_AREA, .low_frames = 4096, .high_frames = 8192, .thread = true};
+ *     if (strata_zone_reclaim_start(zone, &config) != STRATA_ZONE_OK) ...
+ *
+ * Used or not: on STRATA_ZONE_SIM each strata_zone_peek, _poke, _touch and _copy counts, exactly. On STRATA_ZONE_MEMFD frames are taken out of the
+ * page tables when they are looked at, at strata_zone_address and in windows, and have been used if they are there at the next look: that is the page
+ * of the access and, where it only reads, up to 15 neighbours that the kernel maps along; whether they were written to it does not tell, so what was
+ * used counts as dirty. On STRATA_ZONE_ANON and STRATA_ZONE_HUGETLB nothing is told: only strata_zone_touch counts there.
+ *
+ * Valid in C11 and C++. Threads, statuses, fork and signals: as strata/zone.h says. A forked child has no thread of the zone's:
+ * strata_zone_reclaim_stop, then _start, gives it one.
+ *
+ * The design follows Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of Memory" (2007), sections 3 and 5.4.
+ */
+#ifndef STRATA_ZONE_RECLAIM_H
+#define STRATA_ZONE_RECLAIM_H
+
+#include <strata/zone.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum strata_zone_reclaim_policy {
+    STRATA_ZONE_RECLAIM_LRU,    /* the oldest first, wherever they lie: regular reclaim */
+    STRATA_ZONE_RECLAIM_LINEAR, /* areas in the order of their addresses, whatever their age (section 3.1) */
+    STRATA_ZONE_RECLAIM_AREA,   /* the area of the oldest block that can be emptied (section 3.2) */
+    STRATA_ZONE_RECLAIM_POLICIES,
+};
+
+/* Zero in what isn't needed. */
+struct strata_zone_reclaim_config {
+    enum strata_zone_reclaim_policy policy;
+    /*
+     * Free frames of the zone. Below `low` the thread begins, and goes on up to `high`; a request that reclaims for itself goes on up to `min`.
+     * min <= low <= high <= the zone's frames; all 0: 1/128, 1/64 and 3/128 of them.
+     */
+    uint64_t min_frames, low_frames, high_frames;
+    bool thread;
+};
+/*
+ * strata_zone_reclaim_start - from now on uses are told, lists kept, and requests reclaim.
+ *
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_BUSY: it was started already; STRATA_ZONE_NO_MEMORY: for the lists, or no thread; STRATA_ZONE_BAD_ARGUMENT.
+ * Blocks that are there already stand in the lists in the order of their addresses. Cost: linear in superpages and blocks; 8 bytes for each frame
+ * that begins a block with an owner; an allocation or a free of such a block takes a lock more.
+ */
+STRATA_API enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone,
+                                                             const struct strata_zone_reclaim_config *config) STRATA_NOEXCEPT;
+/* strata_zone_reclaim_stop - no more of it: the thread ends, the lists are forgotten. STRATA_ZONE_BUSY: another thread, or a function of the
+ * program's that called this, is reclaiming. Not started: nothing. No other thread may be in a call on the zone. strata_zone_destroy does it, too. */
+STRATA_API enum strata_zone_status strata_zone_reclaim_stop(struct strata_zone *zone) STRATA_NOEXCEPT;
+/* strata_zone_reclaim_set_policy - from the next reclaim on. STRATA_ZONE_BAD_ARGUMENT: not started, or no policy. */
+STRATA_API enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_zone *zone, enum strata_zone_reclaim_policy policy) STRATA_NOEXCEPT;
+
+/*
+ * strata_zone_reclaim - reclaims on this thread, by the policy, until `frames` frames have been dropped; by areas of 2^order frames.
+ *
+ * reclaimed: receives how many were, also where it fails; may be NULL. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_FRAMES: all were looked at, and fewer
+ * could be dropped; STRATA_ZONE_BAD_ARGUMENT: not started, frames 0, or an order above that of a superpage. Calls owners' functions. Within one of
+ * these it does nothing: STRATA_ZONE_BUSY. Cost: that of the blocks looked at, each some 0.2 us (STRATA_ZONE_MEMFD: 10 us), and of what owners do.
+ */
+STRATA_API enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed);
+
+struct strata_zone_reclaim_stats {
+    enum strata_zone_reclaim_policy policy;
+    bool running, thread;                             /* started; its thread is there */
+    uint64_t min_frames, low_frames, high_frames;     /* watermarks */
+    uint64_t active, inactive;                        /* blocks in the lists now */
+    uint64_t scanned, unmapped, written;              /* frames: looked at; taken from their owners; of these, written first */
+    uint64_t activated, deactivated, kept;            /* blocks: used, and so made active; active, not used for long; active and used */
+    uint64_t refused_later, refused_never;            /* blocks: by their owners */
+    uint64_t refused_busy;                            /* pinned, isolated, or freed meanwhile */
+    uint64_t areas_tried, areas_emptied, areas_unfit; /* unfit: something in it is pinned, unmovable or nobody's to drop */
+    uint64_t captured;                                /* requests that had their area by capture */
+    uint64_t direct, wakes;                           /* requests that reclaimed for themselves; times that the thread began */
+    double cost;                                      /* log10(scanned + 1000 unmapped + 1000000 written), 0 where nothing was done (section 5.4) */
+};
+/* strata_zone_reclaim_stats_get - since the start. STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT. */
+STRATA_API enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, struct strata_zone_reclaim_stats *stats) STRATA_NOEXCEPT;
+
+/* strata_zone_reclaim_check - NULL, or what of the lists does not agree with itself or the zone. As strata_zone_check; linear in blocks. */
+STRATA_API const char *strata_zone_reclaim_check(struct strata_zone *zone) STRATA_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
