@@ -26,6 +26,7 @@ struct place {
     void *context;
     unsigned owner;
     struct place_config config;
+    uint64_t used; /* frames: allocated and not given back, by anybody */
 };
 
 static void must(struct place *place, enum strata_zone_status status, const char *what) {
@@ -43,13 +44,12 @@ static enum strata_zone_answer migrate(struct strata_zone *zone, uint64_t from, 
 }
 
 static enum strata_zone_answer reclaim(struct strata_zone *zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context) {
-    (void)zone, (void)frames, (void)dirty;
+    (void)zone, (void)dirty;
     struct place *place = context;
-    switch (place->events.reclaim(place->context, token, frame)) {
-    case PLACE_DROPPED: return STRATA_ZONE_YES;
-    case PLACE_WRITTEN: return STRATA_ZONE_WROTE;
-    default: return STRATA_ZONE_LATER;
-    }
+    enum place_answer answer = place->events.reclaim(place->context, token, frame);
+    if (answer == PLACE_BUSY) return STRATA_ZONE_LATER;
+    place->used -= frames;
+    return answer == PLACE_WRITTEN ? STRATA_ZONE_WROTE : STRATA_ZONE_YES;
 }
 
 struct place *place_open(const struct place_config *config, const struct place_events *events, void *context) {
@@ -95,6 +95,7 @@ static uint32_t alloc(struct place *place, const struct strata_zone_request *req
     enum strata_zone_status status = strata_zone_alloc_as(place->zone, request, &frame);
     if (status == STRATA_ZONE_NO_FRAMES) return PLACE_NONE;
     must(place, status, "strata_zone_alloc_as");
+    place->used += request->frames;
     return (uint32_t)frame;
 }
 
@@ -106,19 +107,20 @@ uint32_t place_alloc(struct place *place, unsigned order, enum place_mobility mo
                                                       .token = page});
 }
 
-void place_free(struct place *place, uint32_t frame, unsigned order) { must(place, strata_zone_free(place->zone, frame, UINT64_C(1) << order), "strata_zone_free"); }
+void place_free(struct place *place, uint32_t frame, unsigned order) {
+    must(place, strata_zone_free(place->zone, frame, UINT64_C(1) << order), "strata_zone_free");
+    place->used -= UINT64_C(1) << order;
+}
 
 uint32_t place_alloc_superpage(struct place *place) {
     return alloc(place, &(struct strata_zone_request){.frames = PLACE_SUPERPAGE_FRAMES, .mobility = STRATA_ZONE_UNMOVABLE});
 }
 
 void place_balance(struct place *place) {
-    struct strata_zone_stats stats;
-    must(place, strata_zone_stats_get(place->zone, &stats), "strata_zone_stats_get");
-    uint64_t low = place->config.frames * PERCENT_LOW / 100, high = place->config.frames * PERCENT_HIGH / 100;
-    if (stats.free >= low) return;
-    enum strata_zone_status status = strata_zone_reclaim(place->zone, high - stats.free, 0, NULL);
-    if (status != STRATA_ZONE_NO_FRAMES) must(place, status, "strata_zone_reclaim");
+    uint64_t low = place->config.frames * PERCENT_LOW / 100, high = place->config.frames * PERCENT_HIGH / 100, free = place->config.frames - place->used;
+    if (free >= low) return;
+    enum strata_zone_status status = strata_zone_reclaim(place->zone, high - free, 0, NULL);
+    if (status != STRATA_ZONE_NO_FRAMES && status != STRATA_ZONE_BUSY) must(place, status, "strata_zone_reclaim");
 }
 
 void place_write(struct place *place, uint32_t frame, uint64_t word) { strata_zone_poke(place->zone, frame, word); }
