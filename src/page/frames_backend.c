@@ -1,5 +1,6 @@
 /*
- * frames_backend.c - the memory behind the frames of a zone: shared with a file number, of ordinary or huge pages; private; or none, but a word a frame.
+ * frames_backend.c - the memory behind the frames of a zone: shared with a file number, of ordinary or huge pages; private; or none, but a word a
+ * frame.
  *
  * No locks: whoever copies or discards frames has them to himself.
  */
@@ -56,18 +57,10 @@ static bool discard_huge(struct frame_zone *zone, uint64_t frame, uint64_t frame
     return true;
 }
 
-const struct frames_backend frames_backend_memfd = {.open = open_memfd,
-                                                    .close = close_shared,
-                                                    .copy = copy_memory,
-                                                    .populate = populate_shared,
-                                                    .discard = discard_shared,
-                                                    .show = show_shared};
-const struct frames_backend frames_backend_hugetlb = {.open = open_hugetlb,
-                                                      .close = close_shared,
-                                                      .copy = copy_memory,
-                                                      .populate = populate_shared,
-                                                      .discard = discard_huge,
-                                                      .show = show_shared};
+const struct frames_backend frames_backend_memfd = {
+    .open = open_memfd, .close = close_shared, .copy = copy_memory, .populate = populate_shared, .discard = discard_shared, .show = show_shared};
+const struct frames_backend frames_backend_hugetlb = {
+    .open = open_hugetlb, .close = close_shared, .copy = copy_memory, .populate = populate_shared, .discard = discard_huge, .show = show_shared};
 
 /* ------------------------------------------------------------------ private memory */
 

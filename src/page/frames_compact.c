@@ -3,7 +3,7 @@
  *
  * What differs from the paper, and why: a window in which anything can't be moved is left alone, as moving the rest would not free it; the free scanner
  * does not go into superpages that are wholly free, as these are what the pass is to bring about (but for runs above a superpage, which want them
- * together); and a pass for a superpage first takes those that are at most half full, so that the first success is cheap.
+ * together, and for blocks that leave a superpage of another group); and a pass for a superpage first takes those that are at most half full, so that the first success is cheap.
  */
 #include "page/frames_compact_internal.h"
 
@@ -15,6 +15,7 @@ struct pass {
     const struct frames_compact_goal *goal;
     struct frames_compact_counts counts;
     uint64_t source, target;  /* superpages: where the scanners are. target: nothing is free above */
+    uint64_t whole_target;    /* the same, with those that are wholly free */
     uint64_t lowest_target;   /* that has got a block */
     uint64_t end;             /* behind the last superpage that the migration scanner may go to */
     uint64_t spare;           /* frames taken by the free scanner, and not used yet */
@@ -53,9 +54,9 @@ static bool is_source(const struct pass *pass, const struct look *look) {
 }
 
 /* Whether it may get blocks: dense is better, so one that is wholly free is not. */
-static bool is_target(const struct pass *pass, const struct look *look) {
+static bool is_target(const struct pass *pass, const struct look *look, bool whole) {
     if (look->free == 0 || look->wanted) return false;
-    if (look->free == pass->zone->superpage_frames) return pass->whole_targets;
+    if (look->free == pass->zone->superpage_frames) return whole;
     return !is_grouped(pass->zone) || look->group == FRAMES_MOVABLE;
 }
 
@@ -121,31 +122,36 @@ static void give_spare(struct pass *pass) {
     pass->spare_frames = 0;
 }
 
-/* Free frames above the migration scanner. The answer stays `spare` until a block has moved there. */
-static bool find_target(struct pass *pass, uint64_t frames) {
+/* Goes down from *cursor to the first superpage that has room; *cursor: above it nothing has. */
+static bool scan_down(struct pass *pass, uint64_t *cursor, uint64_t frames, bool whole) {
     uint64_t align = min_u64(frames_usual_align(pass->zone, frames), pass->zone->superpage_frames);
     unsigned looks = 0;
-    if (pass->spare_frames == frames && pass->spare >> pass->zone->superpage_shift > pass->source) return true;
-    give_spare(pass);
-    for (uint64_t at = pass->target; at > pass->source && looks < TARGETS_MAX; at--) {
+    for (uint64_t at = *cursor; at > pass->source && looks < TARGETS_MAX; at--) {
         struct look look;
         look_at(pass->zone, at, &look);
-        if (is_target(pass, &look)) {
-            looks++;
-            if (frames_take_in(pass->zone, at, frames, align, &pass->spare)) {
-                pass->spare_frames = frames;
-                return true;
-            }
+        bool target = is_target(pass, &look, whole);
+        if (target && frames_take_in(pass->zone, at, frames, align, &pass->spare)) {
+            pass->spare_frames = frames;
+            return true;
         }
-        /* Behind the scanner nothing is free any more: for single frames that is known. */
-        if (at == pass->target && (frames == 1 || !is_target(pass, &look))) pass->target--;
+        looks += target;
+        if (at == *cursor && (frames == 1 || !target)) --*cursor; /* a larger block than another may have no room where that has */
     }
+    return false;
+}
+
+/* Free frames above the migration scanner, which stay `spare` until a block has moved there. foreign: a free superpage is not too good for it. */
+static bool find_target(struct pass *pass, uint64_t frames, bool foreign) {
+    if (pass->spare_frames == frames && pass->spare >> pass->zone->superpage_shift > pass->source) return true;
+    give_spare(pass);
+    if (scan_down(pass, &pass->target, frames, pass->whole_targets)) return true;
+    if (foreign && scan_down(pass, &pass->whole_target, frames, true)) return true;
     pass->counts.failed_room++;
     return false;
 }
 
 /* True: the block is where it is no more. */
-static bool move_block(struct pass *pass, uint64_t head) {
+static bool move_block(struct pass *pass, uint64_t head, bool foreign) {
     struct frames_block block;
     struct frames_compact_counts *counts = &pass->counts;
     switch (frames_isolate(pass->zone, head, &block)) {
@@ -157,7 +163,7 @@ static bool move_block(struct pass *pass, uint64_t head) {
     }
     enum frames_answer answer = FRAMES_LATER;
     /* What is in its place may be another block by now: none that this pass has brought there, as those are above. */
-    if (find_target(pass, block.frames)) {
+    if (find_target(pass, block.frames, foreign)) {
         uint64_t target = pass->spare >> pass->zone->superpage_shift;
         answer = frames_move(pass->zone, &block, pass->spare);
         if (answer == FRAMES_YES) {
@@ -184,7 +190,7 @@ static bool empty_window(struct pass *pass, uint64_t first, bool foreign) {
     if (count == 0 || (blocked && !foreign)) return false;
     uint64_t failed_room = pass->counts.failed_room;
     for (unsigned i = 0; i < count; i++) {
-        if (move_block(pass, heads[i])) continue;
+        if (move_block(pass, heads[i], foreign)) continue;
         blocked = true;
         if (!foreign || pass->counts.failed_room != failed_room) return false; /* the rest is of no use without this one */
     }
@@ -203,7 +209,10 @@ static bool try_request(struct pass *pass, uint64_t *frame) {
     return false;
 }
 
-static bool have_met(const struct pass *pass) { return pass->source >= min_u64(pass->end, min_u64(pass->target, pass->lowest_target)); }
+static bool have_met(const struct pass *pass) {
+    uint64_t target = pass->goal->movable_only ? pass->target : max_u64(pass->target, pass->whole_target);
+    return pass->source >= min_u64(pass->end, min_u64(target, pass->lowest_target));
+}
 
 /* From the first superpage until the scanners meet. */
 static bool sweep(struct pass *pass, uint64_t *frame) {
@@ -221,7 +230,7 @@ static bool sweep(struct pass *pass, uint64_t *frame) {
 
 static enum frames_compact_end run_pass(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
                                         uint64_t *frame) {
-    struct pass pass = {.zone = zone, .goal = goal, .target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
+    struct pass pass = {.zone = zone, .goal = goal, .target = zone->superpage_count - 1, .whole_target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
     pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
     pass.window = 1u << min_u64(goal->order, zone->superpage_shift);
     pass.whole_targets = goal->request != NULL && goal->request->frames > zone->superpage_frames;

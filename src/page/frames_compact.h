@@ -2,10 +2,10 @@
  * frames_compact.h - compaction of a zone of frames (contiguity paper, section 7): passes, and the thread that makes them. With frames.h
  * a facade of page/.
  *
- * A pass has two scanners. The migration scanner goes up from the first superpage, window by window (2^order frames that the goal wants free), the free
- * scanner down from the last; movable blocks of a window that can be emptied go to free frames of movable superpages at the top. Invariants: no block is
- * moved twice in a pass, as all targets are above `lowest_target` and all sources below; a pinned one never, as it can't be isolated; a pass ends when the
- * scanners meet. One pass runs in a zone at a time; no lock is held between its steps, so that everything else goes on.
+ * A pass has two scanners. The migration scanner goes up from the first superpage, window by window (2^order frames that the goal wants free), the
+ * free scanner down from the last; movable blocks of a window that can be emptied go to free frames of movable superpages at the top. Invariants: no
+ * block is moved twice in a pass, as all targets are above `lowest_target` and all sources below; a pinned one never, as it can't be isolated; a pass
+ * ends when the scanners meet. One pass runs in a zone at a time; no lock is held between its steps, so that everything else goes on.
  *
  * Locks: none of its own. compaction->passing is a futex: the number of the thread that has the pass, so that a function of the program which
  * allocates in the middle of one is not made to wait for itself.
@@ -17,25 +17,26 @@
 #include "page/frames_index.h"
 
 struct frames_compact_goal {
-    const struct frames_request *request; /* tried after each window that was emptied, and the pass ends when it is had; NULL: until the scanners meet */
-    unsigned order;                       /* of windows; at most a superpage's */
-    bool movable_only;                    /* only superpages of the movable group; else movable blocks leave those of other groups, too */
-    uint64_t superpages;                  /* only windows in the first so many, as the request may have no others; 0: all */
+    const struct frames_request
+        *request;        /* tried after each window that was emptied, and the pass ends when it is had; NULL: until the scanners meet */
+    unsigned order;      /* of windows; at most a superpage's */
+    bool movable_only;   /* only superpages of the movable group; else movable blocks leave those of other groups, too */
+    uint64_t superpages; /* only windows in the first so many, as the request may have no others; 0: all */
 };
 
 /* What passes did: of one, or summed up. Blocks, where nothing else is said. */
 struct frames_compact_counts {
     uint64_t passes, done, met; /* passes that were made; that had their request; that ended because the scanners met */
     uint64_t moved, moved_frames;
-    uint64_t windows;           /* emptied */
-    uint64_t failed_pinned;     /* windows left alone, or blocks: for these reasons */
-    uint64_t failed_busy;       /* isolated by somebody else */
-    uint64_t failed_unmovable;  /* nobody can be asked, or its owner said NEVER */
-    uint64_t failed_later;      /* its owner said so, or the copy was given up */
-    uint64_t failed_room;       /* no free frames above */
-    uint64_t gone;              /* freed before they could be isolated: as good as moved */
-    uint64_t races_lost;        /* windows that were emptied for a request, and it could not be had from them */
-    uint64_t deferred;          /* requests that made no pass, as the last ones were in vain */
+    uint64_t windows;          /* emptied */
+    uint64_t failed_pinned;    /* windows left alone, or blocks: for these reasons */
+    uint64_t failed_busy;      /* isolated by somebody else */
+    uint64_t failed_unmovable; /* nobody can be asked, or its owner said NEVER */
+    uint64_t failed_later;     /* its owner said so, or the copy was given up */
+    uint64_t failed_room;      /* no free frames above */
+    uint64_t gone;             /* freed before they could be isolated: as good as moved */
+    uint64_t races_lost;       /* windows that were emptied for a request, and it could not be had from them */
+    uint64_t deferred;         /* requests that made no pass, as the last ones were in vain */
 };
 
 enum frames_compact_end {
@@ -51,20 +52,20 @@ enum frames_compact_end frames_compact(struct frame_zone *zone, const struct fra
 /* All passes of the zone. */
 void frames_compact_counts_get(struct frame_zone *zone, struct frames_compact_counts *counts);
 /*
- * Free blocks now: of the first `superpages` (0: all), or of those of them that are movable or wholly free. Linear in superpages, some 50 ns each; a lock at
- * a time, so that the sum is of no one moment.
+ * Free blocks now: of the first `superpages` (0: all), or of those of them that are movable or wholly free. Linear in superpages, some 50 ns each; a
+ * lock at a time, so that the sum is of no one moment.
  */
 void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_only, struct frames_free *free);
 
 /*
- * frames_direct.c: what frames_alloc_hard does when compaction has not helped, or memory is short (figure 10, step 11). reclaim: frees frames with `request`
- * in mind, and returns how many; NULL: nobody does. Set once, by reclaim's start. False: no memory.
+ * frames_direct.c: what frames_alloc_hard does when compaction has not helped, or memory is short (figure 10, step 11). reclaim: frees frames with
+ * `request` in mind, and returns how many; NULL: nobody does. Set once, by reclaim's start. False: no memory.
  */
 typedef uint64_t frames_reclaim_function(struct frame_zone *zone, const struct frames_request *request);
 bool frames_direct_set_reclaim(struct frame_zone *zone, frames_reclaim_function *reclaim);
 
-/* frames_compactor.c: a thread that makes passes when the unusable-free-space index is above `unusable`, when an allocation fell back to another group, and
- * when it is woken. */
+/* frames_compactor.c: a thread that makes passes when the unusable-free-space index is above `unusable`, when an allocation fell back to another
+ * group, and when it is woken. */
 struct frames_compactor_config {
     unsigned order; /* of the index, and of the windows */
     double unusable;
@@ -78,8 +79,8 @@ enum frames_status frames_compactor_stop(struct frame_zone *zone);
 void frames_compaction_wake(struct frame_zone *zone);
 struct frames_compactor_counts {
     bool running;
-    uint64_t looks, wakes, fallbacks; /* at the index; by frames_compaction_wake; by allocations that fell back */
-    uint64_t passes, successes;       /* a success: the index was above the limit, and is not afterwards */
+    uint64_t looks, wakes, fallbacks;       /* at the index; by frames_compaction_wake; by allocations that fell back */
+    uint64_t passes, successes;             /* a success: the index was above the limit, and is not afterwards */
     double unusable_before, unusable_after; /* of the last pass */
 };
 void frames_compactor_counts_get(struct frame_zone *zone, struct frames_compactor_counts *counts);

@@ -27,8 +27,8 @@ struct frames_compaction {
 
     /* the thread */
     struct platform_event event;
-    uint32_t state; /* enum frames_compactor_state; a futex */
-    uint32_t wanted; /* a pass, whatever the index is */
+    uint32_t state;   /* enum frames_compactor_state; a futex */
+    uint32_t wanted;  /* a pass, whatever the index is */
     uint32_t thread;  /* its number */
     uint32_t process; /* whose it is: a forked child has none */
     uint64_t looks, wakes, fallbacks, passes, successes;

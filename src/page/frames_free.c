@@ -74,7 +74,8 @@ static void give(struct frame_zone *zone, struct frames_superpage *superpage, un
 }
 
 /* A part of one block. */
-static void release_part(struct frame_zone *zone, struct frames_superpage *superpage, unsigned head, unsigned frames, unsigned first, unsigned count) {
+static void release_part(struct frame_zone *zone, struct frames_superpage *superpage, unsigned head, unsigned frames, unsigned first,
+                         unsigned count) {
     uint64_t base = frames_first_of(zone, superpage);
     uint32_t note = zone->notes[base + head] & NOTE_OF_HEAD;
     bool owned = note_owner(note) != 0;
@@ -86,8 +87,10 @@ static void release_part(struct frame_zone *zone, struct frames_superpage *super
         if (owned) zone->tokens[base + rest] = zone->tokens[base + head];
         if (owned && zone->hooks.placed != NULL) zone->hooks.placed(zone, base + rest, rest_frames, note);
     }
-    if (first == head) frames_note_set(zone, superpage, base + head, 0);
-    else if (owned && zone->hooks.placed != NULL) zone->hooks.placed(zone, base + head, first - head, note);
+    if (first == head)
+        frames_note_set(zone, superpage, base + head, 0);
+    else if (owned && zone->hooks.placed != NULL)
+        zone->hooks.placed(zone, base + head, first - head, note);
     give(zone, superpage, first, count, note_mobility(note));
 }
 
@@ -115,9 +118,12 @@ static void release_plain(struct frame_zone *zone, struct frames_superpage *supe
 static void release_or_mark(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first, unsigned count,
                             bool dead) {
     uint64_t frame = frames_first_of(zone, superpage) + first;
-    if (dead) zone->notes[frame] |= NOTE_DEAD;
-    else if (STRATA_LIKELY(superpage->noted == 0)) release_plain(zone, superpage, slot, first, count);
-    else frames_release(zone, superpage, slot, first, count);
+    if (dead)
+        zone->notes[frame] |= NOTE_DEAD;
+    else if (STRATA_LIKELY(superpage->noted == 0))
+        release_plain(zone, superpage, slot, first, count);
+    else
+        frames_release(zone, superpage, slot, first, count);
 }
 
 /* ------------------------------------------------------------------ free */
@@ -134,8 +140,10 @@ static STRATA_NOINLINE enum frames_status free_long(struct frame_zone *zone, uin
             unsigned wrong;
             bool dead;
             status = look(zone, superpage, (unsigned)(from - base), (unsigned)(to - from), &wrong, &dead);
-            if (status != FRAMES_OK) *at = base + wrong;
-            else if (pass == 1) release_or_mark(zone, superpage, NULL, (unsigned)(from - base), (unsigned)(to - from), dead);
+            if (status != FRAMES_OK)
+                *at = base + wrong;
+            else if (pass == 1)
+                release_or_mark(zone, superpage, NULL, (unsigned)(from - base), (unsigned)(to - from), dead);
         }
     }
     platform_lock_release(&zone->lock);
@@ -149,8 +157,10 @@ enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t
     struct frames_superpage *superpage = frames_superpage_of(zone, frame);
     struct frames_slot *slot = frames_lock(zone, superpage);
     enum frames_status status = look(zone, superpage, offset, (unsigned)frames, &wrong, &dead);
-    if (STRATA_LIKELY(status == FRAMES_OK)) release_or_mark(zone, superpage, slot, offset, (unsigned)frames, dead);
-    else *at = frames_first_of(zone, superpage) + wrong;
+    if (STRATA_LIKELY(status == FRAMES_OK))
+        release_or_mark(zone, superpage, slot, offset, (unsigned)frames, dead);
+    else
+        *at = frames_first_of(zone, superpage) + wrong;
     frames_unlock(zone, slot);
     return status;
 }

@@ -47,6 +47,7 @@ struct frames_capture {
     unsigned owner, flags;
     uint64_t token;
     uint64_t next; /* frame at which push goes on */
+    bool gone;     /* something is in the way that will stay */
 };
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
@@ -114,15 +115,15 @@ struct frame_zone {
     size_t memory_bytes;
 
     struct platform_lock lock STRATA_ALIGNED(128); /* LOCK_RANK_FRAMES; guards the rest, where nothing else is said */
-    uint32_t lists[FRAMES_SETS][FRAMES_LISTS]; /* by mobility group, and those of the partition apart */
-    uint64_t nonempty[FRAMES_SETS];            /* a bit a list */
-    uint64_t *free_map, *free_summary;    /* superpages that are wholly free and nobody's: a bit each; a bit for each word with any */
-    uint64_t free_superpages;             /* of them; atomic to read */
-    uint64_t free_frames;                 /* in superpages that no slot has; atomic to read */
-    uint64_t reserve;                     /* superpages */
-    uint64_t partition_first;             /* the first superpage of the partition; superpage_count: none */
-    unsigned effort;                      /* atomic */
-    unsigned owner_count;                 /* atomic: release after the owner is written */
+    uint32_t lists[FRAMES_SETS][FRAMES_LISTS];     /* by mobility group, and those of the partition apart */
+    uint64_t nonempty[FRAMES_SETS];                /* a bit a list */
+    uint64_t *free_map, *free_summary;             /* superpages that are wholly free and nobody's: a bit each; a bit for each word with any */
+    uint64_t free_superpages;                      /* of them; atomic to read */
+    uint64_t free_frames;                          /* in superpages that no slot has; atomic to read */
+    uint64_t reserve;                              /* superpages */
+    uint64_t partition_first;                      /* the first superpage of the partition; superpage_count: none */
+    unsigned effort;                               /* atomic */
+    unsigned owner_count;                          /* atomic: release after the owner is written */
     struct frames_window *windows;
     struct frames_capture *captures; /* FRAMES_CAPTURES_MAX; numbered from 1 in superpages */
     struct frames_hooks hooks;       /* atomic each */
@@ -169,7 +170,8 @@ void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last);
 void frames_slots_drain(struct frame_zone *zone);
 /* Under both locks: the superpage is the slot's from now on, which gives back the one that it had there. FRAMES_NO_SUPERPAGE: it has none then. */
 void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsigned which, uint32_t superpage);
-/* After a change under the lock that guards it: counters follow, and its list where no slot has it. free_before: its free frames before the change. */
+/* After a change under the lock that guards it: counters follow, and its list where no slot has it. free_before: its free frames before the change.
+ */
 void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned free_before);
 /* Under the zone's lock, of a superpage that no slot has: it stands where its counts and its group say. */
 void frames_superpage_relink(struct frame_zone *zone, struct frames_superpage *superpage);
@@ -181,7 +183,8 @@ STRATA_INLINE unsigned frames_set_of(const struct frame_zone *zone, unsigned gro
 uint32_t frames_list_find(const struct frame_zone *zone, unsigned set, unsigned class);
 /* The one with the largest free block, of those the emptiest. */
 uint32_t frames_list_find_largest(const struct frame_zone *zone, unsigned set, unsigned class);
-/* Wholly free superpages, `count` of them side by side from a multiple of `align` on, in [from, end): the lowest, or the highest. UINT64_MAX: none. */
+/* Wholly free superpages, `count` of them side by side from a multiple of `align` on, in [from, end): the lowest, or the highest. UINT64_MAX: none.
+ */
 uint64_t frames_free_find(const struct frame_zone *zone, uint64_t from, uint64_t end, uint64_t count, uint64_t align, bool high);
 
 /* ------------------------------------------------------------------ frames_place.c */
@@ -191,8 +194,8 @@ bool frames_take_in(struct frame_zone *zone, uint64_t superpage, uint64_t frames
 /* Gives up the same. */
 void frames_give_back(struct frame_zone *zone, uint64_t frame, uint64_t frames);
 /*
- * Under the lock: a block, or a part of one, becomes free, or goes to the capture that wants it; what is left behind it is a block of its own. None of
- * its frames is pinned or mapped.
+ * Under the lock: a block, or a part of one, becomes free, or goes to the capture that wants it; what is left behind it is a block of its own. None
+ * of its frames is pinned or mapped.
  */
 void frames_release(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first, unsigned count);
 /* The block that an allocated offset is in. */

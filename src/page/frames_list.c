@@ -77,8 +77,10 @@ void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsi
 
 static void unlink(struct frame_zone *zone, struct frames_superpage *superpage, unsigned set) {
     uint32_t *head = &zone->lists[set][superpage->list];
-    if (superpage->prev != FRAMES_NO_SUPERPAGE) zone->superpages[superpage->prev].next = superpage->next;
-    else *head = superpage->next;
+    if (superpage->prev != FRAMES_NO_SUPERPAGE)
+        zone->superpages[superpage->prev].next = superpage->next;
+    else
+        *head = superpage->next;
     if (superpage->next != FRAMES_NO_SUPERPAGE) zone->superpages[superpage->next].prev = superpage->prev;
     if (*head == FRAMES_NO_SUPERPAGE) zone->nonempty[set] &= ~(UINT64_C(1) << superpage->list);
     superpage->list = FRAMES_NO_LIST;
@@ -98,8 +100,10 @@ static void note_free(struct frame_zone *zone, uint64_t number, bool is_free) {
     uint64_t *word = &zone->free_map[number / 64], bit = UINT64_C(1) << number % 64;
     if (((*word & bit) != 0) == is_free) return;
     *word ^= bit;
-    if (is_free) COUNTER_ADD(zone->free_superpages, 1);
-    else COUNTER_SUB(zone->free_superpages, 1);
+    if (is_free)
+        COUNTER_ADD(zone->free_superpages, 1);
+    else
+        COUNTER_SUB(zone->free_superpages, 1);
     uint64_t *summary = &zone->free_summary[number / 64 / 64], summary_bit = UINT64_C(1) << number / 64 % 64;
     *summary = *word != 0 ? *summary | summary_bit : *summary & ~summary_bit;
 }

@@ -60,9 +60,7 @@ static void end(struct frame_zone *zone, uint64_t first, uint64_t frames, bool n
     frames_unlock(zone, slot);
 }
 
-void frames_put_back(struct frame_zone *zone, const struct frames_block *block, bool never) {
-    end(zone, block->first, block->frames, never, false);
-}
+void frames_put_back(struct frame_zone *zone, const struct frames_block *block, bool never) { end(zone, block->first, block->frames, never, false); }
 
 void frames_drop(struct frame_zone *zone, const struct frames_block *block) { end(zone, block->first, block->frames, false, true); }
 

@@ -12,8 +12,10 @@ static enum frames_status visit_run(struct frame_zone *zone, uint64_t frame, uin
     enum frames_status status = FRAMES_OK;
     uint64_t end = frame + frames, first = frame >> zone->superpage_shift, last = (end - 1) >> zone->superpage_shift;
     struct frames_slot *slot = NULL;
-    if (first == last) slot = frames_lock(zone, &zone->superpages[first]);
-    else frames_lock_range(zone, first, last);
+    if (first == last)
+        slot = frames_lock(zone, &zone->superpages[first]);
+    else
+        frames_lock_range(zone, first, last);
     for (unsigned pass = 0; pass < 2 && status == FRAMES_OK; pass++) {
         for (uint64_t i = frame; i < end && status == FRAMES_OK; i++) {
             status = visit(zone, frames_superpage_of(zone, i), frames_offset_of(zone, i), pass == 1);
@@ -65,7 +67,9 @@ static enum frames_status check(struct frame_zone *zone, struct frames_superpage
     return settled(zone, superpage, offset);
 }
 
-enum frames_status frames_pin(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) { return visit_run(zone, frame, frames, at, pin); }
+enum frames_status frames_pin(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
+    return visit_run(zone, frame, frames, at, pin);
+}
 enum frames_status frames_unpin(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
     return visit_run(zone, frame, frames, at, unpin);
 }

@@ -1,9 +1,9 @@
 /*
  * frames_place.c - allocation and free of frames: which superpage a run is cut from, by the mobility of what it is for.
  *
- * The order of the choices: what the CPU has reserved; the fullest superpage of the group; one that is wholly free, as long as the reserve stays whole;
- * what other CPUs have reserved; the largest free area of another group, whose superpage changes its group when at least half of it does; the reserve.
- * Unmovable frames go to low superpages and movable ones to high ones, and nothing unmovable into the partition. (The contiguity paper,
+ * The order of the choices: what the CPU has reserved; the fullest superpage of the group; one that is wholly free, as long as the reserve stays
+ * whole; what other CPUs have reserved; the largest free area of another group, whose superpage changes its group when at least half of it does; the
+ * reserve. Unmovable frames go to low superpages and movable ones to high ones, and nothing unmovable into the partition. (The contiguity paper,
  * sections 2.1 and 2.2.) Locks: see frames.h; fell_back and grew_short are told with none held.
  */
 #include "page/frames_internal.h"
@@ -84,7 +84,8 @@ static uint32_t find_odd(const struct frame_zone *zone, const struct wish *wish)
         const struct frames_superpage *superpage = &zone->superpages[i];
         if (superpage->list == FRAMES_NO_LIST || superpage->free < wish->count) continue;
         if (superpage->partition && wish->request->mobility == FRAMES_UNMOVABLE) continue;
-        if ((wish->request->flags & FRAMES_NO_FALLBACK) != 0 && superpage->set % FRAMES_MOBILITIES != group_of(zone, wish->request->mobility)) continue;
+        if ((wish->request->flags & FRAMES_NO_FALLBACK) != 0 && superpage->set % FRAMES_MOBILITIES != group_of(zone, wish->request->mobility))
+            continue;
         if (frames_superpage_find(superpage, wish->count, wish->align) != FRAMES_SUPERPAGE_MAX) return (uint32_t)i;
     }
     return FRAMES_NO_SUPERPAGE;
@@ -225,7 +226,8 @@ static uint64_t alloc_whole(struct frame_zone *zone, const struct wish *wish) {
         if (number != FRAMES_NO_SUPERPAGE) {
             if (zone->free_superpages <= zone->reserve) COUNTER_ADD(zone->reserve_uses, 1);
             frames_slot_reserve(zone, slot, SLOT_WHOLE, number);
-        } else if (round > 0) COUNTER_ADD(zone->failures, 1);
+        } else if (round > 0)
+            COUNTER_ADD(zone->failures, 1);
         platform_lock_release(&zone->lock);
         if (number != FRAMES_NO_SUPERPAGE) break;
         platform_lock_release(&slot->lock);
@@ -309,7 +311,8 @@ enum frames_status frames_alloc(struct frame_zone *zone, const struct frames_req
         wish.count = zone->superpage_frames;
         wish.align = 1;
         found = alloc_whole(zone, &wish);
-    } else found = alloc_run(zone, &wish, align);
+    } else
+        found = alloc_run(zone, &wish, align);
     if (STRATA_UNLIKELY(news.fell_back || __atomic_load_n(&zone->low_frames, __ATOMIC_RELAXED) != 0)) tell(zone, &news);
     if (found == FRAMES_NONE) return FRAMES_NO_FRAMES;
     *frame = found;

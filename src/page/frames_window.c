@@ -1,9 +1,9 @@
 /*
  * frames_window.c - windows: address space of which each page shows a frame that the program chooses.
  *
- * A window has a table with the frame of each of its pages, a frame that is shown has NOTE_MAPPED and the address in zone->addresses. Both change under the
- * lock of the frame's superpage and then the zone's. Invariant: the two agree, but while the frame is being moved. A run is shown or hidden as a whole:
- * to hide one, its frames are pinned first, so that nothing is moved meanwhile.
+ * A window has a table with the frame of each of its pages, a frame that is shown has NOTE_MAPPED and the address in zone->addresses. Both change
+ * under the lock of the frame's superpage and then the zone's. Invariant: the two agree, but while the frame is being moved. A run is shown or hidden
+ * as a whole: to hide one, its frames are pinned first, so that nothing is moved meanwhile.
  */
 #include "page/frames_internal.h"
 
@@ -105,7 +105,8 @@ enum frames_status frames_map(struct frame_zone *zone, uint64_t frame, uint64_t 
     uint64_t last = frame + frames - 1, at;
     size_t unit = zone->kind == FRAMES_HUGETLB ? FRAMES_SUPERPAGE_BYTES : frame_bytes(zone);
     if (zone->backend->show == NULL) return FRAMES_UNSUPPORTED;
-    if ((uintptr_t)address % unit != 0 || (frame << zone->frame_shift) % unit != 0 || (frames << zone->frame_shift) % unit != 0) return FRAMES_BAD_ARGUMENT;
+    if ((uintptr_t)address % unit != 0 || (frame << zone->frame_shift) % unit != 0 || (frames << zone->frame_shift) % unit != 0)
+        return FRAMES_BAD_ARGUMENT;
     /* Pinned while it is looked at and shown, so that it is allocated and stays where it is; the pins go before anyone may see them. */
     enum frames_status status = frames_pin(zone, frame, frames, &at);
     if (status != FRAMES_OK) return status;
@@ -154,7 +155,8 @@ static size_t hide(struct frame_zone *zone, char *address, size_t bytes) {
     struct frames_superpage *superpage = frames_superpage_of(zone, first);
     struct frames_slot *slot = frames_lock(zone, superpage);
     if (slot != NULL) platform_lock_acquire(&zone->lock);
-    if (!platform_shared_hide(address, frames << zone->frame_shift)) fatal("strata_zone_unmap: address = %p can't be hidden: the process has no mappings left", (void *)address);
+    if (!platform_shared_hide(address, frames << zone->frame_shift))
+        fatal("strata_zone_unmap: address = %p can't be hidden: the process has no mappings left", (void *)address);
     for (uint64_t i = 0; i < frames; i++) {
         entries[i] = 0;
         zone->addresses[first + i] = 0;

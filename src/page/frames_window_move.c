@@ -1,9 +1,9 @@
 /*
- * frames_window_move.c - the addresses of a block that moves: protected against writes, copied, switched (contiguity paper, section 7.1; the steps are those
- * of page migration in Linux).
+ * frames_window_move.c - the addresses of a block that moves: protected against writes, copied, switched (contiguity paper, section 7.1; the steps
+ * are those of page migration in Linux).
  *
- * Protection is userfaultfd's: whoever writes waits in the kernel until the page is opened or another one is in its place, and then writes there. No thread
- * serves these faults; who moves the block wakes whoever waits. A mapping is registered for one move only, as the switch is a new mapping, of
+ * Protection is userfaultfd's: whoever writes waits in the kernel until the page is opened or another one is in its place, and then writes there. No
+ * thread serves these faults; who moves the block wakes whoever waits. A mapping is registered for one move only, as the switch is a new mapping, of
  * which the file knows nothing. Where the system has no userfaultfd, or not for this memory, blocks in windows don't move.
  * The block is isolated: its mappings are nobody else's to change. Locks: the zone's, for the table of a window; the superpage's, for notes.
  */
@@ -19,8 +19,8 @@ static struct platform_faults *faults_of(struct frame_zone *zone) {
     if (compaction == NULL) return NULL;
     platform_lock_acquire(&zone->lock);
     if (compaction->faults_state == FRAMES_FAULTS_NONE)
-        compaction->faults_state = platform_faults_open(&compaction->faults, PLATFORM_FAULTS_PROTECT) == PLATFORM_FAULTS_OK ? FRAMES_FAULTS_OPEN
-                                                                                                                     : FRAMES_FAULTS_FORBIDDEN;
+        compaction->faults_state =
+            platform_faults_open(&compaction->faults, PLATFORM_FAULTS_PROTECT) == PLATFORM_FAULTS_OK ? FRAMES_FAULTS_OPEN : FRAMES_FAULTS_FORBIDDEN;
     bool open = compaction->faults_state == FRAMES_FAULTS_OPEN;
     platform_lock_release(&zone->lock);
     return open ? &compaction->faults : NULL;

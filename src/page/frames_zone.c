@@ -5,6 +5,7 @@
  * as they are written. A process without zones has none of it.
  */
 #include "page/frames_index.h"
+#include "page/frames_compact.h"
 #include "page/frames_internal.h"
 
 #include <string.h>
@@ -44,8 +45,10 @@ static size_t part(size_t *total, uint64_t bytes) {
 }
 
 enum frames_status frames_zone_create(const struct frames_config *config, struct frame_zone **out) {
-    static const struct frames_backend *const backends[] = {
-        [FRAMES_MEMFD] = &frames_backend_memfd, [FRAMES_HUGETLB] = &frames_backend_hugetlb, [FRAMES_ANON] = &frames_backend_anon, [FRAMES_SIM] = &frames_backend_sim};
+    static const struct frames_backend *const backends[] = {[FRAMES_MEMFD] = &frames_backend_memfd,
+                                                            [FRAMES_HUGETLB] = &frames_backend_hugetlb,
+                                                            [FRAMES_ANON] = &frames_backend_anon,
+                                                            [FRAMES_SIM] = &frames_backend_sim};
     size_t frame_bytes = config->frame_bytes != 0 ? config->frame_bytes : platform_info()->page_bytes, total = 0;
     uint64_t frames = config->bytes / frame_bytes, superpages = superpages_of(config->bytes);
     unsigned cpus = (unsigned)min_u64(config->cpus != 0 ? config->cpus : platform_info()->cpus, FRAMES_CPUS_MAX);
@@ -117,9 +120,10 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
 enum frames_status frames_zone_destroy(struct frame_zone *zone) {
     for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++)
         if (zone->captures[i].frames != 0) return FRAMES_BUSY;
-    if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     for (uint64_t i = 0; i < zone->superpage_count; i++)
         if (zone->superpages[i].pinned != 0) return FRAMES_PINNED;
+    frames_compaction_end(zone);
+    if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     frames_windows_close(zone);
     zone->backend->close(zone);
     platform_unreserve(zone->memory, zone->memory_bytes);
@@ -189,7 +193,7 @@ static void add_superpage(const struct frame_zone *zone, const struct frames_sup
     stats->free += superpage->free;
     stats->pinned += superpage->pinned;
     stats->captured += superpage->captured_frames;
-    stats->partition_superpages += superpage->partition;
+    stats->partition_superpages += superpage->partition ? 1u : 0u;
     for (unsigned m = 0; m < FRAMES_MOBILITIES; m++) stats->used[m] += superpage->used[m];
     if (superpage->free == zone->superpage_frames) {
         stats->free_superpages++;
@@ -197,7 +201,7 @@ static void add_superpage(const struct frame_zone *zone, const struct frames_sup
     }
     stats->group_superpages[superpage->group]++;
     unsigned own = superpage->used[superpage->group] + superpage->free + superpage->captured_frames;
-    stats->mixed_superpages += own != zone->superpage_frames;
+    stats->mixed_superpages += own != zone->superpage_frames ? 1u : 0u;
 }
 
 void frames_stats_get(struct frame_zone *zone, struct frames_stats *stats) {
@@ -246,13 +250,13 @@ enum frames_status frames_map_get(struct frame_zone *zone, uint64_t first, uint6
     for (uint64_t i = 0; i < count; i++) {
         struct frames_superpage *superpage = &zone->superpages[first + i];
         struct frames_slot *slot = frames_lock(zone, superpage);
-        out[i] = (struct frames_superpage_info){
-            .group = superpage->free == zone->superpage_frames ? FRAMES_MOBILITIES : (enum frames_mobility)superpage->group,
-            .free = superpage->free,
-            .used = {superpage->used[0], superpage->used[1], superpage->used[2]},
-            .pinned = superpage->pinned,
-            .captured = superpage->captured_frames,
-            .partition = superpage->partition};
+        out[i] = (struct frames_superpage_info){.group = superpage->free == zone->superpage_frames ? FRAMES_MOBILITIES
+                                                                                                   : (enum frames_mobility)superpage->group,
+                                                .free = superpage->free,
+                                                .used = {superpage->used[0], superpage->used[1], superpage->used[2]},
+                                                .pinned = superpage->pinned,
+                                                .captured = superpage->captured_frames,
+                                                .partition = superpage->partition};
         frames_unlock(zone, slot);
     }
     return FRAMES_OK;

@@ -221,8 +221,8 @@ void platform_store_close(struct platform_store *store);
 /* ------------------------------------------------------------------ memory at several addresses */
 
 /*
- * Memory with a file number of its own, which can be shown at several addresses at once, and by other processes. All of it is in reach at `base`. Shared
- * with forked children.
+ * Memory with a file number of its own, which can be shown at several addresses at once, and by other processes. All of it is in reach at `base`.
+ * Shared with forked children.
  */
 enum platform_shared_status {
     PLATFORM_SHARED_OK,
@@ -235,7 +235,8 @@ struct platform_shared {
     size_t bytes;
     int file;
 };
-/* bytes: a multiple of 2 MiB, as is the base's alignment. huge: of huge pages, taken from the system's pool now; else pages come when they are touched. */
+/* bytes: a multiple of 2 MiB, as is the base's alignment. huge: of huge pages, taken from the system's pool now; else pages come when they are
+ * touched. */
 enum platform_shared_status platform_shared_open(struct platform_shared *shared, size_t bytes, bool huge, const char *name);
 void platform_shared_close(struct platform_shared *shared);
 /* A part of it in place of reserved space, or of another part. False: no mappings left; the place may show nothing then. */

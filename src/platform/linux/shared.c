@@ -1,8 +1,8 @@
 /*
  * shared.c - memory with a file number, shown at several addresses: memfd, of ordinary or of huge pages. No locks, no state but the caller's.
  *
- * Ordinary pages are taken by MAP_NORESERVE when they are touched; huge ones are reserved from the system's pool by the first mapping, which fails where it
- * has too few. errno is kept.
+ * Ordinary pages are taken by MAP_NORESERVE when they are touched; huge ones are reserved from the system's pool by the first mapping, which fails
+ * where it has too few. errno is kept.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -41,9 +41,12 @@ enum platform_shared_status platform_shared_open(struct platform_shared *shared,
     int saved = errno;
     enum platform_shared_status status = PLATFORM_SHARED_OK;
     *shared = (struct platform_shared){.bytes = bytes, .file = memfd_create(name, MFD_CLOEXEC | (huge ? MFD_HUGETLB | HUGE_2MB : 0))};
-    if (shared->file < 0) status = errno == ENOSYS || errno == EINVAL || errno == ENOENT || errno == ENODEV ? PLATFORM_SHARED_UNSUPPORTED : PLATFORM_SHARED_NO_MEMORY;
-    else if (!set_size(shared->file, bytes)) status = PLATFORM_SHARED_NO_MEMORY;
-    else if ((shared->base = platform_reserve(NULL, bytes, HUGE_BYTES)) == NULL) status = PLATFORM_SHARED_NO_MEMORY;
+    if (shared->file < 0)
+        status = errno == ENOSYS || errno == EINVAL || errno == ENOENT || errno == ENODEV ? PLATFORM_SHARED_UNSUPPORTED : PLATFORM_SHARED_NO_MEMORY;
+    else if (!set_size(shared->file, bytes))
+        status = PLATFORM_SHARED_NO_MEMORY;
+    else if ((shared->base = platform_reserve(NULL, bytes, HUGE_BYTES)) == NULL)
+        status = PLATFORM_SHARED_NO_MEMORY;
     else {
         int flags = MAP_SHARED | MAP_FIXED | (huge ? 0 : MAP_NORESERVE);
         if (mmap(shared->base, bytes, PROT_READ | PROT_WRITE, flags, shared->file, 0) == MAP_FAILED)

@@ -1,6 +1,6 @@
 /*
- * sim_shared.c - memory at several addresses: a simulated machine has none, as systems that forbid it. Zones of frames have a backend of their own for
- * tests; what shows frames at addresses is tested on real memory.
+ * sim_shared.c - memory at several addresses: a simulated machine has none, as systems that forbid it. Zones of frames have a backend of their own
+ * for tests; what shows frames at addresses is tested on real memory.
  */
 #include "platform/sim/sim_internal.h"
 

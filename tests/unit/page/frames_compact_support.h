@@ -4,8 +4,17 @@
 #ifndef UNIT_PAGE_FRAMES_COMPACT_SUPPORT_H
 #define UNIT_PAGE_FRAMES_COMPACT_SUPPORT_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
 #include "page/frames_compact.h"
-#include "unit/page/page_support.h"
+#include "platform/sim/sim.h"
 
 enum { SUPERPAGE_FRAMES = 512, BLOCKS_MAX = 32768 };
 
@@ -22,6 +31,11 @@ static const char *wrong; /* what a function of the owner found */
 static enum frames_answer answer = FRAMES_YES;
 static uint64_t asked;
 static void (*within)(uint64_t token); /* runs in migrate */
+
+static inline uint64_t next_random(uint64_t *seed) {
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *seed >> 33;
+}
 
 static uint64_t word_of(uint64_t token, uint64_t i) { return (token + 1) << 16 | i; }
 
@@ -43,7 +57,7 @@ static enum frames_answer migrate(struct frame_zone *from_zone, const struct fra
 
 static inline void zone_open_with(uint64_t superpages, unsigned flags) {
     const struct frames_config config = {
-        .name = "test", .backend = FRAMES_SIM, .bytes = superpages * FRAMES_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096, .cpus = 2, .flags = flags};
+        .name = "test", .backend = FRAMES_SIM, .bytes = superpages * FRAMES_SUPERPAGE_BYTES, .frame_bytes = 4096, .cpus = 2, .flags = flags};
     const struct frames_owner description = {.name = "owner", .migrate = migrate};
     zone = NULL;
     wrong = NULL;

@@ -1,0 +1,452 @@
+/*
+ * zone_api.c - the public functions of zones of frames (strata/zone.h) over page/frames.h.
+ *
+ * The public structs are the internal ones under other names, never defined; the public statuses, flags and kinds are the same numbers. Arguments are
+ * looked at here, as page/ trusts its callers, and what was wrong is kept with the zone for strata_zone_explain. No lock of its own.
+ */
+#include "strata/zone.h"
+
+#include "api/heap.h"
+#include "base/check.h"
+#include "page/frames.h"
+
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), "the same numbers")
+SAME(STRATA_ZONE_OK, FRAMES_OK);
+SAME(STRATA_ZONE_NO_MEMORY, FRAMES_NO_MEMORY);
+SAME(STRATA_ZONE_BAD_ARGUMENT, FRAMES_BAD_ARGUMENT);
+SAME(STRATA_ZONE_NO_FRAMES, FRAMES_NO_FRAMES);
+SAME(STRATA_ZONE_NOT_ALLOCATED, FRAMES_NOT_ALLOCATED);
+SAME(STRATA_ZONE_PINNED, FRAMES_PINNED);
+SAME(STRATA_ZONE_NOT_PINNED, FRAMES_NOT_PINNED);
+SAME(STRATA_ZONE_MAPPED, FRAMES_MAPPED);
+SAME(STRATA_ZONE_NOT_MAPPED, FRAMES_NOT_MAPPED);
+SAME(STRATA_ZONE_BUSY, FRAMES_BUSY);
+SAME(STRATA_ZONE_UNSUPPORTED, FRAMES_UNSUPPORTED);
+SAME(STRATA_ZONE_NO_HUGE_PAGES, FRAMES_NO_HUGE_PAGES);
+SAME(STRATA_ZONE_GONE, FRAMES_GONE);
+SAME(STRATA_ZONE_NOT_DONE, FRAMES_NOT_DONE);
+SAME(STRATA_ZONE_MOVABLE, FRAMES_MOVABLE);
+SAME(STRATA_ZONE_MOBILITIES, FRAMES_MOBILITIES);
+SAME(STRATA_ZONE_HUGETLB, FRAMES_HUGETLB);
+SAME(STRATA_ZONE_SIM, FRAMES_SIM);
+SAME(STRATA_ZONE_NO_GROUPING, FRAMES_NO_GROUPING);
+SAME(STRATA_ZONE_SCATTER, FRAMES_SCATTER);
+SAME(STRATA_ZONE_HUGE_IN_PARTITION, FRAMES_HUGE_IN_PARTITION);
+SAME(STRATA_ZONE_ON_NODE, FRAMES_ON_NODE);
+SAME(STRATA_ZONE_NO_FALLBACK, FRAMES_NO_FALLBACK);
+SAME(STRATA_ZONE_NO_RESERVE, FRAMES_NO_RESERVE);
+SAME(STRATA_ZONE_NO_EFFORT, FRAMES_NO_EFFORT);
+SAME(STRATA_ZONE_HIGH, FRAMES_HIGH);
+SAME(STRATA_ZONE_YES, FRAMES_YES);
+SAME(STRATA_ZONE_LATER, FRAMES_LATER);
+SAME(STRATA_ZONE_NEVER, FRAMES_NEVER);
+SAME(STRATA_ZONE_WROTE, FRAMES_WROTE);
+SAME(STRATA_ZONE_CAPTURE_AT, FRAMES_CAPTURE_AT);
+SAME(STRATA_ZONE_CAPTURE_NO_RECLAIM, FRAMES_CAPTURE_NO_RECLAIM);
+SAME(STRATA_ZONE_CAPTURE_NO_HOLD, FRAMES_CAPTURE_NO_HOLD);
+SAME(STRATA_ZONE_COMPACT, FRAMES_COMPACT);
+SAME(STRATA_ZONE_RECLAIM, FRAMES_RECLAIM);
+SAME(STRATA_ZONE_RECLAIM_CAPTURES, FRAMES_RECLAIM_CAPTURES);
+SAME(STRATA_ZONE_FRAMES_MAX, FRAMES_MAX);
+SAME(STRATA_ZONE_PINS_MAX, FRAMES_PINS_MAX);
+SAME(STRATA_ZONE_OWNERS_MAX, FRAMES_OWNERS_MAX);
+SAME(STRATA_ZONE_CPUS_MAX, FRAMES_CPUS_MAX);
+SAME(STRATA_ZONE_ORDERS, FRAMES_ORDERS);
+SAME(STRATA_ZONE_NAME_BYTES, FRAMES_NAME_BYTES);
+SAME(STRATA_ZONE_SUPERPAGE_BYTES, FRAMES_SUPERPAGE_BYTES);
+
+STRATA_INLINE struct frame_zone *zone_of(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
+STRATA_INLINE struct strata_zone *public_zone(struct frame_zone *zone) { return (struct strata_zone *)(void *)zone; }
+STRATA_INLINE struct frames_capture *capture_of(struct strata_zone_capture *capture) { return (struct frames_capture *)(void *)capture; }
+
+const char *strata_zone_status_text(enum strata_zone_status status) {
+    static const char *const texts[] = {[STRATA_ZONE_OK] = "success",
+                                        [STRATA_ZONE_NO_MEMORY] = "no memory",
+                                        [STRATA_ZONE_BAD_ARGUMENT] = "bad argument",
+                                        [STRATA_ZONE_NO_FRAMES] = "no such run of frames is free",
+                                        [STRATA_ZONE_NOT_ALLOCATED] = "a frame is not allocated",
+                                        [STRATA_ZONE_PINNED] = "a frame is pinned, or as often as it can be",
+                                        [STRATA_ZONE_NOT_PINNED] = "a frame is not pinned",
+                                        [STRATA_ZONE_MAPPED] = "a frame or a page is mapped already, or still",
+                                        [STRATA_ZONE_NOT_MAPPED] = "a page shows no frame",
+                                        [STRATA_ZONE_BUSY] = "being moved or reclaimed, or in use by others",
+                                        [STRATA_ZONE_UNSUPPORTED] = "not with this backend, or on this system",
+                                        [STRATA_ZONE_NO_HUGE_PAGES] = "the system's pool has too few huge pages",
+                                        [STRATA_ZONE_GONE] = "the range can't be had any more",
+                                        [STRATA_ZONE_NOT_DONE] = "frames of the range are still in use"};
+    return (unsigned)status < ARRAY_LENGTH(texts) ? texts[status] : "unknown status";
+}
+
+/* ------------------------------------------------------------------ complaints */
+
+static enum strata_zone_status complain(struct frame_zone *zone, const char *function, enum frames_status status,
+                                        const struct frames_complaint *complaint) {
+    frames_complain(zone, function, complaint);
+    return (enum strata_zone_status)status;
+}
+static enum strata_zone_status bad(struct frame_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
+    return complain(zone, function, FRAMES_BAD_ARGUMENT, &(struct frames_complaint){argument, allowed, value});
+}
+
+/* What a status says of a single frame of a run. */
+static const char *said_of_frame(enum frames_status status) {
+    switch (status) {
+    case FRAMES_NOT_ALLOCATED: return "free; must be allocated";
+    case FRAMES_PINNED: return "pinned; must not be, or less often";
+    case FRAMES_NOT_PINNED: return "not pinned; must be";
+    case FRAMES_MAPPED: return "in a window; must not be";
+    case FRAMES_BUSY: return "being moved or reclaimed; try again";
+    default: return "an odd state";
+    }
+}
+/* The end of a call on a run: `at` is the frame that was wrong. */
+static enum strata_zone_status result(struct frame_zone *zone, const char *function, enum frames_status status, uint64_t at) {
+    if (STRATA_LIKELY(status == FRAMES_OK)) return STRATA_ZONE_OK;
+    return complain(zone, function, status, &(struct frames_complaint){"frame", said_of_frame(status), at});
+}
+static bool in_zone(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    return frames != 0 && frame < frames_count(zone) && frames <= frames_count(zone) - frame;
+}
+static STRATA_COLD enum strata_zone_status bad_run(struct frame_zone *zone, const char *function, uint64_t frame, uint64_t frames) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (frame >= frames_count(zone)) return bad(zone, function, "frame", frame, "below the number of frames");
+    return bad(zone, function, "frames", frames, "above 0, and not beyond the end of the zone");
+}
+
+static size_t explain(const char *function, const struct frames_complaint *complaint, char *text, size_t bytes) {
+    return format_text(text, text != NULL ? bytes : 0, "%s: %s = %llu (%s)", function, complaint->argument, (unsigned long long)complaint->value,
+                       complaint->allowed);
+}
+size_t strata_zone_explain(struct strata_zone *zone, char *text, size_t bytes) {
+    struct frames_complaint complaint;
+    const char *function = zone != NULL ? frames_recall(zone_of(zone), &complaint) : NULL;
+    if (function == NULL) {
+        if (text != NULL && bytes != 0) *text = '\0';
+        return 0;
+    }
+    return explain(function, &complaint, text, bytes);
+}
+
+/* ------------------------------------------------------------------ life */
+
+static struct frames_config config_of(const struct strata_zone_config *config) {
+    return (struct frames_config){.name = config->name,
+                                  .backend = (enum frames_backend_kind)config->backend,
+                                  .bytes = config->bytes,
+                                  .frame_bytes = config->frame_bytes,
+                                  .reserve_bytes = config->reserve_bytes,
+                                  .partition_bytes = config->partition_bytes,
+                                  .node = config->node,
+                                  .cpus = config->cpus,
+                                  .flags = config->flags};
+}
+
+enum strata_zone_status strata_zone_create(const struct strata_zone_config *config, struct strata_zone **out) {
+    struct frames_complaint complaint;
+    struct frame_zone *zone;
+    if (config == NULL || out == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || !heap_init()) return STRATA_ZONE_NO_MEMORY;
+    struct frames_config inner = config_of(config);
+    enum frames_status status = frames_config_check(&inner, &complaint);
+    if (status == FRAMES_OK) status = frames_zone_create(&inner, &zone);
+    if (status == FRAMES_OK) *out = public_zone(zone);
+    return (enum strata_zone_status)status;
+}
+
+size_t strata_zone_explain_config(const struct strata_zone_config *config, char *text, size_t bytes) {
+    struct frames_complaint complaint = {"config", "not NULL", 0};
+    if (text != NULL && bytes != 0) *text = '\0';
+    if (config != NULL) {
+        struct frames_config inner = config_of(config);
+        if (!heap_init() || frames_config_check(&inner, &complaint) == FRAMES_OK) return 0;
+    }
+    return explain("strata_zone_create", &complaint, text, bytes);
+}
+
+enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) {
+    return zone == NULL ? STRATA_ZONE_OK : (enum strata_zone_status)frames_zone_destroy(zone_of(zone));
+}
+
+/* ------------------------------------------------------------------ owners */
+
+typedef enum strata_zone_answer migrate_function(struct strata_zone *, uint64_t, uint64_t, uint64_t, uint64_t, void *);
+typedef enum strata_zone_answer reclaim_function(struct strata_zone *, uint64_t, uint64_t, uint64_t, bool, void *);
+
+/* What is no answer counts as LATER: the block stays as it is. */
+static enum frames_answer answer_of(enum strata_zone_answer answer) {
+    return (unsigned)answer <= STRATA_ZONE_WROTE ? (enum frames_answer)answer : FRAMES_LATER;
+}
+static enum frames_answer migrate(struct frame_zone *zone, const struct frames_owner *owner, uint64_t from, uint64_t to, uint64_t frames,
+                                  uint64_t token) {
+    migrate_function *program = (migrate_function *)owner->program_migrate;
+    return answer_of(program(public_zone(zone), from, to, frames, token, owner->context));
+}
+static enum frames_answer reclaim(struct frame_zone *zone, const struct frames_owner *owner, uint64_t frame, uint64_t frames, uint64_t token,
+                                  bool dirty) {
+    reclaim_function *program = (reclaim_function *)owner->program_reclaim;
+    return answer_of(program(public_zone(zone), frame, frames, token, dirty, owner->context));
+}
+
+enum strata_zone_status strata_zone_owner_add(struct strata_zone *zone, const struct strata_zone_owner *owner, unsigned *number) {
+    if (zone == NULL || owner == NULL || number == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (owner->name == NULL) return bad(zone_of(zone), "strata_zone_owner_add", "name", 0, "not NULL");
+    struct frames_owner inner = {.migrate = owner->migrate != NULL ? migrate : NULL,
+                                 .reclaim = owner->reclaim != NULL ? reclaim : NULL,
+                                 .context = owner->context,
+                                 .program_migrate = (void (*)(void))owner->migrate,
+                                 .program_reclaim = (void (*)(void))owner->reclaim};
+    (void)format_text(inner.name, sizeof inner.name, "%s", owner->name);
+    return (enum strata_zone_status)frames_owner_add(zone_of(zone), &inner, number);
+}
+
+/* ------------------------------------------------------------------ frames */
+
+static STRATA_NOINLINE enum strata_zone_status alloc_as(struct frame_zone *zone, const char *function, const struct frames_request *request,
+                                                        uint64_t *frame) {
+    struct frames_complaint complaint;
+    if (frames_request_check(zone, request, &complaint) != FRAMES_OK) return complain(zone, function, FRAMES_BAD_ARGUMENT, &complaint);
+    return (enum strata_zone_status)frames_alloc_hard(zone, request, frame);
+}
+
+enum strata_zone_status strata_zone_alloc(struct strata_zone *public, uint64_t frames, enum strata_zone_mobility mobility, uint64_t *frame) {
+    struct frame_zone *zone = zone_of(public);
+    if (STRATA_UNLIKELY(zone == NULL || frame == NULL)) return STRATA_ZONE_BAD_ARGUMENT;
+    const struct frames_request request = {.frames = frames, .mobility = (enum frames_mobility)mobility};
+    return alloc_as(zone, "strata_zone_alloc", &request, frame);
+}
+
+enum strata_zone_status strata_zone_alloc_as(struct strata_zone *public, const struct strata_zone_request *request, uint64_t *frame) {
+    struct frame_zone *zone = zone_of(public);
+    if (zone == NULL || request == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    const struct frames_request inner = {.frames = request->frames,
+                                         .align = request->align_frames,
+                                         .mobility = (enum frames_mobility)request->mobility,
+                                         .owner = request->owner,
+                                         .flags = request->flags,
+                                         .token = request->token};
+    return alloc_as(zone, "strata_zone_alloc_as", &inner, frame);
+}
+
+enum strata_zone_status strata_zone_free(struct strata_zone *public, uint64_t frame, uint64_t frames) {
+    struct frame_zone *zone = zone_of(public);
+    uint64_t at;
+    if (STRATA_UNLIKELY(zone == NULL || !in_zone(zone, frame, frames))) return bad_run(zone, "strata_zone_free", frame, frames);
+    enum frames_status status = frames_free(zone, frame, frames, &at);
+    return STRATA_LIKELY(status == FRAMES_OK) ? STRATA_ZONE_OK : result(zone, "strata_zone_free", status, at);
+}
+
+enum strata_zone_status strata_zone_pin(struct strata_zone *public, uint64_t frame, uint64_t frames) {
+    struct frame_zone *zone = zone_of(public);
+    uint64_t at = frame;
+    if (zone == NULL || !in_zone(zone, frame, frames)) return bad_run(zone, "strata_zone_pin", frame, frames);
+    enum frames_status status = frames_pin(zone, frame, frames, &at);
+    return result(zone, "strata_zone_pin", status, at);
+}
+enum strata_zone_status strata_zone_unpin(struct strata_zone *public, uint64_t frame, uint64_t frames) {
+    struct frame_zone *zone = zone_of(public);
+    uint64_t at = frame;
+    if (zone == NULL || !in_zone(zone, frame, frames)) return bad_run(zone, "strata_zone_unpin", frame, frames);
+    enum frames_status status = frames_unpin(zone, frame, frames, &at);
+    return result(zone, "strata_zone_unpin", status, at);
+}
+
+enum strata_zone_status strata_zone_query(struct strata_zone *public, uint64_t frame, struct strata_zone_frame_info *info) {
+    struct frame_zone *zone = zone_of(public);
+    struct frames_info inner;
+    if (zone == NULL || info == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (!in_zone(zone, frame, 1)) return bad_run(zone, "strata_zone_query", frame, 1);
+    (void)frames_query(zone, frame, &inner);
+    *info = (struct strata_zone_frame_info){.allocated = inner.allocated,
+                                            .pinned = inner.pinned,
+                                            .moving = inner.moving,
+                                            .mapped = inner.mapped,
+                                            .captured = inner.captured,
+                                            .mobility = (enum strata_zone_mobility)inner.mobility,
+                                            .group = (enum strata_zone_mobility)inner.group,
+                                            .first = inner.first,
+                                            .frames = inner.frames,
+                                            .owner = inner.owner,
+                                            .pins = inner.pins,
+                                            .token = inner.token};
+    return STRATA_ZONE_OK;
+}
+
+/* ------------------------------------------------------------------ contents and addresses */
+
+void *strata_zone_address(struct strata_zone *zone, uint64_t frame) { return zone == NULL ? NULL : frames_address(zone_of(zone), frame); }
+int strata_zone_file(struct strata_zone *zone) { return zone == NULL ? -1 : frames_file(zone_of(zone)); }
+size_t strata_zone_frame_bytes(struct strata_zone *zone) { return zone == NULL ? 0 : frames_frame_bytes(zone_of(zone)); }
+uint64_t strata_zone_frames(struct strata_zone *zone) { return zone == NULL ? 0 : frames_count(zone_of(zone)); }
+
+enum strata_zone_status strata_zone_copy(struct strata_zone *public, uint64_t from, uint64_t to, uint64_t frames) {
+    struct frame_zone *zone = zone_of(public);
+    if (zone == NULL || !in_zone(zone, from, frames)) return bad_run(zone, "strata_zone_copy", from, frames);
+    if (!in_zone(zone, to, frames)) return bad_run(zone, "strata_zone_copy", to, frames);
+    if (from < to + frames && to < from + frames) return bad(zone, "strata_zone_copy", "to", to, "a run that does not overlap the other");
+    frames_copy(zone, from, to, frames);
+    return STRATA_ZONE_OK;
+}
+uint64_t strata_zone_peek(struct strata_zone *zone, uint64_t frame) {
+    return zone != NULL && in_zone(zone_of(zone), frame, 1) ? frames_peek(zone_of(zone), frame) : 0;
+}
+void strata_zone_poke(struct strata_zone *zone, uint64_t frame, uint64_t word) {
+    if (zone != NULL && in_zone(zone_of(zone), frame, 1)) frames_poke(zone_of(zone), frame, word);
+}
+void strata_zone_touch(struct strata_zone *zone, uint64_t frame, bool write) {
+    if (zone != NULL && in_zone(zone_of(zone), frame, 1)) frames_touch(zone_of(zone), frame, write);
+}
+
+typedef enum frames_status run_function(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+static enum strata_zone_status on_run(struct frame_zone *zone, const char *function, uint64_t frame, uint64_t frames, run_function *run) {
+    uint64_t at = frame;
+    if (zone == NULL || !in_zone(zone, frame, frames)) return bad_run(zone, function, frame, frames);
+    enum frames_status status = frames_check_run(zone, frame, frames, &at);
+    return status != FRAMES_OK ? result(zone, function, status, at) : (enum strata_zone_status)run(zone, frame, frames);
+}
+enum strata_zone_status strata_zone_populate(struct strata_zone *zone, uint64_t frame, uint64_t frames) {
+    return on_run(zone_of(zone), "strata_zone_populate", frame, frames, frames_populate);
+}
+enum strata_zone_status strata_zone_discard(struct strata_zone *zone, uint64_t frame, uint64_t frames) {
+    return on_run(zone_of(zone), "strata_zone_discard", frame, frames, frames_discard);
+}
+
+/* ------------------------------------------------------------------ windows */
+
+/* The end of a call on addresses. */
+static enum strata_zone_status at_address(struct frame_zone *zone, const char *function, enum frames_status status, const void *address,
+                                          const char *allowed) {
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    return complain(zone, function, status, &(struct frames_complaint){"address", allowed, (uintptr_t)address});
+}
+
+enum strata_zone_status strata_zone_window_open(struct strata_zone *zone, size_t bytes, void **address) {
+    if (zone == NULL || address == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    enum frames_status status = frames_window_open(zone_of(zone), bytes, address);
+    if (status == FRAMES_BAD_ARGUMENT)
+        return bad(zone_of(zone), "strata_zone_window_open", "bytes", bytes, "a multiple of the frame's size, of huge pages 2 MiB, above 0");
+    return (enum strata_zone_status)status;
+}
+enum strata_zone_status strata_zone_window_close(struct strata_zone *zone, void *address) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    return at_address(zone_of(zone), "strata_zone_window_close", frames_window_close(zone_of(zone), address), address,
+                      "where a window begins that shows no frames");
+}
+enum strata_zone_status strata_zone_map(struct strata_zone *public, uint64_t frame, uint64_t frames, void *address) {
+    struct frame_zone *zone = zone_of(public);
+    if (zone == NULL || !in_zone(zone, frame, frames)) return bad_run(zone, "strata_zone_map", frame, frames);
+    return at_address(zone, "strata_zone_map", frames_map(zone, frame, frames, address), address,
+                      "pages inside one window that show nothing, for frames that are allocated and in no window");
+}
+enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *address, size_t bytes) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    return at_address(zone_of(zone), "strata_zone_unmap", frames_unmap(zone_of(zone), address, bytes), address,
+                      "pages inside one window, all of which show frames that are not being moved");
+}
+enum strata_zone_status strata_zone_frame_at(struct strata_zone *zone, const void *address, uint64_t *frame) {
+    if (zone == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    return at_address(zone_of(zone), "strata_zone_frame_at", frames_at(zone_of(zone), address, false, frame), address,
+                      "in a page that shows a frame");
+}
+enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, const void *address, uint64_t *frame) {
+    if (zone == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    return at_address(zone_of(zone), "strata_zone_pin_at", frames_at(zone_of(zone), address, true, frame), address,
+                      "in a page that shows a frame which is not being moved");
+}
+
+/* ------------------------------------------------------------------ placement */
+
+enum strata_zone_status strata_zone_partition_resize(struct strata_zone *zone, uint64_t bytes) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    enum frames_status status = frames_partition_resize(zone_of(zone), bytes);
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    const char *allowed = status == FRAMES_BUSY ? "a size without unmovable frames" : "at most the zone";
+    return complain(zone_of(zone), "strata_zone_partition_resize", status, &(struct frames_complaint){"bytes", allowed, bytes});
+}
+enum strata_zone_status strata_zone_set_reserve(struct strata_zone *zone, uint64_t bytes) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (frames_set_reserve(zone_of(zone), bytes) != FRAMES_OK)
+        return bad(zone_of(zone), "strata_zone_set_reserve", "bytes", bytes, "at most the zone");
+    return STRATA_ZONE_OK;
+}
+enum strata_zone_status strata_zone_set_effort(struct strata_zone *zone, unsigned effort) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if ((effort & ~(unsigned)(FRAMES_COMPACT | FRAMES_RECLAIM | FRAMES_RECLAIM_CAPTURES)) != 0)
+        return bad(zone_of(zone), "strata_zone_set_effort", "effort", effort, "those of strata_zone_effort");
+    frames_set_effort(zone_of(zone), effort);
+    return STRATA_ZONE_OK;
+}
+
+/* ------------------------------------------------------------------ capture */
+
+static struct frames_capture_request request_of(const struct strata_zone_capture_request *request) {
+    return (struct frames_capture_request){.frames = request->frames,
+                                           .align = request->align_frames,
+                                           .at = request->at,
+                                           .mobility = (enum frames_mobility)request->mobility,
+                                           .owner = request->owner,
+                                           .flags = request->flags,
+                                           .token = request->token};
+}
+enum strata_zone_status strata_zone_capture_run(struct strata_zone *public, const struct strata_zone_capture_request *request, uint64_t *frame) {
+    struct frame_zone *zone = zone_of(public);
+    struct frames_complaint complaint;
+    if (zone == NULL || request == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    const struct frames_capture_request inner = request_of(request);
+    if (frames_capture_check(zone, &inner, &complaint) != FRAMES_OK)
+        return complain(zone, "strata_zone_capture_run", FRAMES_BAD_ARGUMENT, &complaint);
+    return (enum strata_zone_status)frames_capture_run(zone, &inner, frame);
+}
+enum strata_zone_status strata_zone_capture_begin(struct strata_zone *public, const struct strata_zone_capture_request *request,
+                                                  struct strata_zone_capture **out) {
+    struct frame_zone *zone = zone_of(public);
+    struct frames_complaint complaint;
+    struct frames_capture *capture;
+    if (zone == NULL || request == NULL || out == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    const struct frames_capture_request inner = request_of(request);
+    if (frames_capture_check(zone, &inner, &complaint) != FRAMES_OK)
+        return complain(zone, "strata_zone_capture_begin", FRAMES_BAD_ARGUMENT, &complaint);
+    enum frames_status status = frames_capture_begin(zone, &inner, &capture);
+    if (status == FRAMES_OK) *out = (struct strata_zone_capture *)(void *)capture;
+    return (enum strata_zone_status)status;
+}
+enum strata_zone_status strata_zone_capture_push(struct strata_zone_capture *capture, uint64_t blocks) {
+    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_push(capture_of(capture), blocks);
+}
+enum strata_zone_status strata_zone_capture_poll(struct strata_zone_capture *capture, uint64_t *first, uint64_t *left) {
+    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_poll(capture_of(capture), first, left);
+}
+enum strata_zone_status strata_zone_capture_end(struct strata_zone_capture *capture, uint64_t *frame) {
+    if (capture == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    return (enum strata_zone_status)frames_capture_end(capture_of(capture), frame);
+}
+void strata_zone_capture_give_up(struct strata_zone_capture *capture) {
+    if (capture != NULL) frames_capture_give_up(capture_of(capture));
+}
+
+/* ------------------------------------------------------------------ looking inside */
+
+_Static_assert(sizeof(struct strata_zone_stats) == sizeof(struct frames_stats), "the same members");
+_Static_assert(offsetof(struct strata_zone_stats, free_blocks) == offsetof(struct frames_stats, free_blocks), "the same members");
+_Static_assert(offsetof(struct strata_zone_stats, metadata_bytes) == offsetof(struct frames_stats, metadata_bytes), "the same members");
+
+enum strata_zone_status strata_zone_stats_get(struct strata_zone *zone, struct strata_zone_stats *stats) {
+    struct frames_stats inner;
+    if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    frames_stats_get(zone_of(zone), &inner);
+    __builtin_memcpy(stats, &inner, sizeof inner);
+    return STRATA_ZONE_OK;
+}
+_Static_assert(sizeof(struct strata_zone_superpage) == sizeof(struct frames_superpage_info), "the same members");
+
+enum strata_zone_status strata_zone_map_get(struct strata_zone *zone, uint64_t first, uint64_t count, struct strata_zone_superpage *out) {
+    if (zone == NULL || out == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    for (uint64_t i = 0; i < count; i++) {
+        struct frames_superpage_info info;
+        if (frames_map_get(zone_of(zone), first + i, 1, &info) != FRAMES_OK)
+            return bad(zone_of(zone), "strata_zone_map_get", "count", count, "up to the last superpage");
+        __builtin_memcpy(&out[i], &info, sizeof info);
+    }
+    return STRATA_ZONE_OK;
+}
+
+const char *strata_zone_check(struct strata_zone *zone) { return zone != NULL ? frames_check(zone_of(zone)) : "zone: no zone"; }
