@@ -3,7 +3,7 @@
  *
  *     contiguity_highalloc BACKEND MIB highalloc|capability grouped|mixed regular|linear|area compact|still capture|race WARM_S
  *
- * The load of contiguity_load.h runs for WARM_S seconds of its own time on a zone of BACKEND (sim, memfd). Then superpages are asked for under load and
+ * Memory is filled with files, then the load of contiguity_load.h runs for WARM_S seconds of its own time on a zone of BACKEND (sim, memfd). Then superpages are asked for under load and
  * kept: by highalloc at a constant rate, all of memory in ALL_OF_MEMORY_S; by capability (which runs no updatedb) as many as can be had in bursts. All
  * are given back, the load fills memory again, ends, and the same is tried at rest.
  * Reports shares, delays between successes in the load's time, what reclaim did, races, and maps of what the superpages hold. Ends with an error where the
@@ -201,6 +201,7 @@ int main(int argc, char **argv) {
     load_begin(&load, place, config.frames, highalloc, SEED);
 
     printf("{\"superpages\": %" PRIu64, superpages);
+    load_fill(&load);
     load_run(&load, warm_s);
     place_check(place);
     print_map("map_before");
@@ -214,7 +215,8 @@ int main(int argc, char **argv) {
     place_check(place);
     release();
 
-    load_run(&load, ALL_OF_MEMORY_S);
+    load_fill(&load);
+    load_run(&load, ALL_OF_MEMORY_S / 2);
     print_map("map_loaded");
     load_rest(&load);
     double at_rest_from = load.now_ns;

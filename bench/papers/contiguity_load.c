@@ -11,10 +11,14 @@
 #define FRAMES_A_JOB 65536u
 #define STEPS_A_FRAME 1.6 /* while all of memory is asked for */
 #define STALLS_MAX 4000u
+#define BALANCE_STEPS 64u
+#define FULL_SHARE 20u /* a twentieth of memory is left: it is full of files */
 #define STACK_ORDER 2u
 #define FILE_FRAMES_SHIFT 6
-#define RACED 1u
-#define EMPTIED 2u
+/* What is noted of a superpage while a request runs: frames dropped from it, and whether the load was given one of it. */
+#define RACED 0x8000u
+/* Fewer are not an area that is being emptied, but old pages that lay there. */
+#define EMPTIED_MIN (PLACE_SUPERPAGE_FRAMES / 8)
 
 /* Of a hundred steps of a job. */
 enum { TAKES = 40, READS = 30, READS_AGAIN = 24, WRITES = 5 };
@@ -62,10 +66,7 @@ static bool take(struct load *load, uint64_t page, unsigned order) {
         return false;
     }
     uint64_t superpage = frame >> PLACE_SUPERPAGE_ORDER;
-    if (load->requested && load->emptied[superpage] == EMPTIED) {
-        load->emptied[superpage] |= RACED;
-        load->totals.races++;
-    }
+    if (load->requested && load->emptied[superpage]) load->emptied[superpage] |= RACED;
     load->frame[page] = frame;
     place_write(load->place, frame, word_of(load, page));
     return true;
@@ -100,6 +101,7 @@ static void job_begin(struct load *load, struct compile_job *job) {
     job->anon_target = most / 8 + any_of(load, most - most / 8) + 1;
     job->kernel_count = 0;
     job->file_left = 0;
+    job->until_ns = 0;
     job->stalls = 0;
 }
 
@@ -176,6 +178,7 @@ static void step(struct load *load) {
     load->totals.steps++;
     struct compile_job *job = &load->jobs[load->job_next];
     load->job_next = (load->job_next + 1) % load->job_count;
+    if (load->due_ns < job->until_ns) return;
     unsigned what = (unsigned)rng_below(&load->rng, 100);
     bool done = what < TAKES                                  ? job_takes(load, job)
                 : what < TAKES + READS                        ? job_reads(load, job)
@@ -183,6 +186,8 @@ static void step(struct load *load) {
                 : what < TAKES + READS + READS_AGAIN + WRITES ? job_writes(load)
                                                               : kernel_churns(load);
     if (load->metadata && load->totals.steps % 8 == 0) updatedb_steps(load);
+    job->until_ns = load->due_ns + load->waited_ns;
+    load->waited_ns = 0;
     job->stalls = done ? 0 : job->stalls + 1;
     if (job->stalls < STALLS_MAX) return;
     load->totals.killed++; /* out of memory: the job is the one that goes */
@@ -193,9 +198,9 @@ static void step(struct load *load) {
 
 static void note_emptied(struct load *load, uint64_t frame) {
     uint64_t superpage = frame >> PLACE_SUPERPAGE_ORDER;
-    if (!load->requested || load->emptied[superpage]) return;
-    load->emptied[superpage] = EMPTIED;
-    load->touched[load->touched_count++] = superpage;
+    if (!load->requested) return;
+    if (!load->emptied[superpage]) load->touched[load->touched_count++] = superpage;
+    load->emptied[superpage]++;
 }
 
 static enum place_answer on_reclaim(void *context, uint64_t page, uint64_t frame) {
@@ -212,7 +217,11 @@ static enum place_answer on_reclaim(void *context, uint64_t page, uint64_t frame
         load->frame[page] = PLACE_NONE;
         bool written = kind == PAGE_ANON || (kind == PAGE_CACHE && is_dirty(load, page));
         *(written ? &load->totals.swapped_out : &load->totals.dropped) += 1;
-        load_pass(load, (UNMAPPED_NS + (written ? WRITTEN_NS : 0)) * load_scale(load));
+        double ns = (UNMAPPED_NS + (written ? WRITTEN_NS : 0)) * load_scale(load);
+        if (load->stepping)
+            load->waited_ns += ns;
+        else
+            load_pass(load, ns);
         answer = written ? PLACE_WRITTEN : PLACE_DROPPED;
     }
     load->depth--;
@@ -236,12 +245,13 @@ void load_request_begin(struct load *load) { load->requested = true; }
 
 void load_request_end(struct load *load, uint64_t *emptied, uint64_t *raced) {
     load->requested = false;
-    *emptied = load->touched_count;
-    *raced = 0;
+    *emptied = *raced = 0;
     while (load->touched_count != 0) {
-        uint64_t superpage = load->touched[--load->touched_count];
-        *raced += load->emptied[superpage] & RACED;
-        load->emptied[superpage] = 0;
+        uint16_t *noted = &load->emptied[load->touched[--load->touched_count]];
+        bool area = (*noted & ~RACED) >= EMPTIED_MIN;
+        *emptied += area;
+        *raced += area && (*noted & RACED) != 0;
+        *noted = 0;
     }
 }
 
@@ -268,7 +278,7 @@ void load_begin(struct load *load, struct place *place, uint64_t frames, bool me
     load->dirty = room((all / 64 + 1) * sizeof *load->dirty);
     load->written_max = frames / 64;
     load->written = room(load->written_max * sizeof *load->written);
-    load->emptied = room(frames / PLACE_SUPERPAGE_FRAMES + 1);
+    load->emptied = room((frames / PLACE_SUPERPAGE_FRAMES + 1) * sizeof *load->emptied);
     load->touched = room((frames / PLACE_SUPERPAGE_FRAMES + 1) * sizeof *load->touched);
     load->jobs = room(load->job_count * sizeof *load->jobs);
     for (uint64_t i = 0; i < load->job_count; i++) {
@@ -286,9 +296,10 @@ void load_pass(struct load *load, double ns) {
     while (load->due_ns <= load->now_ns) {
         load->due_ns += load->step_ns;
         step(load);
-        if (load->depth == 0 && load->totals.steps % 64 == 0) place_balance(load->place);
-        load->now_ns += load->owed_ns;
-        load->owed_ns = 0;
+        if (load->depth != 0 || load->totals.steps % BALANCE_STEPS != 0 || load->due_ns < load->background_until_ns) continue;
+        place_balance(load->place);
+        load->background_until_ns = load->due_ns + load->waited_ns;
+        load->waited_ns = 0;
     }
     load->stepping = false;
 }
@@ -296,6 +307,16 @@ void load_pass(struct load *load, double ns) {
 void load_run(struct load *load, double seconds) {
     double end = load->now_ns + seconds * 1e9;
     while (load->now_ns < end) load_pass(load, load->step_ns);
+}
+
+void load_fill(struct load *load) {
+    struct compile_job *job = &load->jobs[0];
+    load->stepping = true;
+    for (uint64_t reads = 0; place_free_frames(load->place) > load->frames / FULL_SHARE && job_reads(load, job); reads++) {
+        if (reads % 4 == 0) step(load);
+    }
+    load->stepping = false;
+    load->waited_ns = 0;
 }
 
 void load_rest(struct load *load) {
@@ -321,7 +342,7 @@ void load_end(struct load *load) {
     munmap(load->version, all);
     munmap(load->dirty, (all / 64 + 1) * sizeof *load->dirty);
     munmap(load->written, load->written_max * sizeof *load->written);
-    munmap(load->emptied, load->frames / PLACE_SUPERPAGE_FRAMES + 1);
+    munmap(load->emptied, (load->frames / PLACE_SUPERPAGE_FRAMES + 1) * sizeof *load->emptied);
     munmap(load->touched, (load->frames / PLACE_SUPERPAGE_FRAMES + 1) * sizeof *load->touched);
     munmap(load->jobs, load->job_count * sizeof *load->jobs);
 }

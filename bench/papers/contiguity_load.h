@@ -38,11 +38,11 @@ struct compile_job {
     uint64_t kernel_first, kernel_count;
     uint64_t file_next, file_left;
     unsigned stalls;
+    double until_ns; /* it waits for its own reclaim till then */
 };
 
 struct load_totals {
     uint64_t steps, allocations, failures, killed, swapped_out, swapped_in, dropped, busy, moved, verified;
-    uint64_t races; /* superpages that were being emptied for a request and from which the load took a frame */
 };
 
 /* A load; its pages by number, in ranges by kind. */
@@ -52,8 +52,11 @@ struct load {
     uint64_t frames;
     bool metadata; /* updatedb runs */
     bool running;  /* the jobs do; else the machine is at rest, and time is all that passes */
-    double now_ns, step_ns, due_ns, owed_ns;
-    bool stepping;  /* a step is being made: time that passes in it is made up for by the loop that makes steps */
+    double now_ns, step_ns, due_ns;
+    double owed_ns;             /* that a request has spent on moves */
+    double waited_ns;           /* that a job, or the background, will have spent once it has got what it reclaims for now */
+    double background_until_ns; /* the background reclaimer writes till then */
+    bool stepping;              /* steps are being made: who reclaims in one waits alone */
     unsigned depth; /* of calls from within a call of the zone */
     bool requested; /* a request for a superpage runs */
     uint64_t first[PAGE_KINDS + 1];
@@ -69,16 +72,18 @@ struct load {
     uint64_t job_count, job_next;
     struct load_totals totals;
     /* What is being emptied for the request that runs: superpages from which frames were freed. */
-    uint8_t *emptied, *raced;
-    uint64_t *touched; /* the superpages with a mark in either */
+    uint16_t *emptied;
+    uint64_t *touched; /* the superpages with a note */
     uint64_t touched_count;
 };
 
 /* A load on `place`, at its start: nothing is allocated. */
 void load_begin(struct load *load, struct place *place, uint64_t frames, bool metadata, uint64_t seed);
+/* Files are read until memory is full, at no time; beside them the load makes a few of its steps. */
+void load_fill(struct load *load);
 /* Lets `seconds` of the machine pass. */
 void load_run(struct load *load, double seconds);
-/* Time passes, and the load runs in it where it does. Called from within calls of the zone too. */
+/* Time passes, and the load runs in it. Called from within calls of the zone too: what a request waits for, the load uses. */
 void load_pass(struct load *load, double ns);
 /* The jobs end, and give back what is theirs. */
 void load_rest(struct load *load);
@@ -89,7 +94,8 @@ double load_seconds(const struct load *load);
 /* How the time of 1 GiB and that of this machine compare: what costs one ns there costs so many here. */
 double load_scale(const struct load *load);
 
-/* A request for a superpage begins, so that races are noted; it ends: how many superpages were being emptied, and how many of them lost frames again. */
+/* A request for a superpage begins, so that races are noted; it ends: how many superpages were being emptied, and how many of them the load was given
+ * a frame of. */
 void load_request_begin(struct load *load);
 void load_request_end(struct load *load, uint64_t *emptied, uint64_t *raced);
 

@@ -116,8 +116,10 @@ uint32_t place_alloc_superpage(struct place *place) {
     return alloc(place, &(struct strata_zone_request){.frames = PLACE_SUPERPAGE_FRAMES, .mobility = STRATA_ZONE_UNMOVABLE});
 }
 
+uint64_t place_free_frames(const struct place *place) { return place->config.frames - place->used; }
+
 void place_balance(struct place *place) {
-    uint64_t low = place->config.frames * PERCENT_LOW / 100, high = place->config.frames * PERCENT_HIGH / 100, free = place->config.frames - place->used;
+    uint64_t low = place->config.frames * PERCENT_LOW / 100, high = place->config.frames * PERCENT_HIGH / 100, free = place_free_frames(place);
     if (free >= low) return;
     enum strata_zone_status status = strata_zone_reclaim(place->zone, high - free, 0, NULL);
     if (status != STRATA_ZONE_NO_FRAMES && status != STRATA_ZONE_BUSY) must(place, status, "strata_zone_reclaim");

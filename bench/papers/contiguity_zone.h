@@ -45,6 +45,7 @@ uint32_t place_alloc(struct place *place, unsigned order, enum place_mobility mo
 void place_free(struct place *place, uint32_t frame, unsigned order);
 /* A superpage, by all means that the zone has. */
 uint32_t place_alloc_superpage(struct place *place);
+uint64_t place_free_frames(const struct place *place);
 /* What a background reclaimer does when it is woken: below the low watermark it reclaims up to the high one. */
 void place_balance(struct place *place);
 
