@@ -38,6 +38,7 @@ FACADES["page"].add("page/pager.h")
 # And zones of frames from both.
 FACADES["page"].add("page/frames.h")
 FACADES["page"].add("page/frames_compact.h")
+FACADES["page"].add("page/frames_reclaim.h")
 
 # Headers of the language: types, limits and functions that touch nothing but their arguments.
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}

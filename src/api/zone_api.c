@@ -449,4 +449,4 @@ enum strata_zone_status strata_zone_map_get(struct strata_zone *zone, uint64_t f
     return STRATA_ZONE_OK;
 }
 
-const char *strata_zone_check(struct strata_zone *zone) { return zone != NULL ? frames_check(zone_of(zone)) : "zone: no zone"; }
+const char *strata_zone_check(struct strata_zone *zone) { return zone != NULL ? frames_zone_check(zone_of(zone)) : "zone: no zone"; }

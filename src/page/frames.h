@@ -10,7 +10,7 @@
  * reserves or gives back a superpage holds both locks: a slot's (LOCK_RANK_FRAMES_SLOT), then the zone's (LOCK_RANK_FRAMES). Neither is held while
  * a function of the program runs: the block in question is isolated meanwhile (NOTE_MOVING): allocated, but nobody's to free, pin or ask about.
  *
- * Invariants (frames_check): for each superpage free + captured + used of all mobilities = its frames; free = frames - popcount(allocated); heads are
+ * Invariants (frames_zone_check): for each superpage free + captured + used of all mobilities = its frames; free = frames - popcount(allocated); heads are
  * allocated, and the first allocated frame behind a free one is a head; captured frames are allocated and in no block; the list that it stands in
  * follows from its counts; the counters of the zone are sums; each isolated block has somebody who works on it.
  */
@@ -195,6 +195,6 @@ struct frames_superpage_info {
 enum frames_status frames_map_get(struct frame_zone *zone, uint64_t first, uint64_t count, struct frames_superpage_info *superpages);
 /* Free frames now, without a lock: exact where nobody else is in a call. Linear in CPUs. */
 uint64_t frames_free_now(const struct frame_zone *zone);
-const char *frames_check(struct frame_zone *zone);
+const char *frames_zone_check(struct frame_zone *zone);
 
 #endif

@@ -108,7 +108,7 @@ static const char *check(struct frame_zone *zone) {
     return wrong != NULL ? wrong : check_captures(zone, captured);
 }
 
-const char *frames_check(struct frame_zone *zone) {
+const char *frames_zone_check(struct frame_zone *zone) {
     platform_lock_acquire(&zone->lock);
     const char *wrong = check(zone);
     uint64_t shown = 0;

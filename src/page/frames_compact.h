@@ -59,9 +59,10 @@ void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_
 
 /*
  * frames_direct.c: what frames_alloc_hard does when compaction has not helped, or memory is short (figure 10, step 11). reclaim: frees frames with
- * `request` in mind, and returns how many; NULL: nobody does. Set once, by reclaim's start. False: no memory.
+ * `request` in mind, and returns how many; *frame: the run, where the request has it by that alone, else FRAMES_NONE. Set by reclaim's start; NULL:
+ * nobody reclaims. False: no memory.
  */
-typedef uint64_t frames_reclaim_function(struct frame_zone *zone, const struct frames_request *request);
+typedef uint64_t frames_reclaim_function(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame);
 bool frames_direct_set_reclaim(struct frame_zone *zone, frames_reclaim_function *reclaim);
 
 /* frames_compactor.c: a thread that makes passes when the unusable-free-space index is above `unusable`, when an allocation fell back to another

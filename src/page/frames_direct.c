@@ -72,10 +72,11 @@ static enum frames_status compact_for(struct frame_zone *zone, const struct fram
 }
 
 /* False: nothing was freed. */
-static bool reclaim_for(struct frame_zone *zone, const struct frames_request *request) {
+/* False: nothing was had back. *frame: as frames_reclaim_function has it. */
+static bool reclaim_for(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     frames_reclaim_function *reclaim = compaction == NULL ? NULL : __atomic_load_n(&compaction->reclaim, __ATOMIC_ACQUIRE);
-    return reclaim != NULL && reclaim(zone, request) != 0;
+    return reclaim != NULL && reclaim(zone, request, frame) != 0;
 }
 
 enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
@@ -83,7 +84,13 @@ enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frame
     unsigned effort = __atomic_load_n(&zone->effort, __ATOMIC_RELAXED);
     if (status != FRAMES_NO_FRAMES || (request->flags & FRAMES_NO_EFFORT) != 0) return status;
     if ((effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, false, frame);
-    if (status == FRAMES_OK || (effort & FRAMES_RECLAIM) == 0 || !reclaim_for(zone, request)) return status;
+    if (status == FRAMES_OK || (effort & FRAMES_RECLAIM) == 0) return status;
+    uint64_t captured = FRAMES_NONE;
+    if (!reclaim_for(zone, request, &captured)) return status;
+    if (captured != FRAMES_NONE) {
+        *frame = captured;
+        return FRAMES_OK;
+    }
     status = frames_alloc(zone, request, frame);
     if (status != FRAMES_OK && (effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, true, frame);
     return status;

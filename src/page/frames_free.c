@@ -91,6 +91,7 @@ static void release_part(struct frame_zone *zone, struct frames_superpage *super
         frames_note_set(zone, superpage, base + head, 0);
     else if (owned && zone->hooks.placed != NULL)
         zone->hooks.placed(zone, base + head, first - head, note);
+    if (owned && zone->hooks.freed != NULL) zone->hooks.freed(zone, base + first, count);
     give(zone, superpage, first, count, note_mobility(note));
 }
 

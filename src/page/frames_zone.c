@@ -7,6 +7,7 @@
 #include "page/frames_index.h"
 #include "page/frames_compact.h"
 #include "page/frames_internal.h"
+#include "page/frames_reclaim.h"
 
 #include <string.h>
 
@@ -122,6 +123,7 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
         if (zone->captures[i].frames != 0) return FRAMES_BUSY;
     for (uint64_t i = 0; i < zone->superpage_count; i++)
         if (zone->superpages[i].pinned != 0) return FRAMES_PINNED;
+    if (frames_reclaim_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
     frames_compaction_end(zone);
     if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     frames_windows_close(zone);
@@ -200,7 +202,7 @@ static void add_superpage(const struct frame_zone *zone, const struct frames_sup
         return;
     }
     stats->group_superpages[superpage->group]++;
-    unsigned own = superpage->used[superpage->group] + superpage->free + superpage->captured_frames;
+    unsigned own = 0u + superpage->used[superpage->group] + superpage->free + superpage->captured_frames;
     stats->mixed_superpages += own != zone->superpage_frames ? 1u : 0u;
 }
 

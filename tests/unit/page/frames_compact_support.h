@@ -105,7 +105,7 @@ static inline const char *look_over(void) {
     for (uint64_t token = 0; token < owned_count && wrong == NULL; token++)
         for (uint64_t i = 0; owned[token].live && i < owned[token].frames; i++)
             if (frames_peek(zone, owned[token].frame + i) != word_of(token, i)) wrong = "contents were lost";
-    if (wrong == NULL) wrong = frames_check(zone);
+    if (wrong == NULL) wrong = frames_zone_check(zone);
     return wrong;
 }
 static inline void check_all(void) {

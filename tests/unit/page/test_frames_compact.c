@@ -139,7 +139,7 @@ static void no_pass_where_it_would_be_in_vain(void **state) {
     assert_int_equal(frames_alloc_hard(zone, &many, &frame), FRAMES_NO_FRAMES); /* half is free, and nothing of it movable */
     frames_compact_counts_get(zone, &counts);
     assert_int_equal(counts.passes, 0);
-    assert_null(frames_check(zone));
+    assert_null(frames_zone_check(zone));
 }
 
 /* Passes that brought nothing are not repeated for each request. */

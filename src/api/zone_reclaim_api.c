@@ -1,0 +1,95 @@
+/*
+ * zone_reclaim_api.c - the public functions of reclaim (strata/zone_reclaim.h) over page/frames_reclaim.h. Arguments are looked at here, and what was
+ * wrong is kept with the zone for strata_zone_explain. No lock of its own.
+ */
+#include "strata/zone_reclaim.h"
+
+#include "page/frames_reclaim.h"
+
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), "the same numbers")
+SAME(STRATA_ZONE_RECLAIM_LRU, FRAMES_RECLAIM_LRU);
+SAME(STRATA_ZONE_RECLAIM_LINEAR, FRAMES_RECLAIM_LINEAR);
+SAME(STRATA_ZONE_RECLAIM_AREA, FRAMES_RECLAIM_AREA);
+SAME(STRATA_ZONE_RECLAIM_POLICIES, FRAMES_RECLAIM_POLICIES);
+
+static struct frame_zone *inner(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
+
+static enum strata_zone_status bad(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
+    frames_complain(inner(zone), function, &(struct frames_complaint){argument, allowed, value});
+    return STRATA_ZONE_BAD_ARGUMENT;
+}
+static enum strata_zone_status not_started(struct strata_zone *zone, const char *function) {
+    return bad(zone, function, "reclaim", 0, "started: strata_zone_reclaim_start");
+}
+
+enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone, const struct strata_zone_reclaim_config *config) {
+    if (zone == NULL || config == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    struct frames_complaint complaint;
+    struct frames_reclaim_config wanted = {.policy = (enum frames_reclaim_policy)config->policy,
+                                           .min_frames = config->min_frames,
+                                           .low_frames = config->low_frames,
+                                           .high_frames = config->high_frames,
+                                           .thread = config->thread};
+    if (frames_reclaim_config_check(inner(zone), &wanted, &complaint) != FRAMES_OK)
+        return bad(zone, "strata_zone_reclaim_start", complaint.argument, complaint.value, complaint.allowed);
+    return (enum strata_zone_status)frames_reclaim_start(inner(zone), &wanted);
+}
+
+enum strata_zone_status strata_zone_reclaim_stop(struct strata_zone *zone) {
+    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_reclaim_stop(inner(zone));
+}
+
+enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_zone *zone, enum strata_zone_reclaim_policy policy) {
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if ((unsigned)policy >= STRATA_ZONE_RECLAIM_POLICIES)
+        return bad(zone, "strata_zone_reclaim_set_policy", "policy", policy, "0 lru, 1 linear, 2 area");
+    if (!frames_reclaim_set_policy(inner(zone), (enum frames_reclaim_policy)policy)) return not_started(zone, "strata_zone_reclaim_set_policy");
+    return STRATA_ZONE_OK;
+}
+
+enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed) {
+    uint64_t dropped = 0;
+    if (reclaimed != NULL) *reclaimed = 0;
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (frames == 0) return bad(zone, "strata_zone_reclaim", "frames", frames, "above 0");
+    if (order >= STRATA_ZONE_ORDERS || strata_zone_frame_bytes(zone) << order > STRATA_ZONE_SUPERPAGE_BYTES)
+        return bad(zone, "strata_zone_reclaim", "order", order, "at most that of a superpage");
+    if (!frames_reclaim_is_started(inner(zone))) return not_started(zone, "strata_zone_reclaim");
+    enum frames_status status = frames_reclaim(inner(zone), frames, order, &dropped);
+    if (reclaimed != NULL) *reclaimed = dropped;
+    return (enum strata_zone_status)status;
+}
+
+enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, struct strata_zone_reclaim_stats *stats) {
+    struct frames_reclaim_info info;
+    if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    frames_reclaim_info_get(inner(zone), &info);
+    const struct frames_reclaim_counts *counts = &info.counts;
+    *stats = (struct strata_zone_reclaim_stats){.policy = (enum strata_zone_reclaim_policy)info.config.policy,
+                                                .running = info.running,
+                                                .thread = info.thread,
+                                                .min_frames = info.config.min_frames,
+                                                .low_frames = info.config.low_frames,
+                                                .high_frames = info.config.high_frames,
+                                                .active = info.active,
+                                                .inactive = info.inactive,
+                                                .scanned = counts->scanned,
+                                                .unmapped = counts->unmapped,
+                                                .written = counts->written,
+                                                .activated = counts->activated,
+                                                .deactivated = counts->deactivated,
+                                                .kept = counts->kept,
+                                                .refused_later = counts->refused_later,
+                                                .refused_never = counts->refused_never,
+                                                .refused_busy = counts->refused_busy,
+                                                .areas_tried = counts->areas_tried,
+                                                .areas_emptied = counts->areas_emptied,
+                                                .areas_unfit = counts->areas_unfit,
+                                                .captured = counts->captured,
+                                                .direct = counts->direct,
+                                                .wakes = counts->wakes,
+                                                .cost = frames_reclaim_cost(counts)};
+    return STRATA_ZONE_OK;
+}
+
+const char *strata_zone_reclaim_check(struct strata_zone *zone) { return frames_reclaim_check(inner(zone)); }

@@ -1,0 +1,319 @@
+/*
+ * frames_reclaim.c - which blocks go: by age, by address, or by the area of the oldest (contiguity paper, section 3).
+ *
+ * By age is the second chance of two lists: the oldest of the active list that was not used since the last look becomes inactive, the oldest of the
+ * inactive one is dropped, or becomes active again where it was used. While the active list is the longer one, each look at the other is preceded by
+ * one at it. By address, areas (2^order frames, or whole superpages) are emptied in turn, whatever is in them. By area of the oldest, the same is
+ * done to the one that the oldest inactive block lies in; and where the active list is the longer one, all of the area of its oldest block becomes
+ * inactive first. The paper reclaims what it can of an area; here one that holds something that can't go (pinned, unmovable, without a reclaiming
+ * owner) is left alone, and its block goes to the young end: half an area serves nobody. No lock is held while owners are asked; an area that a
+ * request captures meanwhile is kept from all others (section 8).
+ */
+#include "page/frames_reclaim_internal.h"
+
+/* What a request for one frame drops at least: it will not be the last. */
+#define CLUSTER_FRAMES 32u
+/* Looks at a list, for each block in it, before it is given up: one that is used is seen as active, as inactive, and once more. */
+#define LOOKS_A_BLOCK 3u
+
+#define COUNT(reclaim, what, by) __atomic_fetch_add(&(reclaim)->counts.what, by, __ATOMIC_RELAXED)
+
+/* ------------------------------------------------------------------ who reclaims */
+
+bool frames_reclaim_enter(struct frames_reclaim *reclaim) {
+    uint32_t self = platform_thread_self();
+    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++)
+        if (__atomic_load_n(&reclaim->callers[i], __ATOMIC_RELAXED) == self) return false;
+    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++) {
+        uint32_t none = 0;
+        if (__atomic_compare_exchange_n(&reclaim->callers[i], &none, self, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
+    }
+    return false;
+}
+
+void frames_reclaim_leave(struct frames_reclaim *reclaim) {
+    uint32_t self = platform_thread_self();
+    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++)
+        if (__atomic_load_n(&reclaim->callers[i], __ATOMIC_RELAXED) == self) __atomic_store_n(&reclaim->callers[i], 0, __ATOMIC_RELEASE);
+}
+
+/* ------------------------------------------------------------------ one block */
+
+/* The block that begins at a frame; 0: none does. */
+static uint64_t frames_of(struct frame_zone *zone, uint64_t frame) {
+    struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+    unsigned offset = frames_offset_of(zone, frame), first, count = 0;
+    struct frames_slot *slot = frames_lock(zone, superpage);
+    if (frames_bit(superpage->heads, offset)) frames_block_at(zone, superpage, offset, &first, &count);
+    frames_unlock(zone, slot);
+    return count;
+}
+
+enum outcome { GONE, USED, STAYS, DROPPED };
+
+/* Asks the owner of a block, unless it was used (whatever the use, with force). Adds what is dropped to *dropped. */
+static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t frame, bool force, uint64_t *dropped) {
+    struct frames_block block;
+    uint64_t frames = frames_of(zone, frame);
+    if (frames == 0) return GONE;
+    COUNT(reclaim, scanned, frames);
+    bool dirty, used = frames_used_take(zone, frame, frames, &dirty);
+    if (used && !force) return USED;
+    enum frames_status status = frames_isolate(zone, frame, &block);
+    if (status == FRAMES_UNSUPPORTED) (void)frames_lru_remove(&reclaim->lru, frame); /* its owner said NEVER: to a move, perhaps */
+    if (status != FRAMES_OK) {
+        COUNT(reclaim, refused_busy, 1);
+        return STAYS;
+    }
+    if (block.first != frame || note_owner(block.note) == 0) { /* freed, and taken by another, since it was picked */
+        frames_put_back(zone, &block, false);
+        return GONE;
+    }
+    enum frames_answer answer = frames_reclaim_block(zone, &block, dirty);
+    if (answer == FRAMES_YES || answer == FRAMES_WROTE) {
+        COUNT(reclaim, unmapped, block.frames);
+        if (answer == FRAMES_WROTE) COUNT(reclaim, written, block.frames);
+        *dropped += block.frames;
+        return DROPPED;
+    }
+    if (answer == FRAMES_NEVER) {
+        COUNT(reclaim, refused_never, 1);
+        (void)frames_lru_remove(&reclaim->lru, frame);
+    } else {
+        COUNT(reclaim, refused_later, 1);
+    }
+    frames_put_back(zone, &block, answer == FRAMES_NEVER);
+    return STAYS;
+}
+
+/* ------------------------------------------------------------------ areas */
+
+static uint64_t area_of(const struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    uint64_t first = frame / frames * frames;
+    return min_u64(first, zone->frames - frames); /* those of several superpages may not end with the zone */
+}
+
+/* Calls visit for the part of each superpage that lies in an area, under its lock, until it returns false. */
+static bool each_part(struct frame_zone *zone, uint64_t first, uint64_t frames,
+                      bool (*visit)(struct frame_zone *zone, const struct frames_superpage *superpage, unsigned from, unsigned to)) {
+    for (uint64_t at = first, end = first + frames, next; at < end; at = next) {
+        struct frames_superpage *superpage = frames_superpage_of(zone, at);
+        uint64_t base = frames_first_of(zone, superpage);
+        next = min_u64(base + zone->superpage_frames, end);
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        bool going = visit(zone, superpage, (unsigned)(at - base), (unsigned)(next - base));
+        frames_unlock(zone, slot);
+        if (!going) return false;
+    }
+    return true;
+}
+
+static bool part_is_free(struct frame_zone *zone, const struct frames_superpage *superpage, unsigned from, unsigned to) {
+    (void)zone;
+    return frames_bits_next_set(superpage->allocated, from, to) == to;
+}
+
+static bool can_go(const struct frame_zone *zone, uint32_t note) {
+    return note_mobility(note) != FRAMES_UNMOVABLE && (note & (NOTE_MOVING | NOTE_NEVER | NOTE_RUN)) == 0 && note_owner(note) != 0 &&
+           zone->owners[note_owner(note)].reclaim != NULL;
+}
+
+static bool part_can_be_emptied(struct frame_zone *zone, const struct frames_superpage *superpage, unsigned from, unsigned to) {
+    const uint32_t *notes = &zone->notes[frames_first_of(zone, superpage)];
+    if (superpage->captured_frames != 0 || superpage->capture != 0) return false; /* a part of it is somebody's */
+    for (unsigned at = frames_bits_next_set(superpage->allocated, from, to); at < to;) {
+        unsigned first, count;
+        frames_block_at(zone, superpage, at, &first, &count);
+        if (!can_go(zone, notes[first])) return false;
+        for (unsigned i = 0; i < count; i++)
+            if ((notes[first + i] & (NOTE_PINS | NOTE_MAPPED)) != 0) return false;
+        at = first + count < to ? frames_bits_next_set(superpage->allocated, first + count, to) : to;
+    }
+    return true;
+}
+
+/* The first block at or behind a frame that reaches into [at, end): its first frame, and where the next may begin. */
+static uint64_t next_block(struct frame_zone *zone, uint64_t at, uint64_t end, uint64_t *next) {
+    while (at < end) {
+        struct frames_superpage *superpage = frames_superpage_of(zone, at);
+        uint64_t base = frames_first_of(zone, superpage);
+        unsigned to = (unsigned)min_u64(zone->superpage_frames, end - base), first, count;
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        unsigned found = frames_bits_next_set(superpage->allocated, (unsigned)(at - base), to);
+        if (found < to && superpage->captured_frames != 0 && frames_bit(superpage->captured, found)) {
+            frames_unlock(zone, slot);
+            at = base + found + 1;
+            continue;
+        }
+        if (found < to) frames_block_at(zone, superpage, found, &first, &count);
+        frames_unlock(zone, slot);
+        if (found < to) {
+            *next = base + first + count;
+            return base + first;
+        }
+        at = base + to;
+    }
+    return FRAMES_NONE;
+}
+
+/* Drops all blocks of an area; the first that stays ends it. */
+static uint64_t empty_area(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t first, uint64_t frames) {
+    uint64_t dropped = 0;
+    for (uint64_t at = first, end = first + frames, next = 0; at < end; at = next) {
+        uint64_t block = next_block(zone, at, end, &next);
+        if (block == FRAMES_NONE || try_to_drop(zone, reclaim, block, true, &dropped) == STAYS) break;
+    }
+    return dropped;
+}
+
+/* An area that was chosen; with capture where the request wants that. True: it is free now, or *frame the request's. */
+static bool take_area(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t first,
+                      uint64_t *dropped, uint64_t *frame) {
+    struct frames_capture *capture = NULL;
+    COUNT(reclaim, areas_tried, 1);
+    if (wish->request != NULL) {
+        const struct frames_request *request = wish->request;
+        const struct frames_capture_request wanted = {.frames = request->frames,
+                                                      .align = request->align,
+                                                      .at = first,
+                                                      .mobility = request->mobility,
+                                                      .owner = request->owner,
+                                                      .flags = FRAMES_CAPTURE_AT | FRAMES_CAPTURE_NO_RECLAIM,
+                                                      .token = request->token};
+        if (frames_capture_begin(zone, &wanted, &capture) != FRAMES_OK) return false;
+    }
+    *dropped += empty_area(zone, reclaim, first, wish->area);
+    bool done = capture != NULL ? frames_capture_end(capture, frame) == FRAMES_OK : each_part(zone, first, wish->area, part_is_free);
+    if (done && capture != NULL) COUNT(reclaim, captured, 1);
+    if (!done && capture != NULL) frames_capture_give_up(capture);
+    if (done) COUNT(reclaim, areas_emptied, 1);
+    return done;
+}
+
+/* ------------------------------------------------------------------ policies */
+
+static bool is_done(const struct frame_zone *zone, const struct frames_reclaim_wish *wish, uint64_t dropped) {
+    return !wish->one_area && dropped >= wish->goal && (wish->free_goal == 0 || frames_free_now(zone) >= wish->free_goal);
+}
+
+/* The oldest active block, where that list is the longer one: used, it stays there. Its whole area becomes inactive with it, where areas count. */
+static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t area) {
+    struct frames_lru *lru = &reclaim->lru;
+    if (frames_lru_count(lru, LRU_ACTIVE) <= frames_lru_count(lru, LRU_INACTIVE)) return;
+    uint64_t frame = frames_lru_turn(lru, LRU_ACTIVE), frames = frame != LRU_NONE ? frames_of(zone, frame) : 0;
+    if (frames == 0) return;
+    bool dirty;
+    COUNT(reclaim, scanned, frames);
+    if (frames_used_take(zone, frame, frames, &dirty)) {
+        COUNT(reclaim, kept, 1);
+        return;
+    }
+    uint64_t first = area_of(zone, frame, area), end = first + area, next = 0;
+    for (uint64_t at = first; at < end; at = next) {
+        uint64_t block = next_block(zone, at, end, &next);
+        if (block == FRAMES_NONE) break;
+        if (frames_lru_where(lru, block) == LRU_ACTIVE && frames_lru_renew(lru, block, LRU_INACTIVE)) COUNT(reclaim, deactivated, 1);
+    }
+}
+
+static uint64_t looks_in(struct frames_lru *lru) {
+    return LOOKS_A_BLOCK * (frames_lru_count(lru, LRU_ACTIVE) + frames_lru_count(lru, LRU_INACTIVE)) + 1;
+}
+
+static uint64_t by_age(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t dropped) {
+    struct frames_lru *lru = &reclaim->lru;
+    for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
+        age_active(zone, reclaim, 1);
+        uint64_t frame = frames_lru_turn(lru, LRU_INACTIVE);
+        if (frame == LRU_NONE) continue;
+        enum outcome outcome = try_to_drop(zone, reclaim, frame, false, &dropped);
+        if (outcome == USED && frames_lru_renew(lru, frame, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
+        if (outcome != DROPPED || !wish->one_area) continue;
+        if (each_part(zone, area_of(zone, frame, wish->area), wish->area, part_is_free)) break;
+    }
+    return dropped;
+}
+
+static uint64_t by_address(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
+    uint64_t dropped = 0;
+    for (uint64_t areas = zone->frames / wish->area; areas != 0 && !is_done(zone, wish, dropped); areas--) {
+        uint64_t at = __atomic_fetch_add(&reclaim->cursor, wish->area, __ATOMIC_RELAXED) % zone->frames, first = area_of(zone, at, wish->area);
+        if (first + wish->area > wish->end || each_part(zone, first, wish->area, part_is_free)) continue;
+        if (!each_part(zone, first, wish->area, part_can_be_emptied)) {
+            COUNT(reclaim, areas_unfit, 1);
+            COUNT(reclaim, scanned, wish->area);
+            continue;
+        }
+        if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) break;
+    }
+    return dropped;
+}
+
+static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
+    struct frames_lru *lru = &reclaim->lru;
+    uint64_t dropped = 0;
+    for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
+        age_active(zone, reclaim, wish->area);
+        uint64_t oldest = frames_lru_turn(lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
+        bool dirty;
+        if (frames == 0) continue;
+        if (frames_used_take(zone, oldest, frames, &dirty)) {
+            COUNT(reclaim, scanned, frames);
+            if (frames_lru_renew(lru, oldest, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
+            continue;
+        }
+        uint64_t first = area_of(zone, oldest, wish->area);
+        if (first + wish->area > wish->end || !each_part(zone, first, wish->area, part_can_be_emptied)) {
+            COUNT(reclaim, areas_unfit, 1);
+            COUNT(reclaim, scanned, frames);
+            continue;
+        }
+        if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) return dropped;
+    }
+    return is_done(zone, wish, dropped) || wish->one_area ? dropped : by_age(zone, reclaim, wish, dropped);
+}
+
+uint64_t frames_reclaim_by_policy(struct frame_zone *zone, const struct frames_reclaim_wish *wish, uint64_t *frame) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    enum frames_reclaim_policy policy = __atomic_load_n(&reclaim->config.policy, __ATOMIC_RELAXED);
+    if (policy == FRAMES_RECLAIM_LINEAR) return by_address(zone, reclaim, wish, frame);
+    if (policy == FRAMES_RECLAIM_AREA && wish->area > 1) return by_area_of_oldest(zone, reclaim, wish, frame);
+    return by_age(zone, reclaim, wish, 0);
+}
+
+/* ------------------------------------------------------------------ for whom */
+
+uint64_t frames_reclaim_area(const struct frame_zone *zone, uint64_t frames) {
+    uint64_t area = UINT64_C(1) << (frames == 1 ? 0 : bit_highest(frames - 1) + 1);
+    return min_u64(area <= zone->superpage_frames ? area : align_up(frames, zone->superpage_frames), zone->frames);
+}
+
+uint64_t frames_reclaim_for(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    *frame = FRAMES_NONE;
+    if (reclaim == NULL || !frames_reclaim_enter(reclaim)) return 0;
+    struct frames_reclaim_wish wish = {.goal = CLUSTER_FRAMES, .free_goal = reclaim->config.min_frames, .end = zone->frames};
+    wish.area = max_u64(frames_reclaim_area(zone, request->frames), request->align);
+    wish.one_area = wish.area > 1;
+    bool whole = request->frames >= zone->superpage_frames && (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0;
+    if (request->mobility == FRAMES_UNMOVABLE && !whole)
+        wish.end = __atomic_load_n(&zone->partition_first, __ATOMIC_RELAXED) << zone->superpage_shift;
+    if (wish.one_area && (__atomic_load_n(&zone->effort, __ATOMIC_RELAXED) & FRAMES_RECLAIM_CAPTURES) != 0) wish.request = request;
+    COUNT(reclaim, direct, 1);
+    uint32_t order = bit_highest(wish.area), before = __atomic_load_n(&reclaim->order, __ATOMIC_RELAXED);
+    while (before < order && !__atomic_compare_exchange_n(&reclaim->order, &before, order, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
+    uint64_t dropped = frames_reclaim_by_policy(zone, &wish, frame);
+    frames_reclaim_leave(reclaim);
+    return dropped;
+}
+
+enum frames_status frames_reclaim(struct frame_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    const struct frames_reclaim_wish wish = {.goal = frames, .area = UINT64_C(1) << order, .end = zone->frames};
+    uint64_t ignored = FRAMES_NONE;
+    *reclaimed = 0;
+    if (!frames_reclaim_enter(reclaim)) return FRAMES_BUSY;
+    *reclaimed = frames_reclaim_by_policy(zone, &wish, &ignored);
+    frames_reclaim_leave(reclaim);
+    return *reclaimed >= frames ? FRAMES_OK : FRAMES_NO_FRAMES;
+}

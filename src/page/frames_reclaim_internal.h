@@ -1,0 +1,61 @@
+/*
+ * frames_reclaim_internal.h - what frames_reclaim.c (policies), frames_reclaimer.c (life, hooks, the thread) and frames_used.c (what was used) share.
+ */
+#ifndef STRATA_PAGE_FRAMES_RECLAIM_INTERNAL_H
+#define STRATA_PAGE_FRAMES_RECLAIM_INTERNAL_H
+
+#include "page/frames_internal.h"
+#include "page/frames_lru.h"
+#include "page/frames_reclaim.h"
+
+enum frames_reclaimer_state { RECLAIMER_NONE, RECLAIMER_RUNS, RECLAIMER_STOPS };
+#define FRAMES_RECLAIM_CALLERS 16 /* threads that reclaim at a time; more wait for none, and have nothing */
+
+struct frames_reclaim {
+    struct frames_lru lru;
+    struct frames_reclaim_config config;      /* immutable, but for the policy, which is atomic */
+    struct frames_reclaim_counts counts;      /* atomic */
+    uint32_t callers[FRAMES_RECLAIM_CALLERS]; /* atomic: the numbers of threads that reclaim right now */
+    uint64_t cursor;                          /* atomic: where linear reclaim goes on */
+    uint32_t order;                           /* atomic: the largest that requests have wanted since the thread's last round */
+
+    /* the thread */
+    struct platform_event event;
+    uint32_t state;   /* enum frames_reclaimer_state; a futex */
+    uint32_t wanted;  /* atomic: it shall begin */
+    uint32_t process; /* whose it is, and who the callers are: a forked child has neither */
+    size_t bytes;     /* of this record, with all behind it */
+};
+
+/* NULL: not started. */
+STRATA_INLINE struct frames_reclaim *frames_reclaim_of(const struct frame_zone *zone) {
+    return (struct frames_reclaim *)__atomic_load_n(&zone->reclaim, __ATOMIC_ACQUIRE);
+}
+
+/* frames_used.c: whether frames of a block were used since the last look, which is forgotten; *dirty: they may have been written to. */
+bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames, bool *dirty);
+/* They are nobody's, or anew: neither used nor dirty. */
+void frames_used_forget(struct frame_zone *zone, uint64_t first, uint64_t frames);
+/* What was noted of one run is noted of another. */
+void frames_used_move(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames);
+
+/* frames_reclaim.c: what is wanted, until it is had or all was looked at. */
+struct frames_reclaim_wish {
+    uint64_t goal;                        /* so many frames dropped, */
+    uint64_t free_goal;                   /* and so many free */
+    uint64_t area;                        /* frames that shall lie together: a power of two, or whole superpages; 1: anywhere */
+    uint64_t end;                         /* of areas: those behind it serve nobody */
+    bool one_area;                        /* one area is all that is wanted */
+    const struct frames_request *request; /* and is captured for it; NULL: not so */
+};
+/* The caller is one of `callers`. Returns how many frames were dropped; *frame: of the captured run. */
+uint64_t frames_reclaim_by_policy(struct frame_zone *zone, const struct frames_reclaim_wish *wish, uint64_t *frame);
+/* The area in which a request for so many frames can be met. */
+uint64_t frames_reclaim_area(const struct frame_zone *zone, uint64_t frames);
+/* For a request that failed: dropped frames; *frame: of the run, where it was had by capture, else FRAMES_NONE. */
+uint64_t frames_reclaim_for(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame);
+/* False: this thread is within an owner's function already, or too many are. */
+bool frames_reclaim_enter(struct frames_reclaim *reclaim);
+void frames_reclaim_leave(struct frames_reclaim *reclaim);
+
+#endif

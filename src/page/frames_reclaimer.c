@@ -1,0 +1,271 @@
+/*
+ * frames_reclaimer.c - the life of reclaim in a zone: the record, what allocation and free tell it, and the thread between the watermarks.
+ *
+ * The thread begins when free frames have fallen below the low watermark, which an allocation tells (frames_hooks.grew_short), and goes on until they
+ * reach the high one, by areas as large as requests have lately wanted; then compaction is woken (section 7.3). Where it can't get that far it tries
+ * again after 10 ms, twice as long each time, up to a second. State: NONE -> RUNS by start, -> STOPS by stop, -> NONE by the thread, its last word. A
+ * forked child has no thread. Lock: none but the lists'.
+ */
+#include "page/frames_compact.h"
+#include "page/frames_reclaim_internal.h"
+
+#define RETRY_NS_MIN UINT64_C(10000000)
+#define RETRY_NS_MAX UINT64_C(1000000000)
+
+/* ------------------------------------------------------------------ what is told */
+
+static void placed(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note) {
+    (void)frames;
+    unsigned owner = note_owner(note);
+    if (owner == 0 || zone->owners[owner].reclaim == NULL || note_mobility(note) == FRAMES_UNMOVABLE || (note & (NOTE_NEVER | NOTE_RUN)) != 0) return;
+    frames_lru_put(&frames_reclaim_of(zone)->lru, frame, LRU_INACTIVE);
+}
+
+static void leaving(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note) {
+    (void)frames;
+    (void)note;
+    (void)frames_lru_remove(&frames_reclaim_of(zone)->lru, frame);
+}
+
+static void moved(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames) {
+    frames_used_move(zone, from, to, frames);
+    frames_lru_replace(&frames_reclaim_of(zone)->lru, from, to);
+}
+
+static void wake(struct frames_reclaim *reclaim) {
+    if (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) != RECLAIMER_RUNS) return;
+    __atomic_store_n(&reclaim->wanted, 1, __ATOMIC_RELEASE);
+    platform_event_wake(&reclaim->event);
+}
+
+static void grew_short(struct frame_zone *zone, uint64_t free) {
+    (void)free;
+    wake(frames_reclaim_of(zone));
+}
+
+/* All of them, or none. */
+static void set_hooks(struct frame_zone *zone, bool on) {
+    struct frames_hooks *hooks = &zone->hooks;
+    __atomic_store_n(&hooks->placed, on ? placed : NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&hooks->leaving, on ? leaving : NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&hooks->moved, on ? moved : NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&hooks->freed, on ? frames_used_forget : NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&hooks->grew_short, on ? grew_short : NULL, __ATOMIC_RELEASE);
+}
+
+/* ------------------------------------------------------------------ the thread */
+
+static bool is_short(const struct frame_zone *zone, const struct frames_reclaim *reclaim) {
+    return frames_free_now(zone) < reclaim->config.high_frames;
+}
+
+/* One round: up to the high watermark. False: it was not reached. */
+static bool run_round(struct frame_zone *zone, struct frames_reclaim *reclaim) {
+    uint32_t order = __atomic_exchange_n(&reclaim->order, 0, __ATOMIC_RELAXED);
+    struct frames_reclaim_wish wish = {.free_goal = reclaim->config.high_frames, .area = UINT64_C(1) << order, .end = zone->frames};
+    uint64_t none = FRAMES_NONE;
+    if (!is_short(zone, reclaim)) return true;
+    if (wish.area > zone->superpage_frames) wish.area = zone->superpage_frames;
+    __atomic_fetch_add(&reclaim->counts.wakes, 1, __ATOMIC_RELAXED);
+    if (!frames_reclaim_enter(reclaim)) return false;
+    (void)frames_reclaim_by_policy(zone, &wish, &none);
+    frames_reclaim_leave(reclaim);
+    if (is_short(zone, reclaim)) return false;
+    __atomic_store_n(&zone->is_short, 0, __ATOMIC_RELAXED);
+    frames_compaction_wake(zone);
+    return true;
+}
+
+static void run(void *argument) {
+    struct frame_zone *zone = argument;
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    uint64_t retry_ns = 0; /* 0: nothing is left undone */
+    while (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) == RECLAIMER_RUNS) {
+        bool woken = platform_event_wait(&reclaim->event, retry_ns != 0 ? retry_ns : RETRY_NS_MAX);
+        if (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) != RECLAIMER_RUNS) break;
+        if (!woken && retry_ns == 0) {
+            if (platform_thread_is_last()) break;
+            continue;
+        }
+        if (__atomic_exchange_n(&reclaim->wanted, 0, __ATOMIC_ACQ_REL) == 0 && retry_ns == 0) continue;
+        retry_ns = run_round(zone, reclaim) ? 0 : min_u64(max_u64(2 * retry_ns, RETRY_NS_MIN), RETRY_NS_MAX);
+    }
+    __atomic_store_n(&reclaim->state, RECLAIMER_NONE, __ATOMIC_RELEASE);
+    platform_word_wake(&reclaim->state);
+}
+
+/* ------------------------------------------------------------------ start and stop */
+
+enum frames_status frames_reclaim_config_check(const struct frame_zone *zone, struct frames_reclaim_config *config,
+                                               struct frames_complaint *complaint) {
+    *complaint = (struct frames_complaint){"policy", "0 lru, 1 linear, 2 area", config->policy};
+    if ((unsigned)config->policy >= FRAMES_RECLAIM_POLICIES) return FRAMES_BAD_ARGUMENT;
+    if ((config->min_frames | config->low_frames | config->high_frames) == 0) {
+        config->min_frames = zone->frames / 128;
+        config->low_frames = zone->frames / 64;
+        config->high_frames = zone->frames * 3 / 128;
+    }
+    *complaint = (struct frames_complaint){"high_frames", "at most the zone's frames", config->high_frames};
+    if (config->high_frames > zone->frames) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"low_frames", "at most high_frames", config->low_frames};
+    if (config->low_frames > config->high_frames) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"min_frames", "at most low_frames", config->min_frames};
+    return config->min_frames > config->low_frames ? FRAMES_BAD_ARGUMENT : FRAMES_OK;
+}
+
+/* Blocks that are there already, in the order of their addresses. */
+static void list_all(struct frame_zone *zone, struct frames_reclaim *reclaim) {
+    for (uint64_t i = 0; i < zone->superpage_count; i++) {
+        struct frames_superpage *superpage = &zone->superpages[i];
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        for (unsigned at = 0;
+             superpage->noted != 0 && (at = frames_bits_next_set(superpage->heads, at, zone->superpage_frames)) < zone->superpage_frames; at++) {
+            uint64_t frame = frames_first_of(zone, superpage) + at;
+            if (frames_lru_where(&reclaim->lru, frame) == LRU_LISTS) placed(zone, frame, 0, zone->notes[frame]);
+        }
+        frames_unlock(zone, slot);
+    }
+}
+
+static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
+    set_hooks(zone, false);
+    __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
+    (void)frames_direct_set_reclaim(zone, NULL);
+    __atomic_store_n(&zone->reclaim, NULL, __ATOMIC_RELEASE);
+    platform_unreserve(reclaim, reclaim->bytes);
+}
+
+enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct frames_reclaim_config *config) {
+    size_t page = platform_info()->page_bytes, head = align_up(sizeof(struct frames_reclaim), page);
+    size_t bytes = align_up(head + frames_lru_bytes(zone->frames), page);
+    void *none = NULL;
+    if (frames_reclaim_of(zone) != NULL) return FRAMES_BUSY;
+    char *memory = platform_reserve(NULL, bytes, page);
+    if (memory == NULL) return FRAMES_NO_MEMORY;
+    struct frames_reclaim *reclaim = (struct frames_reclaim *)(void *)memory;
+    bool ready = platform_commit(memory, bytes) && frames_direct_set_reclaim(zone, frames_reclaim_for);
+    if (ready) {
+        reclaim->config = *config;
+        reclaim->bytes = bytes;
+        reclaim->process = platform_process_id();
+        frames_lru_init(&reclaim->lru, zone->frames, memory + head);
+        ready = __atomic_compare_exchange_n(&zone->reclaim, &none, (void *)reclaim, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+    if (!ready) {
+        platform_unreserve(memory, bytes);
+        return none != NULL ? FRAMES_BUSY : FRAMES_NO_MEMORY;
+    }
+    set_hooks(zone, true);
+    list_all(zone, reclaim);
+    if (!config->thread) return FRAMES_OK;
+    reclaim->state = RECLAIMER_RUNS;
+    if (!platform_thread_start(run, zone)) {
+        reclaim->state = RECLAIMER_NONE;
+        forget(zone, reclaim);
+        return FRAMES_NO_MEMORY;
+    }
+    __atomic_store_n(&zone->low_frames, config->low_frames, __ATOMIC_RELEASE);
+    if (frames_free_now(zone) < config->low_frames) wake(reclaim);
+    return FRAMES_OK;
+}
+
+enum frames_status frames_reclaim_stop(struct frame_zone *zone) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    if (reclaim == NULL) return FRAMES_OK;
+    bool ours = reclaim->process == platform_process_id();
+    uint32_t self = platform_thread_self(), state = ours ? __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) : RECLAIMER_NONE;
+    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++) { /* the thread's own entry goes when it ends */
+        uint32_t caller = __atomic_load_n(&reclaim->callers[i], __ATOMIC_RELAXED);
+        if (ours && caller != 0 && (state != RECLAIMER_RUNS || caller == self)) return FRAMES_BUSY;
+    }
+    while (state != RECLAIMER_NONE) {
+        __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
+        uint32_t runs = RECLAIMER_RUNS;
+        if (__atomic_compare_exchange_n(&reclaim->state, &runs, RECLAIMER_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            platform_event_wake(&reclaim->event);
+        state = __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE);
+        if (state != RECLAIMER_NONE) platform_word_wait(&reclaim->state, state);
+        state = __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE);
+    }
+    forget(zone, reclaim);
+    return FRAMES_OK;
+}
+
+bool frames_reclaim_is_started(const struct frame_zone *zone) { return frames_reclaim_of(zone) != NULL; }
+
+bool frames_reclaim_set_policy(struct frame_zone *zone, enum frames_reclaim_policy policy) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    if (reclaim != NULL) __atomic_store_n(&reclaim->config.policy, policy, __ATOMIC_RELAXED);
+    return reclaim != NULL;
+}
+
+/* ------------------------------------------------------------------ looking inside */
+
+void frames_reclaim_info_get(struct frame_zone *zone, struct frames_reclaim_info *info) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    *info = (struct frames_reclaim_info){.running = reclaim != NULL};
+    if (reclaim == NULL) return;
+    info->config = reclaim->config;
+    const uint64_t *from = (const uint64_t *)&reclaim->counts;
+    uint64_t *to = (uint64_t *)&info->counts;
+    for (size_t i = 0; i < sizeof info->counts / sizeof *to; i++) to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+    info->thread = reclaim->process == platform_process_id() && __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) == RECLAIMER_RUNS;
+    info->active = frames_lru_count(&reclaim->lru, LRU_ACTIVE);
+    info->inactive = frames_lru_count(&reclaim->lru, LRU_INACTIVE);
+}
+
+/* log10 without the library of mathematics: digits before the point by division, each after it by the tenth power of what is left. */
+static double log10_of(double x) {
+    double result = 0, place = 1;
+    for (; x >= 10; x /= 10) result += 1;
+    for (unsigned digit = 0; digit < 9; digit++) {
+        double square = x * x, fourth = square * square;
+        x = fourth * fourth * square;
+        place /= 10;
+        for (; x >= 10; x /= 10) result += place;
+    }
+    return result;
+}
+
+double frames_reclaim_cost(const struct frames_reclaim_counts *counts) {
+    double sum = (double)counts->scanned + 1e3 * (double)counts->unmapped + 1e6 * (double)counts->written;
+    return sum < 1 ? 0 : log10_of(sum);
+}
+
+struct look {
+    struct frame_zone *zone;
+    const char *broken;
+};
+
+static bool look_at(uint64_t frame, void *argument) {
+    struct look *look = argument;
+    const struct frame_zone *zone = look->zone;
+    const struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+    uint32_t note = zone->notes[frame];
+    if (!frames_bit(superpage->heads, frames_offset_of(zone, frame)))
+        look->broken = "reclaim: a frame is listed at which no block begins";
+    else if (note_owner(note) == 0 || zone->owners[note_owner(note)].reclaim == NULL || note_mobility(note) == FRAMES_UNMOVABLE)
+        look->broken = "reclaim: a block is listed that nobody can drop";
+    return look->broken == NULL;
+}
+
+const char *frames_reclaim_check(struct frame_zone *zone) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    if (reclaim == NULL) return NULL;
+    struct look look = {zone, frames_lru_check(&reclaim->lru)};
+    for (enum frames_lru_list list = LRU_INACTIVE; list < LRU_LISTS && look.broken == NULL; list++)
+        frames_lru_walk(&reclaim->lru, list, look_at, &look);
+    uint64_t listable = 0;
+    for (uint64_t i = 0; i < zone->superpage_count && look.broken == NULL; i++) {
+        const struct frames_superpage *superpage = &zone->superpages[i];
+        if (superpage->noted == 0) continue;
+        for (unsigned at = 0; (at = frames_bits_next_set(superpage->heads, at, zone->superpage_frames)) < zone->superpage_frames; at++) {
+            uint32_t note = zone->notes[frames_first_of(zone, superpage) + at];
+            listable += note_owner(note) != 0 && zone->owners[note_owner(note)].reclaim != NULL && note_mobility(note) != FRAMES_UNMOVABLE &&
+                        (note & (NOTE_NEVER | NOTE_RUN)) == 0;
+        }
+    }
+    uint64_t listed = frames_lru_count(&reclaim->lru, LRU_ACTIVE) + frames_lru_count(&reclaim->lru, LRU_INACTIVE);
+    if (look.broken == NULL && listed < listable) look.broken = "reclaim: a block that could be dropped is in no list";
+    return look.broken;
+}
