@@ -22,8 +22,8 @@ void frames_block_at(const struct frame_zone *zone, const struct frames_superpag
  * Whether frames [first, first + count) of a superpage are allocated, and by their notes may go. *at: the first that may not. dead: the run is one
  * block that is being moved.
  */
-static enum frames_status look(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned first, unsigned count, unsigned *at,
-                               bool *dead) {
+static STRATA_NOINLINE enum frames_status look_closer(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned first,
+                                                      unsigned count, unsigned *at, bool *dead) {
     *dead = false;
     *at = frames_bits_next_clear(superpage->allocated, first, first + count);
     if (STRATA_UNLIKELY(superpage->captured_frames != 0)) *at = frames_bits_next_set(superpage->captured, first, *at);
@@ -51,14 +51,20 @@ static enum frames_status look(const struct frame_zone *zone, const struct frame
     return FRAMES_OK;
 }
 
+/* The same; mostly there is nothing to look at but bits. */
+STRATA_INLINE enum frames_status look(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned first, unsigned count,
+                                      unsigned *at, bool *dead) {
+    *dead = false;
+    bool plain = superpage->noted == 0 && superpage->captured_frames == 0;
+    if (STRATA_LIKELY(plain && (count == 1 ? frames_bit(superpage->allocated, first) : superpage->free == 0))) return FRAMES_OK;
+    return look_closer(zone, superpage, first, count, at, dead);
+}
+
 /* ------------------------------------------------------------------ giving */
 
-/* Frames of one mobility, whose notes are gone: to the capture that wants them, or free. */
-static void give(struct frame_zone *zone, struct frames_superpage *superpage, unsigned first, unsigned count, enum frames_mobility mobility) {
-    if (STRATA_LIKELY(superpage->capture == 0)) {
-        frames_superpage_give(superpage, first, count, mobility);
-        return;
-    }
+/* Frames of one mobility, whose notes are gone, in a superpage that a capture wants frames of: to the capture, or free. */
+static STRATA_NOINLINE void give_wanted(struct frame_zone *zone, struct frames_superpage *superpage, unsigned first, unsigned count,
+                                        enum frames_mobility mobility) {
     struct frames_capture *capture = &zone->captures[superpage->capture - 1];
     uint64_t base = frames_first_of(zone, superpage), from = max_u64(base + first, capture->first);
     uint64_t to = min_u64(base + first + count, capture->first + capture->frames);
@@ -71,6 +77,13 @@ static void give(struct frame_zone *zone, struct frames_superpage *superpage, un
     frames_superpage_give_captured(superpage, inner, end - inner, mobility);
     if (end < first + count) frames_superpage_give(superpage, end, first + count - end, mobility);
     __atomic_fetch_add(&capture->held, end - inner, __ATOMIC_RELEASE);
+}
+
+STRATA_INLINE void give(struct frame_zone *zone, struct frames_superpage *superpage, unsigned first, unsigned count, enum frames_mobility mobility) {
+    if (STRATA_LIKELY(superpage->capture == 0))
+        frames_superpage_give(superpage, first, count, mobility);
+    else
+        give_wanted(zone, superpage, first, count, mobility);
 }
 
 /* A part of one block. */
@@ -108,7 +121,8 @@ void frames_release(struct frame_zone *zone, struct frames_superpage *superpage,
 }
 
 /* The same of frames [first, first + count) of which nothing is noted: all of them unmovable. */
-static void release_plain(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first, unsigned count) {
+STRATA_INLINE void release_plain(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first,
+                                 unsigned count) {
     unsigned free = superpage->free, rest = first + count;
     if (rest < zone->superpage_frames && frames_bit(superpage->allocated, rest) && !frames_bit(superpage->captured, rest))
         frames_bit_set(superpage->heads, rest);
@@ -116,8 +130,8 @@ static void release_plain(struct frame_zone *zone, struct frames_superpage *supe
     frames_superpage_changed(zone, superpage, slot, free);
 }
 
-static void release_or_mark(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first, unsigned count,
-                            bool dead) {
+STRATA_INLINE void release_or_mark(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first,
+                                   unsigned count, bool dead) {
     uint64_t frame = frames_first_of(zone, superpage) + first;
     if (dead)
         zone->notes[frame] |= NOTE_DEAD;

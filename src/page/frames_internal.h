@@ -163,19 +163,39 @@ STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superp
 /* ------------------------------------------------------------------ frames_list.c: locks, lists, slots */
 
 /* Locks whatever guards the superpage; the slot that has it, NULL: none has, and the lock is the zone's. */
-struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage);
-void frames_unlock(struct frame_zone *zone, struct frames_slot *slot);
+STRATA_INLINE struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage) {
+    for (;;) {
+        uint32_t number = __atomic_load_n(&superpage->slot, __ATOMIC_ACQUIRE);
+        struct frames_slot *slot = number != FRAMES_NO_SLOT ? &zone->slots[number] : NULL;
+        struct platform_lock *lock = slot != NULL ? &slot->lock : &zone->lock;
+        platform_lock_acquire(lock);
+        if (STRATA_LIKELY(__atomic_load_n(&superpage->slot, __ATOMIC_RELAXED) == number)) return slot;
+        platform_lock_release(lock);
+    }
+}
+STRATA_INLINE void frames_unlock(struct frame_zone *zone, struct frames_slot *slot) {
+    platform_lock_release(slot != NULL ? &slot->lock : &zone->lock);
+}
 /* The zone's lock, with superpages [first, last] in no slot. */
 void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last);
 /* All slots give back what they have reserved. No lock held. */
 void frames_slots_drain(struct frame_zone *zone);
 /* Under both locks: the superpage is the slot's from now on, which gives back the one that it had there. FRAMES_NO_SUPERPAGE: it has none then. */
 void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsigned which, uint32_t superpage);
-/* After a change under the lock that guards it: counters follow, and its list where no slot has it. free_before: its free frames before the change.
- */
-void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned free_before);
 /* Under the zone's lock, of a superpage that no slot has: it stands where its counts and its group say. */
 void frames_superpage_relink(struct frame_zone *zone, struct frames_superpage *superpage);
+/* After a change under the lock that guards it: counters follow, and its list where no slot has it. free_before: its free frames before the change.
+ */
+STRATA_INLINE void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot,
+                                            unsigned free_before) {
+    int64_t more = (int64_t)superpage->free - free_before;
+    if (slot != NULL) {
+        __atomic_store_n(&slot->free, slot->free + more, __ATOMIC_RELAXED);
+        return;
+    }
+    COUNTER_ADD(zone->free_frames, (uint64_t)more);
+    frames_superpage_relink(zone, superpage);
+}
 /* Which lists are a group's, and the same in the partition. */
 STRATA_INLINE unsigned frames_set_of(const struct frame_zone *zone, unsigned group, bool partition) {
     return ((zone->flags & FRAMES_NO_GROUPING) != 0 ? 0 : group) + (partition ? FRAMES_MOBILITIES : 0);

@@ -10,19 +10,6 @@
 
 /* ------------------------------------------------------------------ locks */
 
-struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage) {
-    for (;;) {
-        uint32_t number = __atomic_load_n(&superpage->slot, __ATOMIC_ACQUIRE);
-        struct frames_slot *slot = number != FRAMES_NO_SLOT ? &zone->slots[number] : NULL;
-        struct platform_lock *lock = slot != NULL ? &slot->lock : &zone->lock;
-        platform_lock_acquire(lock);
-        if (STRATA_LIKELY(__atomic_load_n(&superpage->slot, __ATOMIC_RELAXED) == number)) return slot;
-        platform_lock_release(lock);
-    }
-}
-
-void frames_unlock(struct frame_zone *zone, struct frames_slot *slot) { platform_lock_release(slot != NULL ? &slot->lock : &zone->lock); }
-
 /* Under both locks. */
 static void give_back(struct frame_zone *zone, struct frames_slot *slot, unsigned which) {
     if (slot->reserved[which] == FRAMES_NO_SUPERPAGE) return;
@@ -123,16 +110,6 @@ void frames_superpage_relink(struct frame_zone *zone, struct frames_superpage *s
         if (list != FRAMES_NO_LIST) link_front(zone, superpage, set, list);
     }
     note_free(zone, (uint64_t)(superpage - zone->superpages), whole);
-}
-
-void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned free_before) {
-    int64_t more = (int64_t)superpage->free - free_before;
-    if (slot != NULL) {
-        __atomic_store_n(&slot->free, slot->free + more, __ATOMIC_RELAXED);
-        return;
-    }
-    COUNTER_ADD(zone->free_frames, (uint64_t)more);
-    frames_superpage_relink(zone, superpage);
 }
 
 /* ------------------------------------------------------------------ search */

@@ -15,18 +15,26 @@ uint64_t frames_usual_align(const struct frame_zone *zone, uint64_t frames) {
     return is_power_of_two(frames) ? min_u64(frames, zone->superpage_frames) : 1;
 }
 
+#define ALLOC_FLAGS ((unsigned)(FRAMES_NO_FALLBACK | FRAMES_NO_RESERVE | FRAMES_NO_EFFORT | FRAMES_HIGH))
+
+static STRATA_COLD struct frames_complaint complaint_of(const struct frame_zone *zone, const struct frames_request *request) {
+    if (request->frames == 0 || request->frames > zone->frames)
+        return (struct frames_complaint){"frames", "1 and above, at most those of the zone", request->frames};
+    if ((request->align & (request->align - 1)) != 0 || request->align > zone->frames)
+        return (struct frames_complaint){"align_frames", "0, or a power of two that is at most the zone's frames", request->align};
+    if ((unsigned)request->mobility >= FRAMES_MOBILITIES)
+        return (struct frames_complaint){"mobility", "0 unmovable, 1 reclaimable, 2 movable", request->mobility};
+    if ((request->flags & ~ALLOC_FLAGS) != 0) return (struct frames_complaint){"flags", "those of strata_zone_alloc_flags", request->flags};
+    return (struct frames_complaint){"owner", "0, or what strata_zone_owner_add gave", request->owner};
+}
+
 enum frames_status frames_request_check(const struct frame_zone *zone, const struct frames_request *request, struct frames_complaint *complaint) {
-    *complaint = (struct frames_complaint){"frames", "1 and above, at most those of the zone", request->frames};
-    if (request->frames == 0 || request->frames > zone->frames) return FRAMES_BAD_ARGUMENT;
-    *complaint = (struct frames_complaint){"align_frames", "0, or a power of two that is at most the zone's frames", request->align};
-    if (request->align != 0 && (!is_power_of_two(request->align) || request->align > zone->frames)) return FRAMES_BAD_ARGUMENT;
-    *complaint = (struct frames_complaint){"mobility", "0 unmovable, 1 reclaimable, 2 movable", request->mobility};
-    if ((unsigned)request->mobility >= FRAMES_MOBILITIES) return FRAMES_BAD_ARGUMENT;
-    *complaint = (struct frames_complaint){"owner", "0, or what strata_zone_owner_add gave", request->owner};
-    if (request->owner > __atomic_load_n(&zone->owner_count, __ATOMIC_ACQUIRE)) return FRAMES_BAD_ARGUMENT;
-    *complaint = (struct frames_complaint){"flags", "those of strata_zone_alloc_flags", request->flags};
-    if ((request->flags & ~(unsigned)(FRAMES_NO_FALLBACK | FRAMES_NO_RESERVE | FRAMES_NO_EFFORT | FRAMES_HIGH)) != 0) return FRAMES_BAD_ARGUMENT;
-    return FRAMES_OK;
+    bool sizes = request->frames - 1 < zone->frames && (request->align & (request->align - 1)) == 0 && request->align <= zone->frames;
+    bool kinds = (unsigned)request->mobility < FRAMES_MOBILITIES && (request->flags & ~ALLOC_FLAGS) == 0;
+    bool owned = request->owner == 0 || request->owner <= __atomic_load_n(&zone->owner_count, __ATOMIC_ACQUIRE);
+    if (STRATA_LIKELY(sizes && kinds && owned)) return FRAMES_OK;
+    *complaint = complaint_of(zone, request);
+    return FRAMES_BAD_ARGUMENT;
 }
 
 /* What a search wants; made once for each request. */
@@ -45,7 +53,7 @@ static struct frames_slot *slot_here(struct frame_zone *zone) {
 static unsigned group_of(const struct frame_zone *zone, enum frames_mobility mobility) { return frames_set_of(zone, mobility, false); }
 
 /* Under the lock: a block at an offset. */
-static uint64_t place(struct frame_zone *zone, struct frames_superpage *superpage, unsigned offset, const struct wish *wish) {
+STRATA_INLINE uint64_t place(struct frame_zone *zone, struct frames_superpage *superpage, unsigned offset, const struct wish *wish) {
     uint64_t frame = frames_first_of(zone, superpage) + offset;
     frames_superpage_take(superpage, offset, wish->count, wish->request->mobility);
     if (wish->note != 0) {
@@ -61,7 +69,7 @@ static uint64_t place(struct frame_zone *zone, struct frames_superpage *superpag
 /* ------------------------------------------------------------------ small runs: inside one superpage */
 
 /* Under the lock of whoever has the superpage. FRAMES_NONE: no room in it. */
-static uint64_t cut(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, const struct wish *wish) {
+STRATA_INLINE uint64_t cut(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, const struct wish *wish) {
     if (superpage->free < wish->count) return FRAMES_NONE;
     unsigned free = superpage->free, offset = frames_superpage_find(superpage, wish->count, wish->align);
     if (offset == FRAMES_SUPERPAGE_MAX) return FRAMES_NONE;
@@ -176,11 +184,12 @@ static STRATA_NOINLINE uint64_t alloc_small_slow(struct frame_zone *zone, struct
     return frame;
 }
 
-static uint64_t alloc_small(struct frame_zone *zone, const struct wish *wish, struct news *news) {
+STRATA_INLINE uint64_t alloc_small(struct frame_zone *zone, const struct wish *wish, struct news *news) {
     struct frames_slot *slot = slot_here(zone);
     platform_lock_acquire(&slot->lock);
     uint32_t number = slot->reserved[group_of(zone, wish->request->mobility)];
-    if (STRATA_LIKELY(number != FRAMES_NO_SUPERPAGE)) {
+    /* Without groups a superpage of the partition may be what other mobilities were cut from. */
+    if (STRATA_LIKELY(number != FRAMES_NO_SUPERPAGE && !(zone->superpages[number].partition && wish->request->mobility == FRAMES_UNMOVABLE))) {
         uint64_t frame = cut(zone, &zone->superpages[number], slot, wish);
         if (STRATA_LIKELY(frame != FRAMES_NONE)) {
             COUNTER_ADD(slot->allocs, 1);

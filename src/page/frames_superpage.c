@@ -14,9 +14,17 @@ static uint64_t part(unsigned word, unsigned first, unsigned end) {
 }
 
 void frames_bits_set(uint64_t *bits, unsigned first, unsigned count) {
+    if (count == FRAMES_SUPERPAGE_MAX) {
+        for (unsigned w = 0; w < FRAMES_WORDS; w++) bits[w] = ~UINT64_C(0);
+        return;
+    }
     for (unsigned w = first / 64, end = first + count; w * 64 < end; w++) bits[w] |= part(w, first, end);
 }
 void frames_bits_clear(uint64_t *bits, unsigned first, unsigned count) {
+    if (count == FRAMES_SUPERPAGE_MAX) {
+        for (unsigned w = 0; w < FRAMES_WORDS; w++) bits[w] = 0;
+        return;
+    }
     for (unsigned w = first / 64, end = first + count; w * 64 < end; w++) bits[w] &= ~part(w, first, end);
 }
 unsigned frames_bits_count(const uint64_t *bits, unsigned first, unsigned count) {
@@ -93,6 +101,7 @@ static unsigned find_block(const struct frames_superpage *superpage, unsigned or
 }
 
 unsigned frames_superpage_find(const struct frames_superpage *superpage, unsigned count, unsigned align) {
+    if (superpage->free == FRAMES_SUPERPAGE_MAX) return 0;
     if (count == align && count <= 64) return find_block(superpage, bit_lowest(count));
     unsigned start = frames_bits_next_clear(superpage->allocated, 0, FRAMES_SUPERPAGE_MAX);
     while (start < FRAMES_SUPERPAGE_MAX) {
