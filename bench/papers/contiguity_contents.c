@@ -6,7 +6,8 @@
  * THREADS threads read, write, free and allocate pages of a memfd zone, each its own, whole pages at a time; each page's 4 KiB follow from its number and
  * version and are checked whenever they are read. Half of the pages are seen through a window, behind which strata moves frames as it likes; the
  * other half have an owner that copies and drops them itself when it is asked. Some frames are unmovable, and some pages are pinned for a moment, and must
- * stay where they are. Meanwhile another thread asks for superpages, fills them, checks them and gives them back. Any wrong word ends the program.
+ * stay where they are. Meanwhile another thread asks for superpages until there are none, fills them, checks them and gives them back, and the zone's own
+ * threads compact and reclaim. Any wrong word ends the program.
  *
  * Locks: one mutex for each page with an owner: held by its thread while it uses the page, tried by the owner's functions, which say "later" where it
  * is taken. All that a thread counts is its own until it ends.
@@ -17,15 +18,18 @@
 #include <stdio.h>
 
 #include <strata/zone.h>
+#include <strata/zone_compact.h>
+#include <strata/zone_reclaim.h>
 
 #include "load.h"
 
 #define SEED 7
-#define FILL_PERCENT 60 /* of the zone: what the threads have at most */
+#define FILL_PERCENT 90 /* of the zone: what the threads have at most */
 #define UNMOVABLE_EVERY 64
 #define ABSENT UINT64_MAX
 #define THREADS_MAX 16
-#define SUPERPAGES_HELD 16
+#define HELD_MAX 1024
+#define FAILURES_MAX 8 /* until what is held is given back */
 
 struct page {
     pthread_mutex_t lock; /* of pages with an owner */
@@ -201,6 +205,9 @@ int main(int argc, char **argv) {
     superpage_frames = STRATA_ZONE_SUPERPAGE_BYTES / frame_bytes;
     const struct strata_zone_owner asked = {"contents", migrate, reclaim, NULL};
     if (strata_zone_owner_add(zone, &asked, &owner) != STRATA_ZONE_OK) load_fail("no owner");
+    const struct strata_zone_reclaim_config reclaims = {.policy = STRATA_ZONE_RECLAIM_AREA, .thread = true};
+    if (strata_zone_reclaim_start(zone, &reclaims) != STRATA_ZONE_OK || strata_zone_compactor_start(zone, NULL) != STRATA_ZONE_OK)
+        load_fail("no threads for the zone");
     page_count = strata_zone_frames(zone) * FILL_PERCENT / 100 / (2 * UNMOVABLE_EVERY) * (2 * UNMOVABLE_EVERY);
     pages = calloc(page_count, sizeof *pages);
     void *address;
@@ -211,16 +218,19 @@ int main(int argc, char **argv) {
     pthread_t ids[THREADS_MAX];
     for (unsigned i = 0; i < threads; i++)
         if (pthread_create(&ids[i], NULL, work, (void *)(uintptr_t)i) != 0) load_fail("no thread");
-    uint64_t had = 0, asked_for = 0, end = load_clock_ns() + (uint64_t)(seconds * 1e9), held[SUPERPAGES_HELD];
-    unsigned holding = 0;
+    uint64_t had = 0, asked_for = 0, end = load_clock_ns() + (uint64_t)(seconds * 1e9), held[HELD_MAX];
+    unsigned holding = 0, failures = 0;
     while (load_clock_ns() < end) {
         asked_for++;
         if (strata_zone_alloc(zone, superpage_frames, STRATA_ZONE_UNMOVABLE, &held[holding]) == STRATA_ZONE_OK) {
             had++;
             for (uint64_t i = 0; i < superpage_frames; i++) fill(strata_zone_address(zone, held[holding] + i), word_of(~i, 0));
             holding++;
+        } else {
+            failures++;
         }
-        if (holding < SUPERPAGES_HELD) continue;
+        if (holding < HELD_MAX && failures < FAILURES_MAX) continue;
+        failures = 0;
         while (holding != 0) {
             holding--;
             for (uint64_t i = 0; i < superpage_frames; i++) check(strata_zone_address(zone, held[holding] + i), word_of(~i, 0));
@@ -234,6 +244,9 @@ int main(int argc, char **argv) {
         sum.read += tallies[i].read, sum.written += tallies[i].written, sum.freed += tallies[i].freed;
         sum.none += tallies[i].none, sum.pins += tallies[i].pins;
     }
+    if (strata_zone_compactor_stop(zone) != STRATA_ZONE_OK) load_fail("the compactor does not stop");
+    struct strata_zone_compact_stats compacted;
+    if (strata_zone_compact_stats_get(zone, &compacted) != STRATA_ZONE_OK) load_fail("no statistics");
     while (holding != 0)
         if (strata_zone_free(zone, held[--holding], superpage_frames) != STRATA_ZONE_OK) load_fail("a superpage can't be freed");
     const char *wrong = strata_zone_check(zone);
@@ -245,8 +258,8 @@ int main(int argc, char **argv) {
     wrong = strata_zone_check(zone);
     if (wrong) load_fail(wrong);
     printf("{\"read\": %" PRIu64 ", \"written\": %" PRIu64 ", \"freed\": %" PRIu64 ", \"none\": %" PRIu64 ", \"pins\": %" PRIu64 ", \"moved\": %" PRIu64
-           ", \"dropped\": %" PRIu64 ", \"later\": %" PRIu64 ", \"asked\": %" PRIu64 ", \"had\": %" PRIu64 ", \"races_lost\": %" PRIu64 "}\n",
-           sum.read, sum.written, sum.freed, sum.none, sum.pins, (uint64_t)moved, (uint64_t)dropped, (uint64_t)later, asked_for, had, stats.races_lost);
+           ", \"moved_frames\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"later\": %" PRIu64 ", \"asked\": %" PRIu64 ", \"had\": %" PRIu64 ", \"races_lost\": %" PRIu64 "}\n",
+           sum.read, sum.written, sum.freed, sum.none, sum.pins, (uint64_t)moved, compacted.counts.moved_frames, (uint64_t)dropped, (uint64_t)later, asked_for, had, stats.races_lost);
     if (strata_zone_window_close(zone, window) != STRATA_ZONE_OK || strata_zone_destroy(zone) != STRATA_ZONE_OK) load_fail("the zone can't be destroyed");
     for (uint64_t i = 0; i < page_count; i++) pthread_mutex_destroy(&pages[i].lock);
     free(pages);

@@ -3,9 +3,9 @@
  *
  *     contiguity_highalloc BACKEND MIB highalloc|capability grouped|mixed regular|linear|area compact|still capture|race WARM_S
  *
- * Memory is filled with files, then the load of contiguity_load.h runs for WARM_S seconds of its own time on a zone of BACKEND (sim, memfd). Then superpages are asked for under load and
- * kept: by highalloc at a constant rate, all of memory in ALL_OF_MEMORY_S; by capability (which runs no updatedb) as many as can be had in bursts. All
- * are given back, the load fills memory again, ends, and the same is tried at rest.
+ * The load of contiguity_load.h runs for WARM_S seconds of its own time on a zone of BACKEND (sim, memfd), files fill what is left of memory, and it runs for
+ * half as long again. Then superpages are asked for under load and kept: by highalloc at a constant rate, all of memory in ALL_OF_MEMORY_S; by capability (which runs no updatedb) as many as can be had in bursts. All
+ * are given back, memory is filled in the same way again, the load ends, and they are asked for at rest.
  * Reports shares, delays between successes in the load's time, what reclaim did, races, and maps of what the superpages hold. Ends with an error where the
  * zone finds itself wrong, or contents were lost. One thread.
  */
@@ -33,7 +33,7 @@ static uint64_t held_count, superpages;
 static struct {
     uint64_t count, attempts;
     double last_ns, sum_ms, squares, worst_ms, asking_ms, asking_worst_ms;
-    float at_s[DELAYS_MAX], ms[DELAYS_MAX];
+    float at_s[DELAYS_MAX], ms[DELAYS_MAX], asked_ms[DELAYS_MAX];
 } delays;
 static double asking_ms; /* since the last success, within requests */
 static struct {
@@ -57,6 +57,7 @@ static void note_delay(void) {
     if (delays.count < DELAYS_MAX) {
         delays.at_s[delays.count] = (float)load_seconds(&load);
         delays.ms[delays.count] = (float)ms;
+        delays.asked_ms[delays.count] = (float)asking_ms;
     }
     delays.count++;
     delays.sum_ms += ms;
@@ -201,8 +202,9 @@ int main(int argc, char **argv) {
     load_begin(&load, place, config.frames, highalloc, SEED);
 
     printf("{\"superpages\": %" PRIu64, superpages);
-    load_fill(&load);
     load_run(&load, warm_s);
+    load_fill(&load);
+    load_run(&load, warm_s / 2);
     place_check(place);
     print_map("map_before");
     struct place_counters before = place_count(place);
@@ -215,8 +217,9 @@ int main(int argc, char **argv) {
     place_check(place);
     release();
 
+    load_run(&load, warm_s);
     load_fill(&load);
-    load_run(&load, ALL_OF_MEMORY_S / 2);
+    load_run(&load, warm_s / 2);
     print_map("map_loaded");
     load_rest(&load);
     double at_rest_from = load.now_ns;
@@ -248,7 +251,8 @@ int main(int argc, char **argv) {
     printf(", \"dropped\": %" PRIu64 ", \"busy\": %" PRIu64 ", \"verified\": %" PRIu64 ", \"at_end\": %" PRIu64, load.totals.dropped, load.totals.busy,
            load.totals.verified, verified);
     printf(", \"delays\": [");
-    for (uint64_t i = 0; i < delays.count && i < DELAYS_MAX; i++) printf("%s[%.3f, %.4f]", i ? ", " : "", (double)delays.at_s[i], (double)delays.ms[i]);
+    for (uint64_t i = 0; i < delays.count && i < DELAYS_MAX; i++)
+        printf("%s[%.3f, %.4f, %.4f]", i ? ", " : "", (double)delays.at_s[i], (double)delays.ms[i], (double)delays.asked_ms[i]);
     printf("], \"wall_s\": %.2f}\n", (double)(load_clock_ns() - begun) / 1e9);
     free(held);
     return fflush(stdout) ? 2 : 0;

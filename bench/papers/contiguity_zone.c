@@ -19,6 +19,7 @@
 #define PERCENT_MIN 1
 #define PERCENT_LOW 2
 #define PERCENT_HIGH 4
+#define FALLBACK_LOOKS 64u
 
 struct place {
     struct strata_zone *zone;
@@ -27,6 +28,8 @@ struct place {
     unsigned owner;
     struct place_config config;
     uint64_t used; /* frames: allocated and not given back, by anybody */
+    uint64_t fallbacks;
+    unsigned fallbacks_left; /* calls of place_balance until it looks at them again */
 };
 
 static void must(struct place *place, enum strata_zone_status status, const char *what) {
@@ -120,9 +123,19 @@ uint64_t place_free_frames(const struct place *place) { return place->config.fra
 
 void place_balance(struct place *place) {
     uint64_t low = place->config.frames * PERCENT_LOW / 100, high = place->config.frames * PERCENT_HIGH / 100, free = place_free_frames(place);
-    if (free >= low) return;
-    enum strata_zone_status status = strata_zone_reclaim(place->zone, high - free, 0, NULL);
-    if (status != STRATA_ZONE_NO_FRAMES && status != STRATA_ZONE_BUSY) must(place, status, "strata_zone_reclaim");
+    if (free < low) {
+        enum strata_zone_status status = strata_zone_reclaim(place->zone, high - free, 0, NULL);
+        if (status != STRATA_ZONE_NO_FRAMES && status != STRATA_ZONE_BUSY) must(place, status, "strata_zone_reclaim");
+    }
+    if (!place->config.compaction || place->fallbacks_left-- != 0) return;
+    /* What the compaction thread does when allocations fell back to another group (section 7.3), as often as it would look. */
+    place->fallbacks_left = FALLBACK_LOOKS;
+    struct strata_zone_stats stats;
+    must(place, strata_zone_stats_get(place->zone, &stats), "strata_zone_stats_get");
+    if (stats.fallbacks == place->fallbacks) return;
+    place->fallbacks = stats.fallbacks;
+    enum strata_zone_status status = strata_zone_compact(place->zone, PLACE_SUPERPAGE_ORDER, NULL);
+    if (status != STRATA_ZONE_BUSY) must(place, status, "strata_zone_compact");
 }
 
 void place_write(struct place *place, uint32_t frame, uint64_t word) { strata_zone_poke(place->zone, frame, word); }
