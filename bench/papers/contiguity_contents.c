@@ -1,13 +1,14 @@
 /*
- * contiguity_contents.c - experiment: section 7 of the contiguity paper. What programs write survives while their pages are moved and dropped around them.
+ * contiguity_contents.c - experiment: section 7 of the contiguity paper. What programs write survives while their pages are moved and dropped around
+ * them.
  *
  *     contiguity_contents MIB SECONDS THREADS
  *
- * THREADS threads read, write, free and allocate pages of a memfd zone, each its own, whole pages at a time; each page's 4 KiB follow from its number and
- * version and are checked whenever they are read. Half of the pages are seen through a window, behind which strata moves frames as it likes; the
- * other half have an owner that copies and drops them itself when it is asked. Some frames are unmovable, and some pages are pinned for a moment, and must
- * stay where they are. Meanwhile another thread asks for superpages until there are none, fills them, checks them and gives them back, and the zone's own
- * threads compact and reclaim. Any wrong word ends the program.
+ * THREADS threads read, write, free and allocate pages of a memfd zone, each its own, whole pages at a time; each page's 4 KiB follow from its number
+ * and version and are checked whenever they are read. Half of the pages are seen through a window, behind which strata moves frames as it likes; the
+ * other half have an owner that copies and drops them itself when it is asked. Some frames are unmovable, and some pages are pinned for a moment, and
+ * must stay where they are. Meanwhile another thread asks for superpages until there are none, fills them, checks them and gives them back, and the
+ * zone's own threads compact and reclaim. Any wrong word ends the program.
  *
  * Locks: one mutex for each page with an owner: held by its thread while it uses the page, tried by the owner's functions, which say "later" where it
  * is taken. All that a thread counts is its own until it ends.
@@ -257,10 +258,13 @@ int main(int argc, char **argv) {
     if (strata_zone_stats_get(zone, &stats) != STRATA_ZONE_OK || stats.free != stats.frames) load_fail("frames were lost");
     wrong = strata_zone_check(zone);
     if (wrong) load_fail(wrong);
-    printf("{\"read\": %" PRIu64 ", \"written\": %" PRIu64 ", \"freed\": %" PRIu64 ", \"none\": %" PRIu64 ", \"pins\": %" PRIu64 ", \"moved\": %" PRIu64
-           ", \"moved_frames\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"later\": %" PRIu64 ", \"asked\": %" PRIu64 ", \"had\": %" PRIu64 ", \"races_lost\": %" PRIu64 "}\n",
-           sum.read, sum.written, sum.freed, sum.none, sum.pins, (uint64_t)moved, compacted.counts.moved_frames, (uint64_t)dropped, (uint64_t)later, asked_for, had, stats.races_lost);
-    if (strata_zone_window_close(zone, window) != STRATA_ZONE_OK || strata_zone_destroy(zone) != STRATA_ZONE_OK) load_fail("the zone can't be destroyed");
+    printf("{\"read\": %" PRIu64 ", \"written\": %" PRIu64 ", \"freed\": %" PRIu64 ", \"none\": %" PRIu64 ", \"pins\": %" PRIu64
+           ", \"moved\": %" PRIu64 ", \"moved_frames\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"later\": %" PRIu64 ", \"asked\": %" PRIu64
+           ", \"had\": %" PRIu64 ", \"races_lost\": %" PRIu64 "}\n",
+           sum.read, sum.written, sum.freed, sum.none, sum.pins, (uint64_t)moved, compacted.counts.moved_frames, (uint64_t)dropped, (uint64_t)later,
+           asked_for, had, stats.races_lost);
+    if (strata_zone_window_close(zone, window) != STRATA_ZONE_OK || strata_zone_destroy(zone) != STRATA_ZONE_OK)
+        load_fail("the zone can't be destroyed");
     for (uint64_t i = 0; i < page_count; i++) pthread_mutex_destroy(&pages[i].lock);
     free(pages);
     return fflush(stdout) ? 2 : 0;

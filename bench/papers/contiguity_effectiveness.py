@@ -20,12 +20,12 @@ def places(context: Context) -> dict[str, tuple[str, int, int, dict[str, Way]]]:
     """Backend, MiB, how long the load runs first, and which ways."""
     ends = {name: WAYS[name] for name in (list(WAYS)[0], STRATA)}
     if context.quick:
-        return {"sim, 256 MiB": ("sim", 256, 70, WAYS), "memfd, 64 MiB": ("memfd", 64, 70, ends)}
+        return {"sim, 256 MiB": ("sim", 256, 60, WAYS)}
     return {
-        "memfd, 2 GiB": ("memfd", 2048, 300, WAYS),
-        "sim, 2 GiB": ("sim", 2048, 300, WAYS),
-        "sim, 64 GiB": ("sim", 64 << 10, 100, WAYS),
-        "sim, 1 TiB": ("sim", 1 << 20, 48, ends),
+        "memfd, 2 GiB": ("memfd", 2048, 60, ends),
+        "sim, 2 GiB": ("sim", 2048, 120, WAYS),
+        "sim, 64 GiB": ("sim", 64 << 10, 60, ends),
+        "sim, 1 TiB": ("sim", 1 << 20, 20, ends),
     }
 
 

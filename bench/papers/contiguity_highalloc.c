@@ -1,13 +1,14 @@
 /*
- * contiguity_highalloc.c - experiments: figures 1, 4 and 6 to 9, and 11, of the contiguity paper. How much of memory can be had as superpages, when and at what cost.
+ * contiguity_highalloc.c - experiments: figures 1, 4 and 6 to 9, and 11, of the contiguity paper. How much of memory can be had as superpages, when
+ * and at what cost.
  *
  *     contiguity_highalloc BACKEND MIB highalloc|capability grouped|mixed regular|linear|area compact|still capture|race WARM_S
  *
- * The load of contiguity_load.h runs for WARM_S seconds of its own time on a zone of BACKEND (sim, memfd), files fill what is left of memory, and it runs for
- * half as long again. Then superpages are asked for under load and kept: by highalloc at a constant rate, all of memory in ALL_OF_MEMORY_S; by capability (which runs no updatedb) as many as can be had in bursts. All
- * are given back, memory is filled in the same way again, the load ends, and they are asked for at rest.
- * Reports shares, delays between successes in the load's time, what reclaim did, races, and maps of what the superpages hold. Ends with an error where the
- * zone finds itself wrong, or contents were lost. One thread.
+ * The load of contiguity_load.h runs for WARM_S seconds of its own time on a zone of BACKEND (sim, memfd), files fill what is left of memory, and it
+ * runs for half as long again. Then superpages are asked for under load and kept: by highalloc at a constant rate, all of memory in ALL_OF_MEMORY_S;
+ * by capability (which runs no updatedb) as many as can be had in bursts. All are given back, memory is filled in the same way again, the load ends,
+ * and they are asked for at rest. Reports shares, delays between successes in the load's time, what reclaim did, races, and maps of what the
+ * superpages hold. Ends with an error where the zone finds itself wrong, or contents were lost. One thread.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -141,7 +142,8 @@ static void ask_at_rest(void) {
     for (unsigned failures = 0; failures < FAILURES_AT_REST && held_count < superpages;) failures = request() ? 0 : failures + 1;
 }
 
-/* A letter for each superpage: S that was had, else capital where one mobility has it for itself, small where movable pages are mixed with others, '.' free, '#' mixed without. */
+/* A letter for each superpage: S that was had, else capital where one mobility has it for itself, small where movable pages are mixed with others,
+ * '.' free, '#' mixed without. */
 static void print_map(const char *name) {
     bool *had = calloc(superpages, sizeof *had);
     if (!had) load_fail("no memory");
@@ -188,7 +190,8 @@ int main(int argc, char **argv) {
     right = right && policy < PLACE_RECLAIMS && mib >= 64 && mib % 2 == 0 && warm_s >= 0 &&
             (strcmp(config.backend, "sim") == 0 || strcmp(config.backend, "memfd") == 0);
     if (!right) {
-        load_fail("usage: contiguity_highalloc sim|memfd MIB highalloc|capability grouped|mixed regular|linear|area compact|still capture|race WARM_S; MIB even, "
+        load_fail("usage: contiguity_highalloc sim|memfd MIB highalloc|capability grouped|mixed regular|linear|area compact|still capture|race "
+                  "WARM_S; MIB even, "
                   "at least 64");
     }
 
@@ -235,8 +238,8 @@ int main(int argc, char **argv) {
     if (end.free_frames != config.frames) load_fail("frames were lost");
     place_close(place);
 
-    printf(", \"under_load\": %" PRIu64 ", \"at_rest\": %" PRIu64 ", \"attempts\": %" PRIu64 ", \"rest_s\": %.3f", under_load, at_rest, delays.attempts,
-           (load.now_ns - at_rest_from) / 1e9);
+    printf(", \"under_load\": %" PRIu64 ", \"at_rest\": %" PRIu64 ", \"attempts\": %" PRIu64 ", \"rest_s\": %.3f", under_load, at_rest,
+           delays.attempts, (load.now_ns - at_rest_from) / 1e9);
     printf(", \"mean_ms\": %.4f, \"deviation_ms\": %.4f, \"worst_ms\": %.4f, \"asking_ms\": %.4f, \"asking_worst_ms\": %.4f", mean_of(delays.sum_ms),
            deviation(), delays.worst_ms, mean_of(delays.asking_ms), delays.asking_worst_ms);
     printf(", \"scanned\": %" PRIu64 ", \"unmapped\": %" PRIu64 ", \"written\": %" PRIu64 ", \"moved\": %" PRIu64 ", \"not_moved\": %" PRIu64,
@@ -248,8 +251,8 @@ int main(int argc, char **argv) {
     printf(", \"captured\": %" PRIu64 ", \"capture_lost\": %" PRIu64, end.captured, end.capture_lost);
     printf(", \"steps\": %" PRIu64 ", \"allocations\": %" PRIu64 ", \"failures\": %" PRIu64 ", \"killed\": %" PRIu64 ", \"swapped_out\": %" PRIu64,
            load.totals.steps, load.totals.allocations, load.totals.failures, load.totals.killed, load.totals.swapped_out);
-    printf(", \"dropped\": %" PRIu64 ", \"busy\": %" PRIu64 ", \"verified\": %" PRIu64 ", \"at_end\": %" PRIu64, load.totals.dropped, load.totals.busy,
-           load.totals.verified, verified);
+    printf(", \"dropped\": %" PRIu64 ", \"busy\": %" PRIu64 ", \"verified\": %" PRIu64 ", \"at_end\": %" PRIu64, load.totals.dropped,
+           load.totals.busy, load.totals.verified, verified);
     printf(", \"delays\": [");
     for (uint64_t i = 0; i < delays.count && i < DELAYS_MAX; i++)
         printf("%s[%.3f, %.4f, %.4f]", i ? ", " : "", (double)delays.at_s[i], (double)delays.ms[i], (double)delays.asked_ms[i]);

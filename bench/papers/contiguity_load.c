@@ -1,8 +1,8 @@
 /*
  * contiguity_load.c - compile jobs and updatedb, step by step; what they answer the zone. See contiguity_load.h.
  *
- * Invariants: page p has a frame where frame[p] != PLACE_NONE, and then the frame holds word_of(p); an anonymous page of a job without one was swapped out.
- * A page loses its frame before time passes in the call that asks for it, so that nobody finds it half gone. One thread, no locks.
+ * Invariants: page p has a frame where frame[p] != PLACE_NONE, and then the frame holds word_of(p); an anonymous page of a job without one was
+ * swapped out. A page loses its frame before time passes in the call that asks for it, so that nobody finds it half gone. One thread, no locks.
  */
 #include "contiguity_load.h"
 

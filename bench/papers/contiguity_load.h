@@ -1,18 +1,21 @@
 /*
- * contiguity_load.h - the loads of the contiguity paper (section 4) on a zone: kernels that are compiled, and updatedb, in frames instead of processes.
+ * contiguity_load.h - the loads of the contiguity paper (section 4) on a zone: kernels that are compiled, and updatedb, in frames instead of
+ * processes.
  *
  * A machine of so many frames runs a compile job for each 256 MiB, as in the paper. A job
- *   - reads files: frames of the page cache, movable, clean, which stay until somebody reclaims them. A tenth of memory is read again and again (headers);
- *   - takes memory of its own page by page, touches what it has at random, and gives all of it back when it ends: movable, reclaimed only by writing it
- *     to a swap device;
+ *   - reads files: frames of the page cache, movable, clean, which stay until somebody reclaims them. A tenth of memory is read again and again
+ * (headers);
+ *   - takes memory of its own page by page, touches what it has at random, and gives all of it back when it ends: movable, reclaimed only by writing
+ * it to a swap device;
  *   - writes object files: cache that is dirty until it is written back;
  *   - has kernel memory for as long as it runs (page tables, a stack of order 2) and churns kernel memory that outlives it: unmovable.
  * updatedb fills a cache of directory entries: reclaimable, but a few of them are in use when asked for.
  *
- * Time is simulated. A step of the load takes STEP_NS of a machine of 1 GiB; a larger machine has as many times the processors and disks. What reclaim and
- * migration cost passes as time too, in which the load goes on: that is where races come from, on one thread and repeatably.
+ * Time is simulated. A step of the load takes STEP_NS of a machine of 1 GiB; a larger machine has as many times the processors and disks. What
+ * reclaim and migration cost passes as time too, in which the load goes on: that is where races come from, on one thread and repeatably.
  *
- * Every frame with contents holds a word that follows from its page and version; it is checked when a page is touched, moved, reclaimed and freed. One thread.
+ * Every frame with contents holds a word that follows from its page and version; it is checked when a page is touched, moved, reclaimed and freed.
+ * One thread.
  */
 #ifndef STRATA_PAPERS_CONTIGUITY_LOAD_H
 #define STRATA_PAPERS_CONTIGUITY_LOAD_H
@@ -23,7 +26,8 @@
 #include "contiguity_zone.h"
 #include "load.h"
 
-/* What takes time on 1 GiB. A disk writes 16 MiB a second, what the paper's test may queue; the others are what a call of the kernel and a copy cost. */
+/* What takes time on 1 GiB. A disk writes 16 MiB a second, what the paper's test may queue; the others are what a call of the kernel and a copy cost.
+ */
 #define UNMAPPED_NS 1e3
 #define WRITTEN_NS (1e9 / 4096)
 #define MOVED_NS 2e3
@@ -57,8 +61,8 @@ struct load {
     double waited_ns;           /* that a job, or the background, will have spent once it has got what it reclaims for now */
     double background_until_ns; /* the background reclaimer writes till then */
     bool stepping;              /* steps are being made: who reclaims in one waits alone */
-    unsigned depth; /* of calls from within a call of the zone */
-    bool requested; /* a request for a superpage runs */
+    unsigned depth;             /* of calls from within a call of the zone */
+    bool requested;             /* a request for a superpage runs */
     uint64_t first[PAGE_KINDS + 1];
     uint32_t *frame;   /* of each page; PLACE_NONE: it has none */
     uint8_t *version;  /* of its contents */

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from frame.experiment import Context
 
 GIB_IN_MIB = 1024
-LONG_RUN_S = 1800
+LONG_RUN_S = 3600
 # Letters of the maps that contiguity_highalloc prints.
 KINDS = {
     ".": "free",

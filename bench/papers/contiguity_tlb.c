@@ -4,8 +4,8 @@
  *     contiguity_tlb super|base MIB READS
  *
  * MIB of superpages are taken from a zone of anonymous memory, for which the system is asked for huge pages, or for none. Then READS reads of random
- * cache lines, each of which waits for the one before it. Reports ns a read, ns to make a page of 4 KiB present, and the share of the memory that is in huge
- * pages. One thread.
+ * cache lines, each of which waits for the one before it. Reports ns a read, ns to make a page of 4 KiB present, and the share of the memory that is
+ * in huge pages. One thread.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +51,8 @@ int main(int argc, char **argv) {
     uint64_t begun = load_clock_ns();
     for (uint64_t i = 0; i < superpages; i++) {
         uint64_t frame;
-        if (strata_zone_alloc(zone, frames, STRATA_ZONE_UNMOVABLE, &frame) != STRATA_ZONE_OK || frame % frames != 0) load_fail("a superpage is missing");
+        if (strata_zone_alloc(zone, frames, STRATA_ZONE_UNMOVABLE, &frame) != STRATA_ZONE_OK || frame % frames != 0)
+            load_fail("a superpage is missing");
         at[i] = strata_zone_address(zone, frame);
         for (size_t offset = 0; offset < STRATA_ZONE_SUPERPAGE_BYTES; offset += CACHE_LINE_BYTES) *(uint64_t *)(void *)(at[i] + offset) = i + offset;
     }

@@ -1,5 +1,6 @@
 /*
- * contiguity_zone.c - zones of strata/zone.h for the loads: one owner for all frames with a page, whose answers come from the load. See contiguity_zone.h.
+ * contiguity_zone.c - zones of strata/zone.h for the loads: one owner for all frames with a page, whose answers come from the load. See
+ * contiguity_zone.h.
  *
  * No locks: one thread.
  */
@@ -77,7 +78,8 @@ struct place *place_open(const struct place_config *config, const struct place_e
     must(place, strata_zone_set_effort(place->zone, effort), "strata_zone_set_effort");
     const struct strata_zone_owner owner = {"load", migrate, reclaim, place};
     must(place, strata_zone_owner_add(place->zone, &owner, &place->owner), "strata_zone_owner_add");
-    static const enum strata_zone_reclaim_policy policies[PLACE_RECLAIMS] = {STRATA_ZONE_RECLAIM_LRU, STRATA_ZONE_RECLAIM_LINEAR, STRATA_ZONE_RECLAIM_AREA};
+    static const enum strata_zone_reclaim_policy policies[PLACE_RECLAIMS] = {STRATA_ZONE_RECLAIM_LRU, STRATA_ZONE_RECLAIM_LINEAR,
+                                                                             STRATA_ZONE_RECLAIM_AREA};
     const struct strata_zone_reclaim_config reclaims = {.policy = policies[config->reclaim],
                                                         .min_frames = config->frames * PERCENT_MIN / 100,
                                                         .low_frames = config->frames * PERCENT_LOW / 100,

@@ -46,8 +46,9 @@ enum strata_handle_status {
     STRATA_HANDLE_NO_HANDLE,    /* freed, or never was one */
     STRATA_HANDLE_IN_USE,       /* free, destroy: it is locked or guarded, or its frames are pinned in the zone */
     STRATA_HANDLE_NOT_HELD,     /* unlock, end of a guard: it has none of that kind */
-    STRATA_HANDLE_TOO_OFTEN,    /* more than STRATA_HANDLE_HOLDS_MAX read guards, or STRATA_ZONE_PINS_MAX locks, at a time; more handles than the table has */
-    STRATA_HANDLE_UNSUPPORTED,  /* a zone without memory: STRATA_ZONE_SIM */
+    STRATA_HANDLE_TOO_OFTEN,   /* more than STRATA_HANDLE_HOLDS_MAX read guards, or STRATA_ZONE_PINS_MAX locks, at a time; more handles than the table
+                                  has */
+    STRATA_HANDLE_UNSUPPORTED, /* a zone without memory: STRATA_ZONE_SIM */
 };
 /* strata_handle_status_text - a short English text for a status, in static storage, never NULL. Async-signal-safe. Cost: constant. */
 STRATA_API const char *strata_handle_status_text(enum strata_handle_status status) STRATA_NOEXCEPT;
@@ -58,9 +59,9 @@ STRATA_API const char *strata_handle_status_text(enum strata_handle_status statu
 /*
  * strata_handles_create - handles for blocks of a zone, none yet.
  *
- * zone: must outlive them. handles_max: how many at a time, up to STRATA_HANDLES_MAX; 0: as many as the zone has frames, up to that. handles: receives
- * them. Returns STRATA_HANDLE_OK; STRATA_HANDLE_BAD_ARGUMENT; STRATA_HANDLE_NO_MEMORY, also where the zone has STRATA_ZONE_OWNERS_MAX owners already;
- * STRATA_HANDLE_UNSUPPORTED. Cost: constant; 32 bytes of address space for each of handles_max, memory for those that were ever used.
+ * zone: must outlive them. handles_max: how many at a time, up to STRATA_HANDLES_MAX; 0: as many as the zone has frames, up to that. handles:
+ * receives them. Returns STRATA_HANDLE_OK; STRATA_HANDLE_BAD_ARGUMENT; STRATA_HANDLE_NO_MEMORY, also where the zone has STRATA_ZONE_OWNERS_MAX owners
+ * already; STRATA_HANDLE_UNSUPPORTED. Cost: constant; 32 bytes of address space for each of handles_max, memory for those that were ever used.
  */
 STRATA_API enum strata_handle_status strata_handles_create(struct strata_zone *zone, uint64_t handles_max,
                                                            struct strata_handles **handles) STRATA_NOEXCEPT STRATA_NODISCARD;
@@ -74,12 +75,13 @@ STRATA_API enum strata_handle_status strata_handles_destroy(struct strata_handle
 /*
  * strata_handle_alloc - a block of whole frames that may be moved; its contents are whatever was there.
  *
- * bytes: above 0; rounded up to frames. Blocks of more than one frame are contiguous when they are held. handle: receives it, on success only. Returns
- * STRATA_HANDLE_OK, STRATA_HANDLE_NO_MEMORY, STRATA_HANDLE_BAD_ARGUMENT, STRATA_HANDLE_TOO_OFTEN. Cost: of strata_zone_alloc_as; a lock of
+ * bytes: above 0; rounded up to frames. Blocks of more than one frame are contiguous when they are held. handle: receives it, on success only.
+ * Returns STRATA_HANDLE_OK, STRATA_HANDLE_NO_MEMORY, STRATA_HANDLE_BAD_ARGUMENT, STRATA_HANDLE_TOO_OFTEN. Cost: of strata_zone_alloc_as; a lock of
  * the handles.
  */
 STRATA_API enum strata_handle_status strata_handle_alloc(struct strata_handles *handles, size_t bytes, strata_handle *handle) STRATA_NOEXCEPT;
-/* strata_handle_free - frees the block. STRATA_HANDLE_NO_HANDLE; STRATA_HANDLE_IN_USE. 0: nothing. Cost: of strata_zone_free; a lock of the handles. */
+/* strata_handle_free - frees the block. STRATA_HANDLE_NO_HANDLE; STRATA_HANDLE_IN_USE. 0: nothing. Cost: of strata_zone_free; a lock of the handles.
+ */
 STRATA_API enum strata_handle_status strata_handle_free(struct strata_handles *handles, strata_handle handle) STRATA_NOEXCEPT;
 
 /*
@@ -100,8 +102,8 @@ STRATA_API enum strata_handle_status strata_handle_unlock(struct strata_handles 
 STRATA_API enum strata_handle_status strata_handle_read(struct strata_handles *handles, strata_handle handle, const void **address) STRATA_NOEXCEPT;
 STRATA_API enum strata_handle_status strata_handle_read_end(struct strata_handles *handles, strata_handle handle) STRATA_NOEXCEPT;
 /*
- * strata_handle_write, strata_handle_write_end - the block is the caller's alone until the end, but for locks. Waits for all guards of it to end, and for
- * a move as a lock does. Readers that come meanwhile are not held back. Returns as strata_handle_read.
+ * strata_handle_write, strata_handle_write_end - the block is the caller's alone until the end, but for locks. Waits for all guards of it to end, and
+ * for a move as a lock does. Readers that come meanwhile are not held back. Returns as strata_handle_read.
  */
 STRATA_API enum strata_handle_status strata_handle_write(struct strata_handles *handles, strata_handle handle, void **address) STRATA_NOEXCEPT;
 STRATA_API enum strata_handle_status strata_handle_write_end(struct strata_handles *handles, strata_handle handle) STRATA_NOEXCEPT;
@@ -113,7 +115,8 @@ struct strata_handle_info {
     bool moving;
     unsigned moves; /* since it was allocated; wraps */
 };
-/* strata_handle_query - what is known of a block now, under a read guard for the moment: waits as one. STRATA_HANDLE_NO_HANDLE, STRATA_HANDLE_BAD_ARGUMENT. */
+/* strata_handle_query - what is known of a block now, under a read guard for the moment: waits as one. STRATA_HANDLE_NO_HANDLE,
+ * STRATA_HANDLE_BAD_ARGUMENT. */
 STRATA_API enum strata_handle_status strata_handle_query(struct strata_handles *handles, strata_handle handle,
                                                          struct strata_handle_info *info) STRATA_NOEXCEPT;
 

@@ -2,12 +2,13 @@
  * strata/zone_compact.h - compaction of zones (strata/zone.h): movable blocks go to the end of the zone, so that what is free lies together.
  *
  * It happens by itself where a request fails although enough is free (strata_zone_set_effort), in advance by a thread of the zone's
- * (strata_zone_compactor_start), or when the program says so (strata_zone_compact). Blocks move whose owner has a function for that, and those that are
- * seen through windows; pinned ones never. The design follows Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of Memory"
- * (2007), section 7.
+ * (strata_zone_compactor_start), or when the program says so (strata_zone_compact). Blocks move whose owner has a function for that, and those that
+ * are seen through windows; pinned ones never. The design follows Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of
+ * Memory" (2007), section 7.
  *
  * Valid in C11 and C++. For all functions: threads: any. Signals: not for signal handlers. errno stays as it was. fork: as the zone; a child has no
- * compactor. A null pointer to a zone, or for a result where it is not said to be allowed, is STRATA_ZONE_BAD_ARGUMENT; what fails has changed nothing.
+ * compactor. A null pointer to a zone, or for a result where it is not said to be allowed, is STRATA_ZONE_BAD_ARGUMENT; what fails has changed
+ * nothing.
  */
 #ifndef STRATA_ZONE_COMPACT_H
 #define STRATA_ZONE_COMPACT_H
@@ -27,7 +28,8 @@ struct strata_zone_indices {
     double unusable;
 };
 /* strata_zone_indices_get - order: below STRATA_ZONE_ORDERS. Cost: linear in superpages, some 0.1 us each. */
-STRATA_API enum strata_zone_status strata_zone_indices_get(struct strata_zone *zone, unsigned order, struct strata_zone_indices *indices) STRATA_NOEXCEPT;
+STRATA_API enum strata_zone_status strata_zone_indices_get(struct strata_zone *zone, unsigned order,
+                                                           struct strata_zone_indices *indices) STRATA_NOEXCEPT;
 
 /* What passes did. Blocks, where nothing else is said. */
 struct strata_zone_compact_counts {
@@ -46,8 +48,8 @@ struct strata_zone_compact_counts {
 /*
  * strata_zone_compact - a pass over the whole zone, on this thread, which asks owners to move their blocks.
  *
- * order: blocks of 2^order frames are wanted free, up to a superpage; groups of frames in which something can't be moved are left alone. counts: of this
- * pass; may be NULL. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_BUSY: called by a function of the program that compaction has
+ * order: blocks of 2^order frames are wanted free, up to a superpage; groups of frames in which something can't be moved are left alone. counts: of
+ * this pass; may be NULL. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_BUSY: called by a function of the program that compaction has
  * called; STRATA_ZONE_NO_MEMORY. Waits for another thread's pass to end. Cost: linear in superpages, and of what is moved: for each block
  * some 0.3 us, the copy and the owner's function.
  */
@@ -60,26 +62,27 @@ struct strata_zone_compactor_config {
     uint64_t interval_ns; /* between two looks, at least 1 ms; up to 64 times as long after passes that moved nothing [1 s] */
 };
 /*
- * strata_zone_compactor_start - a thread that compacts the zone in advance: when the unusable-free-space index is above the limit, when a request had to go
- * to a superpage of another group, and when reclaim has freed enough.
+ * strata_zone_compactor_start - a thread that compacts the zone in advance: when the unusable-free-space index is above the limit, when a request had
+ * to go to a superpage of another group, and when reclaim has freed enough.
  *
  * config: NULL: all defaults. Returns STRATA_ZONE_OK; STRATA_ZONE_BUSY: there is one; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY.
  */
 STRATA_API enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, const struct strata_zone_compactor_config *config);
 /*
- * strata_zone_compactor_stop - ends it, and waits for that: the caller must not be at odds with an owner's functions over a lock. STRATA_ZONE_OK also where
- * there is none, and in a forked child. STRATA_ZONE_BUSY: called by a function of the program that it has called. strata_zone_destroy stops it, too.
+ * strata_zone_compactor_stop - ends it, and waits for that: the caller must not be at odds with an owner's functions over a lock. STRATA_ZONE_OK also
+ * where there is none, and in a forked child. STRATA_ZONE_BUSY: called by a function of the program that it has called. strata_zone_destroy stops it,
+ * too.
  */
 STRATA_API enum strata_zone_status strata_zone_compactor_stop(struct strata_zone *zone);
 /* strata_zone_compactor_wake - it makes a pass soon, whatever the index is; nothing where there is none. Cost: constant. */
 STRATA_API enum strata_zone_status strata_zone_compactor_wake(struct strata_zone *zone) STRATA_NOEXCEPT;
 
 struct strata_zone_compact_stats {
-    struct strata_zone_compact_counts counts;       /* of all passes, whoever made them */
-    bool compactor;                                 /* there is one */
-    uint64_t looks, wakes, fallbacks;               /* of it: at the index; that it was woken; that requests fell back to another group */
-    uint64_t compactor_passes, successes;           /* a success brings the index from above the limit to below it */
-    double unusable_before, unusable_after;         /* of its last pass */
+    struct strata_zone_compact_counts counts; /* of all passes, whoever made them */
+    bool compactor;                           /* there is one */
+    uint64_t looks, wakes, fallbacks;         /* of it: at the index; that it was woken; that requests fell back to another group */
+    uint64_t compactor_passes, successes;     /* a success brings the index from above the limit to below it */
+    double unusable_before, unusable_after;   /* of its last pass */
 };
 /* strata_zone_compact_stats_get - since the zone was created. Cost: constant. */
 STRATA_API enum strata_zone_status strata_zone_compact_stats_get(struct strata_zone *zone, struct strata_zone_compact_stats *stats) STRATA_NOEXCEPT;

@@ -1,11 +1,11 @@
 /*
  * handle_api.c - handles of movable blocks (strata/handle.h), over strata/zone.h as any program could have them.
  *
- * The table is one reservation: this struct, then an entry a handle, committed as they are used. An entry's state is one word (handle_state.h), changed
- * by compare-and-swap alone; whoever has to wait marks that there and sleeps on `turn`, which the one who takes the mark away changes. frame, frames and
- * moves belong to whoever keeps the others out: they are written by a mover that has WRITER and MOVING, by an allocation before LIVE and by nobody else,
- * and read by whoever holds the block.
- * Locks: handles->lock (LOCK_RANK_HANDLES) guards the free places and what is committed; nothing is called under it but the platform.
+ * The table is one reservation: this struct, then an entry a handle, committed as they are used. An entry's state is one word (handle_state.h),
+ * changed by compare-and-swap alone; whoever has to wait marks that there and sleeps on `turn`, which the one who takes the mark away changes. frame,
+ * frames and moves belong to whoever keeps the others out: they are written by a mover that has WRITER and MOVING, by an allocation before LIVE and
+ * by nobody else, and read by whoever holds the block. Locks: handles->lock (LOCK_RANK_HANDLES) guards the free places and what is committed; nothing
+ * is called under it but the platform.
  */
 #include "strata/handle.h"
 
@@ -38,7 +38,7 @@ struct strata_handles {
 /* Between two looks at a block that the zone still counts as on the move, though its mover has given up. */
 #define BUSY_NS 20000u
 
-#define HANDLE_PLACE(handle) ((uint32_t)(handle)-1)
+#define HANDLE_PLACE(handle) ((uint32_t)(handle) - 1)
 #define HANDLE_OF(generation, place) ((uint64_t)(generation) << 32 | ((place) + 1))
 
 const char *strata_handle_status_text(enum strata_handle_status status) {
@@ -88,8 +88,10 @@ static enum handle_step take(struct entry *entry, uint64_t generation, handle_st
 }
 
 static enum strata_handle_status public_status(enum handle_step answer) {
-    static const enum strata_handle_status statuses[] = {[HANDLE_DONE] = STRATA_HANDLE_OK,         [HANDLE_GONE] = STRATA_HANDLE_NO_HANDLE,
-                                                         [HANDLE_FULL] = STRATA_HANDLE_TOO_OFTEN,  [HANDLE_IDLE] = STRATA_HANDLE_NOT_HELD,
+    static const enum strata_handle_status statuses[] = {[HANDLE_DONE] = STRATA_HANDLE_OK,
+                                                         [HANDLE_GONE] = STRATA_HANDLE_NO_HANDLE,
+                                                         [HANDLE_FULL] = STRATA_HANDLE_TOO_OFTEN,
+                                                         [HANDLE_IDLE] = STRATA_HANDLE_NOT_HELD,
                                                          [HANDLE_HELD] = STRATA_HANDLE_IN_USE};
     return statuses[answer];
 }
@@ -148,9 +150,11 @@ static enum strata_zone_answer migrate(struct strata_zone *zone, uint64_t from, 
         add(&handles->refused_held, 1);
         return STRATA_ZONE_LATER;
     }
-    /* MOVING: nobody else writes these two, or frees the block. A block may have been allocated and not be known by its frame yet: then it isn't LIVE. */
+    /* MOVING: nobody else writes these two, or frees the block. A block may have been allocated and not be known by its frame yet: then it isn't
+     * LIVE. */
     enum handle_step answer = HANDLE_GIVE_UP;
-    if (entry->frame == from && entry->frames == frames && copy_frames(handles, entry, from, to, frames)) answer = switch_place(entry, generation, to);
+    if (entry->frame == from && entry->frames == frames && copy_frames(handles, entry, from, to, frames))
+        answer = switch_place(entry, generation, to);
     (void)take(entry, generation, handle_move_end);
     add(answer == HANDLE_DONE ? &handles->moves : answer == HANDLE_HELD ? &handles->refused_readers : &handles->refused_waited, 1);
     return answer == HANDLE_DONE ? STRATA_ZONE_YES : STRATA_ZONE_LATER;
@@ -234,8 +238,7 @@ enum strata_handle_status strata_handle_alloc(struct strata_handles *handles, si
     struct entry *entry = take_place(handles, &status);
     if (entry == NULL) return status;
     uint64_t generation = handle_generation(entry->state), named = HANDLE_OF(generation, (uint64_t)(entry - handles->entries));
-    const struct strata_zone_request request = {
-        .frames = frames, .mobility = STRATA_ZONE_MOVABLE, .owner = handles->owner, .token = named};
+    const struct strata_zone_request request = {.frames = frames, .mobility = STRATA_ZONE_MOVABLE, .owner = handles->owner, .token = named};
     if (strata_zone_alloc_as(handles->zone, &request, &frame) != STRATA_ZONE_OK) {
         give_place(handles, entry);
         return STRATA_HANDLE_NO_MEMORY;

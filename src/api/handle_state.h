@@ -106,8 +106,6 @@ static inline enum handle_step handle_move_switch(uint64_t state, uint64_t *next
     *next = state | HANDLE_WRITER;
     return HANDLE_DONE;
 }
-static inline enum handle_step handle_move_end(uint64_t state, uint64_t *next) {
-    return handle_done(state & ~(HANDLE_WRITER | HANDLE_MOVING), next);
-}
+static inline enum handle_step handle_move_end(uint64_t state, uint64_t *next) { return handle_done(state & ~(HANDLE_WRITER | HANDLE_MOVING), next); }
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * frames_compact.c - one pass of compaction (contiguity paper, section 7.1). Invariants: frames_compact.h.
  *
- * What differs from the paper, and why: a window in which anything can't be moved is left alone, as moving the rest would not free it; the free scanner
- * does not go into superpages that are wholly free, as these are what the pass is to bring about (but for runs above a superpage, which want them
- * together, and for blocks that leave a superpage of another group); and a pass for a superpage first takes those that are at most half full, so that the first success is cheap.
+ * What differs from the paper, and why: a window in which anything can't be moved is left alone, as moving the rest would not free it; the free
+ * scanner does not go into superpages that are wholly free, as these are what the pass is to bring about (but for runs above a superpage, which want
+ * them together, and for blocks that leave a superpage of another group); and a pass for a superpage first takes those that are at most half full, so
+ * that the first success is cheap.
  */
 #include "page/frames_compact_internal.h"
 
@@ -14,13 +15,13 @@ struct pass {
     struct frame_zone *zone;
     const struct frames_compact_goal *goal;
     struct frames_compact_counts counts;
-    uint64_t source, target;  /* superpages: where the scanners are. target: nothing is free above */
-    uint64_t whole_target;    /* the same, with those that are wholly free */
-    uint64_t lowest_target;   /* that has got a block */
-    uint64_t end;             /* behind the last superpage that the migration scanner may go to */
-    uint64_t spare;           /* frames taken by the free scanner, and not used yet */
-    uint64_t spare_frames;    /* 0: none */
-    unsigned window;          /* frames */
+    uint64_t source, target; /* superpages: where the scanners are. target: nothing is free above */
+    uint64_t whole_target;   /* the same, with those that are wholly free */
+    uint64_t lowest_target;  /* that has got a block */
+    uint64_t end;            /* behind the last superpage that the migration scanner may go to */
+    uint64_t spare;          /* frames taken by the free scanner, and not used yet */
+    uint64_t spare_frames;   /* 0: none */
+    unsigned window;         /* frames */
     bool sparse_only, whole_targets;
 };
 
@@ -105,8 +106,8 @@ void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_
         struct frames_superpage *superpage = &zone->superpages[i];
         uint64_t bits[FRAMES_WORDS];
         struct frames_slot *slot = frames_lock(zone, superpage);
-        bool counts = superpage->free != 0 && (!movable_only || !is_grouped(zone) || superpage->group == FRAMES_MOVABLE ||
-                                               superpage->free == zone->superpage_frames);
+        bool counts = superpage->free != 0 &&
+                      (!movable_only || !is_grouped(zone) || superpage->group == FRAMES_MOVABLE || superpage->free == zone->superpage_frames);
         for (unsigned word = 0; word < FRAMES_WORDS; word++) bits[word] = ~superpage->allocated[word];
         frames_unlock(zone, slot);
         if (counts) frames_free_count_superpage(&scan, i, bits);
@@ -230,7 +231,8 @@ static bool sweep(struct pass *pass, uint64_t *frame) {
 
 static enum frames_compact_end run_pass(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
                                         uint64_t *frame) {
-    struct pass pass = {.zone = zone, .goal = goal, .target = zone->superpage_count - 1, .whole_target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
+    struct pass pass = {
+        .zone = zone, .goal = goal, .target = zone->superpage_count - 1, .whole_target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
     pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
     pass.window = 1u << min_u64(goal->order, zone->superpage_shift);
     pass.whole_targets = goal->request != NULL && goal->request->frames > zone->superpage_frames;

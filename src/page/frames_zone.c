@@ -4,8 +4,8 @@
  * All that a zone needs stands in one reservation: this struct, slots, superpages, the maps, and the arrays by frames, which take memory page by page
  * as they are written. A process without zones has none of it.
  */
-#include "page/frames_index.h"
 #include "page/frames_compact.h"
+#include "page/frames_index.h"
 #include "page/frames_internal.h"
 #include "page/frames_reclaim.h"
 

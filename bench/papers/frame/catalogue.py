@@ -62,7 +62,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("contiguity", "section-1", "contiguity_tlb.py"),
     Experiment("contiguity", "figure-1", "contiguity_map.py"),
     Experiment("contiguity", "figure-5", "contiguity_compile.py", timeout_s=1800),
-    Experiment("contiguity", "figures-6-7", "contiguity_effectiveness.py", timeout_s=3600),
+    Experiment("contiguity", "figures-6-7", "contiguity_effectiveness.py", timeout_s=4 * 3600),
     Experiment("contiguity", "figures-4-8-9", "contiguity_latency.py"),
     Experiment("contiguity", "section-7", "contiguity_contents.py"),
     Experiment("contiguity", "figure-11", "contiguity_races.py"),

@@ -201,7 +201,8 @@ void sim_fork_child(void);
  *     thread with a body that can run, by number. A thread switched away from within a sequence goes on with it later, as though
  *     the others ran on other processors, unless a thread of the same virtual CPU or a fence came between: then it is aborted;
  *   - in a thread with a body, where others can run: having taken a lock, having let one go, before and after platform_fence_cpus,
- *     after platform_event_wake and platform_word_wake, before platform_word_wait, platform_interleave, sim_yield. Choices: 0 go on; then a switch to each other thread;
+ *     after platform_event_wake and platform_word_wake, before platform_word_wait, platform_interleave, sim_yield. Choices: 0 go on; then a switch to
+ * each other thread;
  *   - where the running thread waits or ends and several can run. Choices: which, by number.
  *
  * The scenario calls sim_reset first, is deterministic, and returns NULL or what went wrong. Death through platform_die counts as wrong.

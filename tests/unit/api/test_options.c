@@ -240,7 +240,7 @@ static void test_bad_choices(void **state) {
     assert_defaults();
 }
 
-#define KNOWN                                                                                                                  \
+#define KNOWN                                                                                                                            \
     "unknown option (known: background, thp, grouping, decay_ms, soft_limit, hard_limit, rseq, watch, magazine_max, stats, stats_file, " \
     "verify, reserve, populate_pages, debug, debug_log, debug_error)\n"
 

@@ -208,13 +208,16 @@ static void movable_blocks_leave_foreign_superpages(void **state) {
     while (frames_alloc(zone, &one, &frame) == FRAMES_OK) unmovable[count++] = frame;
     /* The upper half becomes wholly free, and a quarter of the lower one. */
     for (uint64_t i = 0; i < count; i++)
-        if (unmovable[i] >= 16 * SUPERPAGE_FRAMES || next_random(&seed) % 4 == 0) assert_int_equal(frames_free(zone, unmovable[i], 1, &at), FRAMES_OK);
+        if (unmovable[i] >= 16 * SUPERPAGE_FRAMES || next_random(&seed) % 4 == 0)
+            assert_int_equal(frames_free(zone, unmovable[i], 1, &at), FRAMES_OK);
     /* Movable ones fill the upper half, and then what is left below; half of those above go. */
     while (own(1)) continue;
     uint64_t foreign = 0;
     for (uint64_t i = 0; i < owned_count; i++) {
-        if (owned[i].frame < 16 * SUPERPAGE_FRAMES) foreign++;
-        else if (i % 2 == 0) disown(i);
+        if (owned[i].frame < 16 * SUPERPAGE_FRAMES)
+            foreign++;
+        else if (i % 2 == 0)
+            disown(i);
     }
     assert_true(foreign > SUPERPAGE_FRAMES);
     const struct frames_compact_goal direct = {.order = 3, .movable_only = true};

@@ -132,8 +132,10 @@ static void runs_larger_than_all_orders_are_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_by_order_are_those_of_a_buddy_allocator), cmocka_unit_test(indices_are_their_definitions),
-        cmocka_unit_test(without_anything_free),                          cmocka_unit_test(the_index_tells_want_of_memory_from_pieces),
+        cmocka_unit_test(blocks_by_order_are_those_of_a_buddy_allocator),
+        cmocka_unit_test(indices_are_their_definitions),
+        cmocka_unit_test(without_anything_free),
+        cmocka_unit_test(the_index_tells_want_of_memory_from_pieces),
         cmocka_unit_test(runs_larger_than_all_orders_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
