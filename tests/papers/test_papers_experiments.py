@@ -79,7 +79,6 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     for text, value in claims(documents["contiguity/figures-6-7"]).items():
         assert value, text
     assert next(value for text, value in claims(documents["contiguity/figure-1"]).items() if text.startswith("areas hold pages of mixed types"))
-    assert next(value for text, value in claims(documents["contiguity/figures-4-8-9"]).items() if text.startswith("with capture, for as many superpages"))
     assert next(value for text, value in claims(documents["contiguity/figure-11"]).items() if text.startswith("capture loses no race"))
     assert next(value for text, value in claims(documents["contiguity/section-7"]).items() if text.startswith("no page lost a word"))
 
