@@ -4,7 +4,7 @@
 #   make run       the same, then real programs under strata and under the other allocators, compared
 #   make test      every check: two compilers, sanitizers, layers, format, installation, model, fault, stress and real programs
 #   make bench     the benchmarks of docs/benchmarks.md, in an hour; QUICK=1 for minutes; BENCH_ARGS goes to bench/bench.py (--write-docs)
-#   make papers    the papers' experiments, and docs/papers.md; ONLY=kmem|magazines|vh|umpa for one paper (the page stays as it is), QUICK=1 for
+#   make papers    the papers' experiments, and docs/papers.md; ONLY=contiguity|kmem|magazines|vh|umpa for one paper (the page stays as it is), QUICK=1 for
 #                  seconds each, PAPERS_ARGS goes to bench/papers/papers.py
 #   make install   to PREFIX (default /usr/local); DESTDIR is honoured
 #   make format    rewrites the sources with clang-format

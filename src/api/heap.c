@@ -49,6 +49,7 @@ static bool build_layers(void) {
         .populate_granules = (unsigned)(options->populate_pages * platform_info()->page_bytes >> GRANULE_SHIFT),
         .hard_limit_bytes = options->hard_limit_bytes != 0 ? options->hard_limit_bytes : UINT64_MAX,
         .soft_limit_bytes = options->soft_limit_bytes != 0 ? options->soft_limit_bytes : UINT64_MAX,
+        .mixed = options->grouping == OPTION_GROUPING_OFF,
     };
     heap.arenas.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_ARENAS);
     if (!heap.layers_stand) { /* else it was the caches for which there was no memory the last time */

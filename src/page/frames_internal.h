@@ -88,7 +88,7 @@ struct frames_hooks {
     void (*leaving)(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note);
     void (*moved)(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames);
     void (*freed)(struct frame_zone *zone, uint64_t frame, uint64_t frames); /* as leaving, but of the frames that go */
-    void (*fell_back)(struct frame_zone *zone);                 /* an allocation went to another group's superpage */
+    void (*fell_back)(struct frame_zone *zone);                              /* an allocation went to another group's superpage */
     void (*grew_short)(struct frame_zone *zone, uint64_t free); /* free frames fell below low_frames; told once until they are above again */
 };
 

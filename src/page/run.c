@@ -213,12 +213,13 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     bool measure = false;
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
-        if (zone->counters.idle >= granules) superpage = search_present(zone, mobility, granules, align, &start);
+        enum mobility group = zone->config.mixed ? MOBILITY_UNMOVABLE : mobility;
+        if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
         if (superpage == NULL && is_long(mobility, granules) && zone->counters.idle != 0)
-            superpage = zone_find_most_present(zone, mobility, granules, align, &start);
-        if (superpage == NULL) superpage = zone_group_find(zone, mobility, granules, align, &start);
-        if (superpage == NULL) superpage = take_fresh(zone, mobility, granules, &fresh_huge, &measure);
-        if (superpage == NULL) superpage = steal(zone, mobility, granules, align, &start);
+            superpage = zone_find_most_present(zone, group, granules, align, &start);
+        if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
+        if (superpage == NULL) superpage = take_fresh(zone, group, granules, &fresh_huge, &measure);
+        if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
     }
     if (superpage == NULL) {
         platform_lock_release(&zone->lock);

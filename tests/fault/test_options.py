@@ -9,13 +9,14 @@ import pytest
 
 pytestmark = pytest.mark.strata_only
 
-KEYS = ["background", "thp", "decay_ms", "soft_limit", "hard_limit", "rseq", "magazine_max", "stats", "stats_file", "verify", "reserve",
+KEYS = ["background", "thp", "grouping", "decay_ms", "soft_limit", "hard_limit", "rseq", "magazine_max", "stats", "stats_file", "verify", "reserve",
         "populate_pages"]
 
 BAD_VALUES = [
     ("background:sometimes", ["auto", "on", "off"]),
     ("thp:on", ["auto", "always", "never"]),
     ("rseq:yes", ["auto", "off"]),
+    ("grouping:none", ["on", "off"]),
     ("verify:1", ["off", "on"]),
     ("stats:xml", ["off", "table", "json"]),
     ("decay_ms:-1", ["0", "3600000"]),
@@ -32,7 +33,7 @@ BAD_VALUES = [
 ]
 
 GOOD = ["background:off", "background:on", "thp:never", "thp:always", "decay_ms:0", "decay_ms:3600000", "soft_limit:100M", "soft_limit:0",
-        "hard_limit:1G", "hard_limit:1073741824", "rseq:auto", "magazine_max:0", "magazine_max:256", "populate_pages:512",
+        "hard_limit:1G", "hard_limit:1073741824", "rseq:auto", "grouping:off", "magazine_max:0", "magazine_max:256", "populate_pages:512",
         "reserve:4G", "", ",", "thp:never,,decay_ms:10,"]
 
 # Another malloc, loaded before strata.

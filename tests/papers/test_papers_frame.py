@@ -59,6 +59,10 @@ def test_a_document_of_the_helpers_satisfies_the_schema():
         {"published_curves": [{"name": "n", "panel": "left", "points": []}]},
         {"published_curves": [{"name": "n", "points": [[1, 2]]}]},
         {"panel_units": {"left": ""}},
+        {"panel_x_labels": {"left": ""}},
+        {"maps": [{"name": "m", "cells": ""}]},
+        {"maps": [{"cells": "ab"}]},
+        {"map_kinds": {"a": ""}},
         {"quick": "no"},
         {"surplus": 1},
     ],
@@ -204,6 +208,31 @@ def test_a_course_over_time_is_drawn_but_no_table(document, tmp_path):
     plots.draw(long, tmp_path / "plot.svg")
     assert markdown.measured_tables(long) == []
     assert markdown.measured_tables(document(measured=[{"name": "n", "panel": "", "points": points[1:]}])) != []
+
+
+def test_maps_are_drawn_before_the_panels(document, tmp_path):
+    maps = [{"name": "before", "cells": "aab"}, {"name": "after", "cells": "bbbbb"}]
+    plots.draw(document(maps=maps, map_kinds={"a": "full", "b": "empty"}), tmp_path / "plot.svg")
+    text = "".join(ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert text.index("before") < text.index("after") < text.index("left")
+    for legend in ("full: 2", "empty: 1", "empty: 5"):
+        assert legend in text
+    assert "full: 0" not in text
+    assert (tmp_path / "plot.svg").read_text().count("<image") == len(maps)
+
+
+def test_a_letter_that_no_kind_has_is_refused(document, tmp_path):
+    with pytest.raises(ValueError):
+        plots.draw(document(maps=[{"name": "m", "cells": "ac"}], map_kinds={"a": "full"}), tmp_path / "plot.svg")
+
+
+def test_panels_may_have_a_label_of_their_own(document, tmp_path):
+    one = document(panel_x_labels={"right": "rounds"})
+    plots.draw(one, tmp_path / "plot.svg")
+    text = "".join(ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert "threads" in text and "rounds" in text
+    heads = [line for line in markdown.measured_tables(one) if line.startswith(("| threads", "| rounds"))]
+    assert [head.split()[1] for head in heads] == ["threads", "rounds"]
 
 
 def test_numbers():

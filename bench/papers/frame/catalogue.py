@@ -35,6 +35,7 @@ PAPERS = (
     Paper("magazines", "Bonwick, Adams", "Magazines and Vmem: Extending the Slab Allocator to Many CPUs and Arbitrary Resources"),
     Paper("kmem", "McKenney, Slingwine, Krueger", "Experience With an Efficient Parallel Kernel Memory Allocator"),
     Paper("umpa", "Douglas", "User Mode Memory Page Allocation"),
+    Paper("contiguity", "Gorman, Whitcroft", "Supporting the Allocation of Large Contiguous Regions of Memory"),
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -59,4 +60,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("umpa", "figure-11", "umpa_resize.py"),
     Experiment("umpa", "table-2", "umpa_programs.py"),
     Experiment("umpa", "section-4-1", "umpa_list.py"),
+    Experiment("contiguity", "section-1", "contiguity_tlb.py"),
+    Experiment("contiguity", "figure-1", "contiguity_map.py"),
+    Experiment("contiguity", "figure-5", "contiguity_compile.py", timeout_s=1800),
+    Experiment("contiguity", "figures-6-7", "contiguity_effectiveness.py", timeout_s=4 * 3600),
+    Experiment("contiguity", "figures-4-8-9", "contiguity_latency.py"),
+    Experiment("contiguity", "section-7", "contiguity_contents.py"),
+    Experiment("contiguity", "figure-11", "contiguity_races.py"),
 )

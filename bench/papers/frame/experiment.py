@@ -45,6 +45,14 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Map:
+    """A picture of many things of a few kinds, in order: a letter of `kinds` for each. Of one `kinds` are all maps of a document."""
+
+    name: str
+    cells: str
+
+
+@dataclass(frozen=True)
 class Claim:
     """What the paper says, as a statement about our measurements, and whether it is true of them."""
 
@@ -55,7 +63,7 @@ class Claim:
 
 @dataclass
 class Result:
-    """The document of one experiment. `unit` is that of all measured y values, but in panels that have one of their own."""
+    """The document of one experiment. `unit` is that of all measured y values, but in panels that have one of their own; so is x_label."""
 
     id: str
     title: str
@@ -66,6 +74,9 @@ class Result:
     published: list[Published] = field(default_factory=list)
     published_curves: list[Series] = field(default_factory=list)
     panel_units: dict[str, str] = field(default_factory=dict)
+    panel_x_labels: dict[str, str] = field(default_factory=dict)
+    maps: list[Map] = field(default_factory=list)
+    map_kinds: dict[str, str] = field(default_factory=dict)
     note: str = ""
     x_log: bool = False
     y_log: bool = False
@@ -92,7 +103,7 @@ class Context:
         """One of two values: that of a full run or that of a quick one."""
         return quick if self.quick else full
 
-    def run(self, program: str, *args: object, conf: str = "", env: Mapping[str, str] | None = None) -> dict:
+    def run(self, program: str, *args: object, conf: str = "", env: Mapping[str, str] | None = None, timeout_s: float = RUN_TIMEOUT_S) -> dict:
         """Runs a C program of bench/papers/ and returns the JSON object that it prints on its last line.
 
         Its malloc is proved to be strata's (the option verify), as these programs are linked to libstrata.so.
@@ -107,7 +118,7 @@ class Context:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=RUN_TIMEOUT_S,
+                timeout=timeout_s,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ExperimentFailed(f"{program}: {error}") from error

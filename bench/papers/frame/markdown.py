@@ -59,7 +59,7 @@ def measured_tables(document: dict) -> list[str]:
         values = [dict(map(tuple, one["points"])) for _, one in curves]
         rows = [[number(x), *(number(points[x]) if x in points else "" for points in values)] for x in xs]
         lines += [f"Measured{', ' + panel if panel else ''}, in {plots.unit_of(document, panel)}:", ""]
-        lines += table([document["x_label"], *(name for name, _ in curves)], rows)
+        lines += table([plots.x_label_of(document, panel), *(name for name, _ in curves)], rows)
     return lines
 
 

@@ -53,6 +53,7 @@ static int setup(void **state) {
 static void assert_defaults(void) {
     assert_int_equal(options.background, OPTION_BACKGROUND_AUTO);
     assert_int_equal(options.thp, OPTION_THP_AUTO);
+    assert_int_equal(options.grouping, OPTION_GROUPING_ON);
     assert_int_equal(options.decay_ms, 500);
     assert_int_equal(options.soft_limit_bytes, 0);
     assert_int_equal(options.hard_limit_bytes, 0);
@@ -101,6 +102,8 @@ static void test_every_choice(void **state) {
     assert_int_equal(options.key, value)
     CHOICE_IS(background, "auto", OPTION_BACKGROUND_AUTO);
     CHOICE_IS(background, "off", OPTION_BACKGROUND_OFF);
+    CHOICE_IS(grouping, "on", OPTION_GROUPING_ON);
+    CHOICE_IS(grouping, "off", OPTION_GROUPING_OFF);
     CHOICE_IS(thp, "auto", OPTION_THP_AUTO);
     CHOICE_IS(thp, "always", OPTION_THP_ALWAYS);
     CHOICE_IS(rseq, "auto", OPTION_RSEQ_AUTO);
@@ -237,8 +240,8 @@ static void test_bad_choices(void **state) {
     assert_defaults();
 }
 
-#define KNOWN                                                                                                                  \
-    "unknown option (known: background, thp, decay_ms, soft_limit, hard_limit, rseq, watch, magazine_max, stats, stats_file, " \
+#define KNOWN                                                                                                                            \
+    "unknown option (known: background, thp, grouping, decay_ms, soft_limit, hard_limit, rseq, watch, magazine_max, stats, stats_file, " \
     "verify, reserve, populate_pages, debug, debug_log, debug_error)\n"
 
 static void test_unknown_keys(void **state) {

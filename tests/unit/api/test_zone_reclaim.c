@@ -163,7 +163,7 @@ static void dirty_ones_are_written_and_counted(void **state) {
     struct strata_zone_reclaim_stats now = stats();
     assert_int_equal(now.written, 4);
     assert_int_equal(now.unmapped, 5);
-    assert_int_equal(now.scanned, 1 + 3 * 4); /* what was used is seen in the inactive list, in the active one, and again */
+    assert_int_equal(now.scanned, 1 + 3 * 4);                  /* what was used is seen in the inactive list, in the active one, and again */
     assert_true(now.cost > 6.6026034 && now.cost < 6.6026044); /* log10(13 + 1000 * 5 + 1000000 * 4) */
     /* The frames are clean for whoever has them next. */
     make(2, 4);

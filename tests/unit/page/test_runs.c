@@ -179,6 +179,24 @@ static void fill_with_unmovable(struct zone_run runs[9], unsigned room) {
     assert_int_equal(group(MOBILITY_UNMOVABLE).superpages, 8);
 }
 
+/* The option grouping:off, for comparisons: what lies in one superpage then would lie in three. */
+static void without_groups_all_mobilities_share_superpages(void **state) {
+    (void)state;
+    for (unsigned mixed = 0; mixed < 2; mixed++) {
+        struct zone_config config = plain_config();
+        config.mixed = mixed;
+        begin(NULL, config);
+        struct zone_run runs[MOBILITY_GROUPS];
+        for (unsigned m = 0; m < MOBILITY_GROUPS; m++) runs[m] = must_run(30, 1, (enum mobility)m);
+        ASSERT_SOUND();
+        for (unsigned m = 1; m < MOBILITY_GROUPS; m++) assert_int_equal(number_of(runs[m].address) == number_of(runs[0].address), mixed);
+        assert_int_equal(group(MOBILITY_UNMOVABLE).superpages, 1);
+        assert_int_equal(group(MOBILITY_MOVABLE).superpages, 1 - mixed);
+        for (unsigned m = 0; m < MOBILITY_GROUPS; m++) drop_run(runs[m]);
+        assert_empty();
+    }
+}
+
 static void a_group_without_room_steals_and_takes_over(void **state) {
     (void)state;
     static const unsigned rooms[] = {100, SUPERPAGE_GRANULES / 2, SUPERPAGE_GRANULES / 2 + 1, 500};
@@ -275,6 +293,7 @@ int main(void) {
         cmocka_unit_test_setup(present_pages_come_before_fullness, plain_zone),
         cmocka_unit_test_setup(in_a_superpage_present_pages_come_first, plain_zone),
         cmocka_unit_test_setup(known_zeros_are_zeros, plain_zone),
+        cmocka_unit_test(without_groups_all_mobilities_share_superpages),
         cmocka_unit_test(a_group_without_room_steals_and_takes_over),
         cmocka_unit_test(stealing_takes_the_largest_room),
         cmocka_unit_test(exhausted_address_space_is_a_refusal),
