@@ -14,7 +14,7 @@
 
 #include <strata/zone.h>
 
-enum { SUPERPAGES = 8, SUPERPAGE_FRAMES = 512, PAGES = 3000, ROUNDS = 60000, SORTS = 5 };
+enum { SUPERPAGES = 8, SUPERPAGE_FRAMES = 512, PAGES = 3000, ROUNDS = 60000, SORTS = 5, RUNS = 4 };
 
 struct page {
     uint64_t frame;
@@ -56,7 +56,8 @@ int main(void) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         uint64_t number = next_random() % PAGES;
         struct page *page = &pages[number];
-        if (page->cached && next_random() % 4 == 0) {
+        bool busy = round % (ROUNDS / SORTS) < ROUNDS / SORTS / 2; /* by day the cache is full, by night it thins out */
+        if (page->cached && next_random() % 4 < (busy ? 1 : 3)) {
             must(strata_zone_free(zone, page->frame, 1), "a page");
             page->cached = false;
         } else if (page->cached) {
@@ -69,11 +70,9 @@ int main(void) {
         }
         if (round % (ROUNDS / SORTS) != ROUNDS / SORTS - 1) continue;
         const struct strata_zone_capture_request sort = {.frames = SUPERPAGE_FRAMES, .mobility = STRATA_ZONE_UNMOVABLE};
-        uint64_t first, second;
-        must(strata_zone_capture_run(zone, &sort, &first), "2 MiB for a sort");
-        must(strata_zone_capture_run(zone, &sort, &second), "2 MiB for its output");
-        must(strata_zone_free(zone, first, SUPERPAGE_FRAMES), "the sort's");
-        must(strata_zone_free(zone, second, SUPERPAGE_FRAMES), "the output's");
+        uint64_t runs[RUNS];
+        for (unsigned i = 0; i < RUNS; i++) must(strata_zone_capture_run(zone, &sort, &runs[i]), "2 MiB for a sort");
+        for (unsigned i = 0; i < RUNS; i++) must(strata_zone_free(zone, runs[i], SUPERPAGE_FRAMES), "a sort's memory");
         sorts++;
     }
     for (uint64_t number = 0; number < PAGES; number++)

@@ -10,9 +10,9 @@
  * reserves or gives back a superpage holds both locks: a slot's (LOCK_RANK_FRAMES_SLOT), then the zone's (LOCK_RANK_FRAMES). Neither is held while
  * a function of the program runs: the block in question is isolated meanwhile (NOTE_MOVING): allocated, but nobody's to free, pin or ask about.
  *
- * Invariants (frames_zone_check): for each superpage free + captured + used of all mobilities = its frames; free = frames - popcount(allocated); heads are
- * allocated, and the first allocated frame behind a free one is a head; captured frames are allocated and in no block; the list that it stands in
- * follows from its counts; the counters of the zone are sums; each isolated block has somebody who works on it.
+ * Invariants (frames_zone_check): for each superpage free + captured + used of all mobilities = its frames; free = frames - popcount(allocated);
+ * heads are allocated, and the first allocated frame behind a free one is a head; captured frames are allocated and in no block; the list that it
+ * stands in follows from its counts; the counters of the zone are sums; each isolated block has somebody who works on it.
  */
 #ifndef STRATA_PAGE_FRAMES_H
 #define STRATA_PAGE_FRAMES_H

@@ -39,7 +39,7 @@ def example(strata, tmp_path):
 
 def test_every_example_has_a_test():
     assert [path.stem for path in sorted((ROOT / "examples").iterdir())] == sorted(
-        ["connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", "movable_pages", "paging_sort",
+        ["buffer_pool", "connections", "event_pool", "frames", "give_back", "index_nodes", "leak_report", "list_batches", "movable_pages", "paging_sort",
          "snapshots", *ARENA_EXAMPLES])
 
 
@@ -70,6 +70,13 @@ def test_list_batches(strata, tmp_path, compiler, batch):
     result = strata.run([program, "30000", str(batch)], preload=False)
     sums = re.findall(r"^(one by one|batches) +nodes=30000 sum=(\d+) built_ms=[\d.]+ ended_ms=[\d.]+$", result.text, re.M)
     assert sums == [("one by one", "449985000"), ("batches", "449985000")], result.describe()
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
+def test_buffer_pool(strata, example):
+    result = strata.run([example("buffer_pool")], preload=False)
+    assert result.text == "sorts=5 moved=yes wrong=0 check=ok\n", result.describe()
 
 
 @pytest.mark.strata_only
