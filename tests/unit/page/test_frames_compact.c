@@ -13,7 +13,7 @@ static int teardown(void **state) {
     (void)state;
     uint64_t at;
     for (uint64_t i = 0; i < owned_count; i++)
-        if (owned[i].live && owned[i].pinned) assert_int_equal(frames_unpin(zone, owned[i].frame, 1, &at), FRAMES_OK);
+        if (owned[i].live && owned[i].pinned) assert_int_equal(frames_unpin(zone, owned[i].frame, owned[i].frames, &at), FRAMES_OK);
     assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
     assert_int_equal(sim_reserved_bytes(), 0);
     return 0;
@@ -233,6 +233,85 @@ static void movable_blocks_leave_foreign_superpages(void **state) {
     assert_int_equal(left, 0);
 }
 
+/* ------------------------------------------------------------------ load */
+
+/* The tokens of blocks that live, in any order; a freed one's number is not used again. */
+static uint64_t living[BLOCKS_MAX], living_count;
+
+static void drop_one(uint64_t *seed) {
+    uint64_t i = next_random(seed) % living_count, token = living[i];
+    if (owned[token].pinned) return;
+    disown(token);
+    living[i] = living[--living_count];
+}
+
+static void pin_one(uint64_t *seed) {
+    uint64_t token = living[next_random(seed) % living_count], at;
+    struct owned *block = &owned[token];
+    if (block->pinned)
+        assert_int_equal(frames_unpin(zone, block->frame, block->frames, &at), FRAMES_OK);
+    else if (next_random(seed) % 4 == 0)
+        assert_int_equal(frames_pin(zone, block->frame, block->frames, &at), FRAMES_OK);
+    else
+        return;
+    block->pinned = !block->pinned;
+}
+
+/* Blocks of all sizes come, go, are pinned and moved, beside unmovable ones; whole superpages are asked for. All words stay, all frames are counted. */
+static void contents_survive_a_random_load(void **state) {
+    (void)state;
+    enum { UNMOVABLE = 600 };
+    static uint64_t unmovable[UNMOVABLE];
+    uint64_t seed = 17, count = 0, at, frame, moved = 0, had = 0;
+    living_count = 0;
+    frames_set_effort(zone, FRAMES_COMPACT);
+    for (unsigned step = 0; step < 30000 && owned_count < BLOCKS_MAX - 1; step++) {
+        bool full = stats_now().free < 4000;
+        switch (next_random(&seed) % 10) {
+        case 0:
+            if (count < UNMOVABLE) {
+                const struct frames_request one = {.frames = 1, .mobility = FRAMES_UNMOVABLE};
+                if (frames_alloc(zone, &one, &unmovable[count]) == FRAMES_OK) count++;
+            } else {
+                uint64_t i = next_random(&seed) % count;
+                assert_int_equal(frames_free(zone, unmovable[i], 1, &at), FRAMES_OK);
+                unmovable[i] = unmovable[--count];
+            }
+            break;
+        case 1:
+            if (living_count != 0) pin_one(&seed);
+            break;
+        case 2:
+        case 3:
+        case 4:
+            if (living_count != 0) drop_one(&seed);
+            break;
+        default:
+            if (full && living_count != 0)
+                drop_one(&seed);
+            else if (own(next_random(&seed) % 3 != 0 ? 1 : 1 + next_random(&seed) % 70))
+                living[living_count++] = owned_count - 1;
+        }
+        if (step % 600 == 0) {
+            moved += pass_of((unsigned)(next_random(&seed) % 10)).moved;
+            check_all();
+        }
+        if (step % 1000 == 500) {
+            const struct frames_request whole = {.frames = SUPERPAGE_FRAMES, .mobility = FRAMES_UNMOVABLE};
+            new_pass();
+            if (frames_alloc_hard(zone, &whole, &frame) == FRAMES_OK) {
+                had++;
+                assert_int_equal(frames_free(zone, frame, SUPERPAGE_FRAMES, &at), FRAMES_OK);
+            }
+            check_all();
+        }
+    }
+    struct frames_stats stats = stats_now();
+    assert_int_equal(stats.used[FRAMES_MOVABLE], live_frames());
+    assert_int_equal(stats.used[FRAMES_UNMOVABLE], count);
+    assert_true(moved > 1000 && had > 0);
+}
+
 /* ------------------------------------------------------------------ the thread */
 
 static void the_thread_acts_on_the_index(void **state) {
@@ -306,6 +385,7 @@ int main(void) {
         TEST(an_owner_may_allocate_while_it_is_asked),
         TEST(a_block_may_be_freed_while_it_moves),
         TEST(movable_blocks_leave_foreign_superpages),
+        TEST(contents_survive_a_random_load),
         TEST(the_thread_acts_on_the_index),
         TEST(the_thread_is_woken_by_reclaim_and_by_fallbacks),
     };
