@@ -1,7 +1,7 @@
 /*
  * cost.h - what it costs to give pages another address, and from where on which way is the cheapest. The one place where that is decided.
  *
- * Measured by bench/papers/umpa_costs on two virtual CPUs under Linux 6.18 (docs/decisions.md, 12, 31 and NN), in ns of a granule of 4 KiB:
+ * Measured by bench/papers/umpa_costs on two virtual CPUs under Linux 6.18 (docs/decisions.md, 12, 31 and 37), in ns of a granule of 4 KiB:
  * constants, not a measurement in each process, as that would cost what it decides about, and machines differ by less than the ways do: all are made
  * of system calls, faults and copies. The option page_moves forces a way. An exchange is three moves, or three copies, and so has the bounds of one.
  */

@@ -257,7 +257,8 @@ static void pin_one(uint64_t *seed) {
     block->pinned = !block->pinned;
 }
 
-/* Blocks of all sizes come, go, are pinned and moved, beside unmovable ones; whole superpages are asked for. All words stay, all frames are counted. */
+/* Blocks of all sizes come, go, are pinned and moved, beside unmovable ones; whole superpages are asked for. All words stay, all frames are counted.
+ */
 static void contents_survive_a_random_load(void **state) {
     (void)state;
     enum { UNMOVABLE = 600 };
