@@ -237,8 +237,8 @@ static void test_bad_choices(void **state) {
     assert_defaults();
 }
 
-#define KNOWN                                                                                                                  \
-    "unknown option (known: background, thp, decay_ms, soft_limit, hard_limit, rseq, watch, magazine_max, stats, stats_file, " \
+#define KNOWN                                                                                                                              \
+    "unknown option (known: background, thp, decay_ms, soft_limit, hard_limit, rseq, watch, page_moves, magazine_max, stats, stats_file, " \
     "verify, reserve, populate_pages, debug, debug_log, debug_error)\n"
 
 static void test_unknown_keys(void **state) {
