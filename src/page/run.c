@@ -18,7 +18,10 @@
 #define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4
 
-static bool is_long(enum mobility mobility, unsigned granules) { return mobility == MOBILITY_MOVABLE && granules >= LONG_RUN_GRANULES; }
+/* Small processes never have so much idle, and never come to place.c. */
+static bool seeks_present(const struct zone *zone, enum mobility mobility, unsigned granules) {
+    return mobility == MOBILITY_MOVABLE && granules >= LONG_RUN_GRANULES && zone->counters.idle >= LONG_RUN_GRANULES;
+}
 
 void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before) {
     struct zone_counters *counters = &zone->counters;
@@ -129,7 +132,7 @@ struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, uns
  */
 static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, unsigned *fresh, bool *measure) {
     struct superpage *superpage =
-        is_long(mobility, granules) ? zone_superpages_take_present(zone, 1, 1, 0, granules) : zone_superpages_take(zone, 1, 1);
+        seeks_present(zone, mobility, granules) ? zone_superpages_take_present(zone, 1, 1, 0, granules) : zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
@@ -215,8 +218,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
         enum mobility group = zone->config.mixed ? MOBILITY_UNMOVABLE : mobility;
         if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
-        if (superpage == NULL && is_long(mobility, granules) && zone->counters.idle != 0)
-            superpage = zone_find_most_present(zone, group, granules, align, &start);
+        if (superpage == NULL && seeks_present(zone, mobility, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, group, granules, &fresh_huge, &measure);
         if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
@@ -228,7 +230,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
-    if (mobility == MOBILITY_MOVABLE && zone->counters.idle >= granules) zone_fill_from_idle(zone, superpage, start, start + granules);
+    if (seeks_present(zone, mobility, granules)) zone_fill_from_idle(zone, superpage, start, start + granules);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
     superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */

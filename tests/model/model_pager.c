@@ -239,14 +239,14 @@ static void step_call(const struct model_record *record) {
 
 /* What shall be wrong with the file, and what the handler says. */
 static void step_trouble(const struct model_record *record) {
-    static const unsigned calls[] = {1u << SIM_STORE_READ,
-                                     1u << SIM_STORE_WRITE,
-                                     1u << SIM_STORE_SYNC,
-                                     1u << SIM_PAGED_MAP,
-                                     1u << SIM_PAGED_PROTECT,
-                                     1u << SIM_PAGED_BREAK,
-                                     1u << SIM_STORE_READ | 1u << SIM_STORE_WRITE,
-                                     1u << SIM_STORE_BEGIN};
+    static const uint64_t calls[] = {UINT64_C(1) << SIM_STORE_READ,
+                                     UINT64_C(1) << SIM_STORE_WRITE,
+                                     UINT64_C(1) << SIM_STORE_SYNC,
+                                     UINT64_C(1) << SIM_PAGED_MAP,
+                                     UINT64_C(1) << SIM_PAGED_PROTECT,
+                                     UINT64_C(1) << SIM_PAGED_BREAK,
+                                     UINT64_C(1) << SIM_STORE_READ | UINT64_C(1) << SIM_STORE_WRITE,
+                                     UINT64_C(1) << SIM_STORE_BEGIN};
     unsigned which = record->byte[1] % (ARRAY_LENGTH(calls) + 2);
     answers[0] = (enum pager_decision)(record->byte[2] % 2 == 0 || all_dirty ? PAGER_GIVE_UP : PAGER_GO_ON);
     answers[1] = (enum pager_decision)(record->byte[2] / 2 % 2 == 0 ? PAGER_GIVE_UP : PAGER_GO_ON);

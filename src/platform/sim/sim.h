@@ -97,7 +97,7 @@ enum sim_call {
     SIM_CALLS,
 };
 #define SIM_CALLS_FAILABLE SIM_UNRESERVE
-#define SIM_FAIL_ALL ((1u << SIM_CALLS_FAILABLE) - 1)
+#define SIM_FAIL_ALL ((UINT64_C(1) << SIM_CALLS_FAILABLE) - 1)
 #define SIM_FOREVER UINT64_MAX
 
 /* Calls since sim_reset, failed ones included. */
@@ -106,8 +106,8 @@ uint64_t sim_calls(enum sim_call call);
 uint64_t sim_failable_calls(void);
 /* From now on the n-th call that can fail fails (n = 1: the next), and so do the times - 1 after it. n = 0: none. Clears what was set before. */
 void sim_fail_call(uint64_t n, uint64_t times);
-/* Counts and fails only these calls, a mask of 1u << enum sim_call. SIM_FAIL_ALL after sim_reset. */
-void sim_fail_only(unsigned mask);
+/* Counts and fails only these calls, a mask of UINT64_C(1) << enum sim_call. SIM_FAIL_ALL after sim_reset. */
+void sim_fail_only(uint64_t mask);
 /* Failures that were injected since sim_fail_call or sim_reset. */
 uint64_t sim_failures(void);
 

@@ -26,7 +26,7 @@ static enum platform_cpu_mode mode;
 static struct {
     uint64_t calls[SIM_CALLS];
     uint64_t failable;
-    unsigned mask;
+    uint64_t mask;
     uint64_t until; /* calls to let pass before the next failure */
     uint64_t times; /* failures to come, 0: none asked for */
     uint64_t failed;
@@ -108,7 +108,7 @@ void sim_call_count(enum sim_call call) { control.calls[call]++; }
 
 bool sim_call_fails(enum sim_call call) {
     control.calls[call]++;
-    if ((control.mask & 1u << call) == 0) return false;
+    if ((control.mask & UINT64_C(1) << call) == 0) return false;
     control.failable++;
     if (control.times == 0) return false;
     if (control.until > 0) {
@@ -123,7 +123,7 @@ bool sim_call_fails(enum sim_call call) {
 uint64_t sim_calls(enum sim_call call) { return control.calls[call]; }
 uint64_t sim_failable_calls(void) { return control.failable; }
 uint64_t sim_failures(void) { return control.failed; }
-void sim_fail_only(unsigned mask) { control.mask = mask; }
+void sim_fail_only(uint64_t mask) { control.mask = mask; }
 
 void sim_fail_call(uint64_t n, uint64_t times) {
     control.until = n == 0 ? 0 : n - 1;

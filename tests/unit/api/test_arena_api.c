@@ -327,7 +327,7 @@ static void without_memory_requests_fail_and_go_on_later(void **state) {
     (void)state;
     new_still_process(&(struct sim_config){.page_bytes = 4 * KIB});
     ASSERT_OK(strata_arena_create("poor", 0, 100000, 1, 0, &arena));
-    sim_fail_only(1u << SIM_COMMIT);
+    sim_fail_only(UINT64_C(1) << SIM_COMMIT);
     sim_fail_call(1, SIM_FOREVER);
     void *hold[2000];
     unsigned held = 0; /* all that the heap has */

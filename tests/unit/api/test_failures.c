@@ -427,7 +427,7 @@ static void exit_with_report(enum sim_call call, uint64_t n, uint64_t times, int
         begin(NULL, "stats:json,stats_file:/report.%p,reserve:1G");
         void *kept = strata_malloc(100);
         if (kept == NULL) _exit(126);
-        sim_fail_only(1u << call);
+        sim_fail_only(UINT64_C(1) << call);
         sim_fail_call(n, times);
         expected_report = expected;
         exit(127); /* replaced by what the judge finds */

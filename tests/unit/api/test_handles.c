@@ -271,7 +271,7 @@ static void no_memory_for_the_table(void **state) {
     for (unsigned n = 1; n <= 2; n++) {
         struct strata_handles *none = NULL;
         uint64_t reserved = sim_reserved_bytes();
-        sim_fail_only(1u << SIM_RESERVE | 1u << SIM_COMMIT);
+        sim_fail_only(UINT64_C(1) << SIM_RESERVE | UINT64_C(1) << SIM_COMMIT);
         sim_fail_call(n, 1);
         assert_int_equal(strata_handles_create(zone, 0, &none), STRATA_HANDLE_NO_MEMORY);
         assert_int_equal(sim_failures(), 1);

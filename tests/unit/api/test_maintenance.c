@@ -137,7 +137,7 @@ static void off_ticks_on_slow_paths(void **state) {
 static void a_refused_start_leaves_the_ticks_to_slow_paths(void **state) {
     (void)state;
     new_heap(NULL, "background:on,thp:never");
-    sim_fail_only(1u << SIM_THREAD_START);
+    sim_fail_only(UINT64_C(1) << SIM_THREAD_START);
     sim_fail_call(1, 1);
     void *large = hold(16 * MIB);
     busy();
@@ -283,7 +283,7 @@ static void the_child_of_a_fork_has_a_thread_of_its_own(void **state) {
 static void the_child_may_try_what_the_parent_was_refused(void **state) {
     (void)state;
     new_heap(NULL, "background:on");
-    sim_fail_only(1u << SIM_THREAD_START);
+    sim_fail_only(UINT64_C(1) << SIM_THREAD_START);
     sim_fail_call(1, 1);
     busy();
     assert_int_equal(sim_threads_alive(), 0);

@@ -156,7 +156,7 @@ static void a_query_tells_what_is_there(void **state) {
     assert_int_equal(info.present_bytes, 5 * MIB);
     assert_int_equal(info.zero_bytes, MIB);
     assert_int_equal(info.swapped_bytes, 0);
-    sim_fail_only(1u << SIM_PRESENCE);
+    sim_fail_only(UINT64_C(1) << SIM_PRESENCE);
     sim_fail_call(1, SIM_FOREVER);
     info = info_of(block);
     assert_true(!info.presence_known && !info.huge_known);

@@ -179,7 +179,7 @@ static void a_range_that_is_freed_ends_its_watch(void **state) {
 static void no_mappings_end_a_watch(void **state) {
     (void)state;
     assert_int_equal(begin(BOTH), STRATA_WATCH_OK);
-    sim_fail_only(1u << SIM_PROTECT);
+    sim_fail_only(UINT64_C(1) << SIM_PROTECT);
     sim_fail_call(1, 1);
     assert_true(sim_access_fault(block + PAGE, false));
     assert_int_equal(sim_failures(), 1);
@@ -234,7 +234,7 @@ static void failures_change_nothing(void **state) {
     for (unsigned i = 0; i < ARRAY_LENGTH(calls); i++) {
         for (unsigned faults = 0; faults < 2; faults++) {
             new_process(faults ? PLATFORM_FAULTS_PROTECT | PLATFORM_FAULTS_PROTECT_ABSENT | PLATFORM_FAULTS_THREAD : 0);
-            sim_fail_only(1u << calls[i]);
+            sim_fail_only(UINT64_C(1) << calls[i]);
             sim_fail_call(1, 1);
             enum strata_watch_status status = begin(STRATA_WATCH_WRITES);
             if (status != STRATA_WATCH_OK) {

@@ -30,7 +30,7 @@ static int new_process(void **unused) {
 
 static void test_forbidden(void **unused) {
     (void)unused;
-    sim_fail_only(1u << SIM_PAGED_OPEN);
+    sim_fail_only(UINT64_C(1) << SIM_PAGED_OPEN);
     sim_fail_call(1, SIM_FOREVER);
     assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_NO_FAULTS);
     assert_null(paging);
@@ -43,7 +43,7 @@ static void test_forbidden(void **unused) {
 static void test_no_memory(void **unused) {
     (void)unused;
     for (uint64_t n = 1; n <= 9; n++) {
-        sim_fail_only(1u << SIM_RESERVE | 1u << SIM_COMMIT | 1u << SIM_THREAD_START);
+        sim_fail_only(UINT64_C(1) << SIM_RESERVE | UINT64_C(1) << SIM_COMMIT | UINT64_C(1) << SIM_THREAD_START);
         sim_fail_call(n, 1);
         assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_NO_MEMORY);
         assert_int_equal(sim_failures(), 1);
@@ -94,12 +94,12 @@ static void test_errors_of_the_file(void **unused) {
     assert_false(sim_paged_read(block + 4096, seen, 3)); /* the handler is not there: it gives up */
     assert_int_equal(figures().failed, 1);
     assert_int_equal(figures().read_errors, 1);
-    sim_fail_only(1u << SIM_STORE_SYNC);
+    sim_fail_only(UINT64_C(1) << SIM_STORE_SYNC);
     sim_fail_call(1, 1);
     assert_int_equal(strata_paging_sync(paging, NULL, 0), STRATA_PAGING_FILE_ERROR);
     assert_int_equal(errno, EIO);
     assert_int_equal(strata_paging_close(paging, STRATA_PAGING_DISCARD), STRATA_PAGING_OK);
-    sim_fail_only(1u << SIM_STORE_OPEN);
+    sim_fail_only(UINT64_C(1) << SIM_STORE_OPEN);
     sim_fail_call(1, 1);
     assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_FILE_ERROR);
     assert_int_equal(sim_reserved_bytes(), 0);

@@ -220,7 +220,7 @@ static void wrong_arguments_are_told(void **state) {
     new_heap(NULL, "background:off");
     assert_int_equal(strata_pressure_register("name", give, NULL, &registration), STRATA_PRESSURE_NO_THREAD);
     new_heap(NULL, "background:on");
-    sim_fail_only(1u << SIM_THREAD_START);
+    sim_fail_only(UINT64_C(1) << SIM_THREAD_START);
     sim_fail_call(1, SIM_FOREVER);
     assert_int_equal(strata_pressure_register("name", give, NULL, &registration), STRATA_PRESSURE_NO_THREAD);
     assert_ptr_equal(registration, &store);

@@ -272,7 +272,7 @@ static void test_table_hostile(void **state) {
         }
         line = end + 1;
     }
-    assert_int_equal(sections, 5);
+    assert_int_equal(sections, 6);
     assert_int_equal(rows, 2 * REPORT_MAX_CACHES + REPORT_MAX_ARENAS + REPORT_MAX_GROUPS + REPORT_ORDERS + 18);
     assert_non_null(strstr(output, "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 "));
     assert_non_null(strstr(output, "tab?nl?nul??? "));

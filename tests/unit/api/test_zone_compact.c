@@ -111,7 +111,7 @@ static void a_compactor_by_default(void **state) {
 
 static void no_memory_and_no_thread(void **state) {
     (void)state;
-    sim_fail_only(1u << SIM_RESERVE | 1u << SIM_COMMIT | 1u << SIM_THREAD_START);
+    sim_fail_only(UINT64_C(1) << SIM_RESERVE | UINT64_C(1) << SIM_COMMIT | UINT64_C(1) << SIM_THREAD_START);
     for (unsigned n = 1; n <= 3; n++) {
         sim_fail_call(n, 1);
         assert_int_equal(strata_zone_compactor_start(zone, NULL), STRATA_ZONE_NO_MEMORY);

@@ -90,7 +90,7 @@ static void area_zero_is_everybodys_and_stays_empty(void **state) {
     (void)state;
     build_threads(UINT64_MAX);
     unsigned cache = cache_of(64);
-    sim_fail_only(1u << SIM_COMMIT);
+    sim_fail_only(UINT64_C(1) << SIM_COMMIT);
     void *first = must_take(cache); /* gets an id */
     sim_thread_become(1);
     sim_fail_call(1, SIM_FOREVER); /* no memory for its area */

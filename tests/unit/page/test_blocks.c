@@ -253,7 +253,7 @@ static void superpages_that_can_not_grow_move(void **state) {
     assert_true(is_marked(moved, granules, 1));
     /* Neither the mapping budget nor a refusal loses anything. */
     char *next = must_block(2 * MIB, 1);
-    sim_fail_only(1u << SIM_MOVE);
+    sim_fail_only(UINT64_C(1) << SIM_MOVE);
     sim_fail_call(1, SIM_FOREVER);
     char *end = moved + 16 * MIB;
     while (next < end) next = must_block(2 * MIB, 1);

@@ -143,7 +143,7 @@ static void a_system_that_can_not_tell_is_taken_at_its_word(void **state) {
     char *block = must_block(4 * MIB, 1);
     mark(block, 1024, 1);
     assert_int_equal(zone_pages_release(&zone, block, 4 * MIB), ZONE_OK);
-    sim_fail_only(1u << SIM_PRESENCE);
+    sim_fail_only(UINT64_C(1) << SIM_PRESENCE);
     sim_fail_call(1, SIM_FOREVER);
     drop_block(block);
     assert_int_equal(counters().idle, 1024); /* as if they were there: a fault more, no harm */
@@ -152,7 +152,7 @@ static void a_system_that_can_not_tell_is_taken_at_its_word(void **state) {
 
 static void without_moves_all_goes_by_copies(void **state) {
     (void)state;
-    sim_fail_only(1u << SIM_MOVE);
+    sim_fail_only(UINT64_C(1) << SIM_MOVE);
     sim_fail_call(1, SIM_FOREVER);
     char *a = must_block(4 * MIB, 1), *b = must_block(4 * MIB, 1);
     mark(a, 1024, 1), mark(b, 1024, 2);
@@ -198,7 +198,7 @@ static void populating_can_be_watched_and_ended(void **state) {
     drop_block(block);
     block = must_block(2 * MIB, 1);
     assert_int_equal(zone_pages_release(&zone, block, 2 * MIB), ZONE_OK);
-    sim_fail_only(1u << SIM_POPULATE);
+    sim_fail_only(UINT64_C(1) << SIM_POPULATE);
     sim_fail_call(1, SIM_FOREVER);
     assert_int_equal(zone_pages_populate(&zone, block, 2 * MIB, NULL, NULL), ZONE_OK); /* by touching */
     assert_int_equal(sim_populated_pages(block, 2 * MIB), 512);

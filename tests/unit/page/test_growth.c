@@ -59,7 +59,7 @@ static void no_address_space_at_all_is_a_refusal_that_can_be_tried_again(void **
     assert_false(zone_init(&zone, &config));
     assert_int_equal(sim_reserved_bytes(), 0);
     sim_reset(NULL);
-    sim_fail_only(1u << SIM_RESERVE);
+    sim_fail_only(UINT64_C(1) << SIM_RESERVE);
     sim_fail_call(1, SIM_FOREVER);
     assert_false(zone_init(&zone, &config));
     sim_fail_call(0, 0);

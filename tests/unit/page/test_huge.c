@@ -112,7 +112,7 @@ static void nothing_is_learnt_where_the_touch_fails(void **state) {
     (void)state;
     huge_zone(ZONE_THP_AUTO);
     sim_set_populate_ns(DEAR_NS);
-    sim_fail_only(1u << SIM_POPULATE);
+    sim_fail_only(UINT64_C(1) << SIM_POPULATE);
     sim_fail_call(1, SIM_FOREVER);
     for (unsigned i = 0; i < 10; i++) assert_true(next_is_huge());
     assert_int_equal(sim_failures(), 10);
@@ -273,7 +273,7 @@ static void a_block_that_grows_follows_what_is_known(void **state) {
 static void blocks_are_measured_where_populating_fails(void **state) {
     (void)state;
     huge_zone(ZONE_THP_AUTO);
-    sim_fail_only(1u << SIM_POPULATE);
+    sim_fail_only(UINT64_C(1) << SIM_POPULATE);
     sim_fail_call(1, SIM_FOREVER);
     assert_int_equal(huge_superpages(64 * MIB), 32);
     assert_int_equal(sim_failures(), 1);

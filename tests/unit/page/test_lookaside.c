@@ -247,7 +247,7 @@ static void holes_elsewhere_go_before_those_of_huge_pages(void **state) {
     huge_zone(ZONE_THP_ALWAYS);
     struct zone_run huge[2], plain[2];
     for (unsigned i = 0; i < 2; i++) huge[i] = must_run(256, 1, MOBILITY_UNMOVABLE);
-    sim_fail_only(1u << SIM_ADVISE_HUGE);
+    sim_fail_only(UINT64_C(1) << SIM_ADVISE_HUGE);
     sim_fail_call(1, 1);
     for (unsigned i = 0; i < 2; i++) plain[i] = must_run(256, 1, MOBILITY_RECLAIMABLE);
     assert_int_equal(sim_failures(), 1);
@@ -343,7 +343,7 @@ static void huge_pages_stay_where_the_advice_is_refused(void **state) {
     (void)state;
     make_huge_holes();
     uint64_t idle = counters().idle;
-    sim_fail_only(1u << SIM_ADVISE_HUGE);
+    sim_fail_only(UINT64_C(1) << SIM_ADVISE_HUGE);
     sim_fail_call(1, SIM_FOREVER);
     (void)must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
     assert_int_equal(sim_failures(), 2); /* for the new one, against the first; not again and again */
@@ -386,7 +386,7 @@ static void release_on_request_breaks_huge_pages(void **state) {
 static void advice_counts_the_pages_that_are_there(void **state) {
     (void)state;
     huge_zone(ZONE_THP_ALWAYS);
-    sim_fail_only(1u << SIM_ADVISE_HUGE);
+    sim_fail_only(UINT64_C(1) << SIM_ADVISE_HUGE);
     sim_fail_call(1, SIM_FOREVER);
     struct zone_run run = must_run(100, 1, MOBILITY_UNMOVABLE);
     assert_false(run.huge);

@@ -61,7 +61,7 @@ static void it_ends_where_its_space_ends(void **state) {
 
 static void a_refused_commit_changes_nothing(void **state) {
     (void)state;
-    sim_fail_only(1u << SIM_COMMIT);
+    sim_fail_only(UINT64_C(1) << SIM_COMMIT);
     sim_fail_call(1, SIM_FOREVER);
     unsigned n = 0;
     while (zone_metadata_alloc(&zone, 512) != NULL) n++;

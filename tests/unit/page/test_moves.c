@@ -52,7 +52,7 @@ static void what_will_not_move_is_copied(void **state) {
     for (unsigned nth = 2; nth <= PAGES; nth += 7) {
         crowded_block(ZONE_MOVES_AUTO);
         sim_faults_offer(PLATFORM_FAULTS_MOVE);
-        sim_fail_only(1u << SIM_FAULTS_MOVE);
+        sim_fail_only(UINT64_C(1) << SIM_FAULTS_MOVE);
         sim_fail_call(nth, SIM_FOREVER);
         char *moved = grown();
         assert_non_null(moved);
@@ -70,7 +70,7 @@ static void a_refusal_leaves_the_block(void **state) {
     for (unsigned i = 0; i < ARRAY_LENGTH(calls); i++) {
         crowded_block(ZONE_MOVES_AUTO);
         sim_faults_offer(PLATFORM_FAULTS_MOVE);
-        sim_fail_only(1u << calls[i]);
+        sim_fail_only(UINT64_C(1) << calls[i]);
         sim_fail_call(1, SIM_FOREVER);
         assert_null(grown());
         assert_true(is_marked(block, PAGES, 1));

@@ -101,7 +101,7 @@ static void a_refused_move_leaves_fresh_pages(void **state) {
     (void)state;
     char *anchor = movable_superpage();
     leave_idle(200);
-    sim_fail_only(1u << SIM_MOVE);
+    sim_fail_only(UINT64_C(1) << SIM_MOVE);
     sim_fail_call(1, SIM_FOREVER);
     char *block = must_block(100 * GRANULE_BYTES, 1);
     assert_int_equal(sim_failures(), 1); /* not tried again and again */
