@@ -135,10 +135,12 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     sim_reset(NULL);
     char *address = platform_reserve(NULL, 16 * PAGE, PAGE);
     assert_true(platform_commit(address, 8 * PAGE));
-    memset(address, 1, 8 * PAGE);
+    memset(address, 1, 7 * PAGE);
     int file = platform_file_create("there");
-    struct platform_faults faults, others;
-    sim_faults_offer(PLATFORM_FAULTS_PROTECT);
+    struct platform_faults faults, others, mover;
+    sim_faults_offer(PLATFORM_FAULTS_PROTECT | PLATFORM_FAULTS_MOVE);
+    assert_int_equal(platform_faults_open(&mover, PLATFORM_FAULTS_MOVE), PLATFORM_FAULTS_OK);
+    assert_int_equal(platform_faults_register(&mover, address + 7 * PAGE, PAGE, true, false), PLATFORM_FAULTS_OK);
     assert_int_equal(platform_faults_open(&faults, PLATFORM_FAULTS_PROTECT), PLATFORM_FAULTS_OK);
     assert_int_equal(platform_faults_register(&faults, address, 4 * PAGE, true, true), PLATFORM_FAULTS_OK);
     struct platform_paged paged, other;
@@ -170,6 +172,7 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_int_equal(platform_faults_register(&faults, address + 4 * PAGE, PAGE, true, true), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_faults_protect(&faults, address, PAGE, true), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_faults_copy(&faults, address, address + PAGE, PAGE, false, NULL), PLATFORM_FAULTS_NO_MEMORY);
+    assert_int_equal(platform_faults_move(&mover, address + 7 * PAGE, address, PAGE, NULL), PLATFORM_FAULTS_TAKEN);
     assert_false(sim_fault_registered(address + 4 * PAGE) || sim_fault_protected(address));
     assert_false(platform_protect(address, PAGE, PLATFORM_ACCESS_READ));
     assert_false(platform_on_access_fault(NULL));
@@ -190,7 +193,8 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_int_equal(sim_reserved_bytes(), reserved);
     assert_int_equal(sim_committed_bytes(), committed);
     assert_true(sim_mappings() <= mappings);
-    for (size_t i = 0; i < 8 * PAGE; i++) assert_int_equal(address[i], 1);
+    for (size_t i = 0; i < 7 * PAGE; i++) assert_int_equal(address[i], 1);
+    assert_int_equal(sim_populated_pages(address + 7 * PAGE, PAGE), 0);
     assert_int_equal(sim_threads_alive(), 0);
     assert_null(sim_file_text("new", NULL));
     assert_string_equal(sim_file_text("there", NULL), "");
