@@ -103,9 +103,16 @@ static inline uint64_t live_frames(void) {
 
 /* NULL, or what is wrong with the contents, the zone, or was found before. */
 static inline const char *look_over(void) {
-    for (uint64_t token = 0; token < owned_count && wrong == NULL; token++)
-        for (uint64_t i = 0; owned[token].live && i < owned[token].frames; i++)
-            if (frames_peek(zone, owned[token].frame + i) != word_of(token, i)) wrong = "contents were lost";
+    for (uint64_t token = 0; token < owned_count && wrong == NULL; token++) {
+        const struct owned *block = &owned[token];
+        struct frames_info info;
+        for (uint64_t i = 0; block->live && i < block->frames; i++)
+            if (frames_peek(zone, block->frame + i) != word_of(token, i)) wrong = "contents were lost";
+        if (!block->live) continue;
+        if (frames_query(zone, block->frame, &info) != FRAMES_OK || info.first != block->frame || info.frames != block->frames)
+            wrong = "a block has other bounds";
+        if (info.owner != owner || info.token != token || info.mobility != FRAMES_MOVABLE || info.moving) wrong = "a block is somebody else's";
+    }
     if (wrong == NULL) wrong = frames_zone_check(zone);
     return wrong;
 }

@@ -139,6 +139,14 @@ static void no_pass_where_it_would_be_in_vain(void **state) {
     assert_int_equal(frames_alloc_hard(zone, &many, &frame), FRAMES_NO_FRAMES); /* half is free, and nothing of it movable */
     frames_compact_counts_get(zone, &counts);
     assert_int_equal(counts.passes, 0);
+    for (uint64_t i = 1; i < 32 * SUPERPAGE_FRAMES; i++)
+        if (i % 2 != 0 || i == first) (void)frames_free(zone, i, 1, &at);
+    (void)frames_free(zone, 0, 1, &at);
+    while (own(1)) continue;
+    for (uint64_t i = 0; i < owned_count; i += 64) disown(i); /* half a superpage in pieces, all of it movable */
+    assert_int_equal(frames_alloc_hard(zone, &many, &frame), FRAMES_NO_FRAMES);
+    frames_compact_counts_get(zone, &counts);
+    assert_int_equal(counts.passes, 0);
     assert_null(frames_zone_check(zone));
 }
 
@@ -196,6 +204,30 @@ static void a_block_may_be_freed_while_it_moves(void **state) {
     check_all();
     assert_int_equal(stats_now().used[FRAMES_MOVABLE], live_frames());
     assert_int_equal(stats_now().moving, 0);
+}
+
+/* Room appears above where there was none: what has moved already stays for this pass. */
+static uint64_t free_seed;
+static void free_another(uint64_t token) {
+    for (unsigned tries = 0; tries < 50; tries++) {
+        uint64_t other = next_random(&free_seed) % owned_count;
+        if (other == token || !owned[other].live || owned[other].frame < owned[token].frame) continue;
+        disown(other);
+        return;
+    }
+}
+static void nothing_moves_twice_though_room_appears(void **state) {
+    (void)state;
+    uint64_t seed = 18;
+    free_seed = 19;
+    while (own(next_random(&seed) % 4 == 0 ? 64 : 1 + next_random(&seed) % 3)) continue;
+    while (own(1)) continue;
+    for (uint64_t i = 0; i < owned_count; i++)
+        if (next_random(&seed) % 3 == 0) disown(i);
+    within = free_another;
+    assert_true(pass_of(9).moved > 100);
+    within = NULL;
+    check_all();
 }
 
 /* The pass of the daemon takes movable blocks out of foreign superpages, a direct one leaves them. */
@@ -385,6 +417,7 @@ int main(void) {
         TEST(failures_are_deferred),
         TEST(an_owner_may_allocate_while_it_is_asked),
         TEST(a_block_may_be_freed_while_it_moves),
+        TEST(nothing_moves_twice_though_room_appears),
         TEST(movable_blocks_leave_foreign_superpages),
         TEST(contents_survive_a_random_load),
         TEST(the_thread_acts_on_the_index),
