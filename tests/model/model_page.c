@@ -295,8 +295,14 @@ static void step_soft_limit(const struct model_record *record) {
 }
 
 static void step_failures(const struct model_record *record) {
-    static const uint64_t masks[] = {SIM_FAIL_ALL,         SIM_FAIL_ALL,     UINT64_C(1) << SIM_MOVE,        UINT64_C(1) << SIM_RELEASE,
-                                     UINT64_C(1) << SIM_RESERVE_AT, UINT64_C(1) << SIM_COMMIT, UINT64_C(1) << SIM_ADVISE_HUGE, UINT64_C(1) << SIM_RESET};
+    static const uint64_t masks[] = {SIM_FAIL_ALL,
+                                     SIM_FAIL_ALL,
+                                     UINT64_C(1) << SIM_MOVE,
+                                     UINT64_C(1) << SIM_RELEASE,
+                                     UINT64_C(1) << SIM_RESERVE_AT,
+                                     UINT64_C(1) << SIM_COMMIT,
+                                     UINT64_C(1) << SIM_ADVISE_HUGE,
+                                     UINT64_C(1) << SIM_RESET};
     uint64_t n = record->byte[1] % 4 == 0 ? 0 : 1 + record->byte[2] % 8u;
     sim_fail_only(masks[record->byte[3] % ARRAY_LENGTH(masks)]);
     sim_fail_call(n, 1 + record->byte[4] % 4u);
