@@ -77,7 +77,7 @@ void block_begin(struct zone *zone, char *address, struct block_desc block) {
     zone_tag_run(zone, address, 1, TAG_BLOCK);
 }
 
-static void *create_superpages(struct zone *zone, const struct zone_block_config *config, size_t granules, size_t align, bool *zeroed) {
+static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_block_config *config, size_t granules, size_t align, bool *zeroed) {
     size_t capacity = block_superpages(granules), reserve = block_superpages(block_granules(zone, config->reserve_bytes));
     if (config->huge) granules = capacity * SUPERPAGE_GRANULES;
     if (reserve > capacity) capacity = reserve;
