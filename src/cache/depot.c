@@ -21,7 +21,7 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
  * one spends more on its contents than on a visit to the depot, and there are many classes of them.
  */
 #define ARRAY_BYTES_MAX (64 * KIB)
-#define ARRAY_BYTES_MAX_LARGE (16 * KIB)
+#define ARRAY_BYTES_MAX_LARGE (32 * KIB)
 #define LARGE_OBJECT_BYTES 512
 /* Full magazines wait up to this many bytes, or this share of the cache's objects. */
 #define DEPOT_BYTES_MIN (32 * KIB)
