@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = ["malloc", "free", "calloc", "_Znwm", "_ZdlPv", "_ZdlPvm", "strata_cache_alloc", "strata_cache_free", "strata_kmem_cookie_alloc",
              "strata_kmem_cookie_free", "strata_kmem_free"]
+VARIABLES = {"heap", "platform_cpu"}
 ARCHITECTURE = platform.machine()
 SLACK = 0.1
 
@@ -50,7 +51,7 @@ def without_addresses(operands: str, here: dict[int, int]) -> str:
         return f"#{here[target]}" if target in here else match[2]
     if "(%rip)" in operands:
         name = re.search(r"# [0-9a-f]+ <([^+>@]+)", operands)
-        known = name and not name[1].startswith("_") and name[1] or "data"  # the nearest symbol to what has none is an accident
+        known = name[1] if name and name[1] in VARIABLES else "data"  # elsewhere the nearest symbol is an accident
         operands = re.sub(r"-?0x[0-9a-f]+\(%rip\)", f"{known}(%rip)", operands.split("#")[0].strip())
     return re.sub(r"-?0x[0-9a-f]{3,}\(", "FIELD(", operands)
 

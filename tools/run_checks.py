@@ -88,7 +88,6 @@ def all_steps() -> list[Step]:
         build("musl"),
         ctest("musl"),
         build("experiments"),
-        build("clang-release"),
         script("install", ["tests/install/check_install.sh", "build/release"], r"^install: \d+ checks passed$", ["build:release"]),
         script("musl-programs", ["tests/install/check_musl.sh", "build/musl"], r"^musl: \d+ checks passed$", ["build:musl"]),
         script("exports", ["tools/check_exports.sh", "build/release"], r"^exports: [1-9]\d+ symbols, 0 failures$", ["build:release"]),

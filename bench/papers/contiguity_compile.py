@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frame.experiment import ALLOCATOR_VARIABLES, Claim, Context, ExperimentFailed, Published, Result, Series, interleaved, main, median, same
 
-SOURCE = Path(__file__).resolve().parent.parent / "programs/gxx_source.cpp"
+SOURCE = Path(__file__).resolve().parent.parent / "suite/programs/gxx_source.cpp"
 # Enough for an allocator to be used in a quick run.
 QUICK_SOURCE = "#include <map>\n#include <string>\nstd::map<std::string, int> numbers;\nint main() { return numbers[\"one\"]; }\n"
 FLAGS = ("-std=c++20", "-O2")

@@ -12,7 +12,7 @@ from statistics import median
 from frame.experiment import ALLOCATOR_VARIABLES, Claim, Context, ExperimentFailed, Published, Result, Series, interleaved, main, same
 
 HERE = Path(__file__).resolve().parent
-GXX_SOURCE = HERE.parent / "programs/gxx_source.cpp"
+GXX_SOURCE = HERE.parent / "suite/programs/gxx_source.cpp"
 GXX_FLAGS = {"-O0": ["-O0"], "-g -O0": ["-g", "-O0"], "-O3": ["-O3"], "-g -O3": ["-g", "-O3"]}
 # Table 2, g++: test 1 a to d, test 2 a to d, in per cent.
 PUBLISHED = {"-O0": (2.99, 3.04), "-g -O0": (1.19, 1.20), "-O3": (5.68, 5.25), "-g -O3": (4.44, 3.98)}

@@ -217,12 +217,18 @@ void frames_reclaim_info_get(struct frame_zone *zone, struct frames_reclaim_info
 /* log10 without the library of mathematics: digits before the point by division, each after it by the tenth power of what is left. */
 static double log10_of(double x) {
     double result = 0, place = 1;
-    for (; x >= 10; x /= 10) result += 1;
+    while (x >= 10) {
+        x /= 10;
+        result += 1;
+    }
     for (unsigned digit = 0; digit < 9; digit++) {
         double square = x * x, fourth = square * square;
         x = fourth * fourth * square;
         place /= 10;
-        for (; x >= 10; x /= 10) result += place;
+        while (x >= 10) {
+            x /= 10;
+            result += place;
+        }
     }
     return result;
 }

@@ -22,15 +22,25 @@ static bool mover_ready(struct zone *zone) {
     return mover->faults.file >= 0;
 }
 
+/*
+ * A page that stays registered holds whoever touches it for ever. Where mappings are used up, a registration may end half way, and can't always be
+ * taken back: closing the file takes all of it back, and never fails.
+ */
 static bool move_one_by_one(struct zone *zone, char *from, char *to, size_t bytes) {
     struct platform_faults *faults = &zone->mover.faults;
     size_t moved = 0;
     if (!mover_ready(zone)) return false;
     enum platform_faults_status status = platform_faults_register(faults, to, bytes, true, false);
-    if (status == PLATFORM_FAULTS_GONE) platform_faults_close(faults); /* the program closes what it does not know: it shall not be asked again */
-    if (status != PLATFORM_FAULTS_OK) return false;
+    if (status != PLATFORM_FAULTS_OK) {
+        platform_faults_close(faults);
+        if (status != PLATFORM_FAULTS_GONE) zone->mover.process = 0; /* else the program closes what it does not know: it shall not be asked again */
+        return false;
+    }
     if (platform_release(to, bytes)) (void)platform_faults_move(faults, to, from, bytes, &moved);
-    (void)platform_faults_unregister(faults, to, bytes);
+    if (platform_faults_unregister(faults, to, bytes) != PLATFORM_FAULTS_OK) {
+        platform_faults_close(faults);
+        zone->mover.process = 0;
+    }
     if (moved == 0) return false;
     if (moved < bytes) {
         __builtin_memcpy(to + moved, from + moved, bytes - moved);

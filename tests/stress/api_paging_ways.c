@@ -109,7 +109,7 @@ static void io_uring_fails(void) {
 static void foreign_faults(void) {
     struct strata_paging *paging = open_new();
     char *none = mmap(NULL, page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    EXPECT(none != MAP_FAILED && touch(none) == SIGSEGV && touch(NULL) == SIGSEGV);
+    EXPECT(none != MAP_FAILED && touch(none) == SIGSEGV && touch((volatile char *)16) == SIGSEGV);
     EXPECT(touch(page_of(paging, 3)) == 0);
     discard(paging);
     EXPECT(touch(none) == SIGSEGV);

@@ -269,6 +269,8 @@ void sim_faults_offer(unsigned features);
 /* A thread meets a page: the next platform_faults_read tells it. */
 void sim_fault_raise(void *address, bool write, uint32_t thread);
 bool sim_fault_registered(const void *address);
+/* Pages that any file has registered. */
+uint64_t sim_fault_registrations(void);
 bool sim_fault_protected(const void *address);
 /* A thread without the right: what platform_on_access_fault's function answers. */
 bool sim_access_fault(void *address, bool write);

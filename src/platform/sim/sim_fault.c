@@ -61,6 +61,11 @@ bool sim_fault_protected(const void *address) { return script.open && (script.pa
 bool sim_fault_registered(const void *address) {
     return script.open && (script.pages[page_number(address)] & (PAGE_MISSING | PAGE_PROTECTABLE)) != 0;
 }
+uint64_t sim_fault_registrations(void) {
+    uint64_t pages = 0;
+    for (uint64_t i = 0; i < script.pages_bytes; i++) pages += (script.pages[i] & (PAGE_MISSING | PAGE_PROTECTABLE | PAGE_TARGET)) != 0;
+    return pages;
+}
 unsigned sim_fault_wakes(void) { return script.wakes; }
 
 /* ------------------------------------------------------------------ platform.h */
@@ -82,6 +87,7 @@ void platform_faults_close(struct platform_faults *faults) {
         memset(script.pages, 0, script.pages_bytes);
         script.open = false;
     } else if (faults->file == MOVER) {
+        for (uint64_t i = 0; i < script.pages_bytes; i++) script.pages[i] &= (uint8_t)~PAGE_TARGET;
         script.mover_open = false;
     }
     faults->file = -1;
@@ -106,11 +112,14 @@ static enum platform_faults_status mark(uint8_t *pages, size_t bytes, unsigned c
 
 enum platform_faults_status platform_faults_register(struct platform_faults *faults, void *address, size_t bytes, bool missing, bool protect) {
     uint8_t *pages = pages_of("platform_faults_register", faults, address, bytes, 0);
-    if (sim_call_fails(SIM_FAULTS_REGISTER)) return PLATFORM_FAULTS_NO_MEMORY;
+    unsigned kinds = faults->file == MOVER ? PAGE_TARGET : (missing ? PAGE_MISSING : 0u) | (protect ? PAGE_PROTECTABLE : 0u);
+    if (sim_call_fails(SIM_FAULTS_REGISTER)) { /* half way */
+        (void)mark(pages, sim_config.page_bytes, 0, kinds);
+        return PLATFORM_FAULTS_NO_MEMORY;
+    }
     for (size_t i = 0; i < bytes / sim_config.page_bytes; i++)
         if (pages != NULL && (pages[i] & (faults->file == MOVER ? PAGE_MISSING | PAGE_PROTECTABLE : PAGE_TARGET)) != 0) return PLATFORM_FAULTS_TAKEN;
-    if (faults->file == MOVER) return mark(pages, bytes, 0, PAGE_TARGET);
-    return mark(pages, bytes, 0, (missing ? PAGE_MISSING : 0u) | (protect ? PAGE_PROTECTABLE : 0u));
+    return mark(pages, bytes, 0, kinds);
 }
 
 enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes) {

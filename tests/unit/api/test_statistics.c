@@ -181,7 +181,7 @@ static void large_blocks(void **state) {
 /* mallinfo has int in place of size_t: 3 GiB are INT_MAX. */
 static void mallinfo_is_mallinfo2_in_int(void **state) {
     (void)state;
-    new_heap(NULL, STILL);
+    new_heap(NULL, STILL ",magazine_max:4");
     hold(8 * MIB);
     strata_free(hold(100 * KIB));
     take_objects(0, 501, 3000); /* the last slab has room */
@@ -353,7 +353,7 @@ static void the_group_of_blocks(void **state) {
 /* Slabs of the program's objects can't be moved; magazines go when they are asked to. */
 static void the_groups_of_slabs(void **state) {
     (void)state;
-    new_heap(NULL, STILL);
+    new_heap(NULL, STILL ",magazine_max:4");
     DURING(take_objects(0, 1000, 3000));
     assert_int_equal(group_rise("unmovable", "superpages"), 2); /* of 512 pages */
     assert_int_equal(group_rise("unmovable", "allocated_pages"), rise("caches", "malloc-3072", "memory_bytes") / (int64_t)GRANULE_BYTES);
@@ -403,10 +403,10 @@ static void slabs_of_a_cache(void **state) {
     assert_int_equal(INFO_RISE(fordblks), 100 * 3072);
 }
 
-/* An array holds 16 KiB of such objects, but a power of two: 4. Half of them go to the depot or come from it at a time. */
+/* An array of 4. Half of them go to the depot or come from it at a time. */
 static void magazines_of_a_cache(void **state) {
     (void)state;
-    new_heap(NULL, STILL);
+    new_heap(NULL, STILL ",magazine_max:4");
     take_objects(0, 40, 3000);
     free_objects(0, 40);
     take_objects(0, 40, 3000); /* what all this needs is there now, so that the heap doesn't grow, and nothing is reaped */
