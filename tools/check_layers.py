@@ -152,14 +152,17 @@ def check_sources(root: Path, report: Report) -> None:
         report.files += count
 
 
-def symbols(path: Path) -> tuple[set[str], set[str]]:
-    """Defined global and undefined names of one object file; weak ones count as what they are."""
-    defined, undefined = set(), set()
-    output = subprocess.run(["nm", "-P", "-g", str(path)], check=True, capture_output=True, text=True).stdout
-    for line in output.splitlines():
-        name, kind = line.split()[:2]
-        (undefined if kind in "Uwv" else defined).add(name)
-    return defined, undefined
+def symbols_of(paths: list[Path]) -> dict[Path, tuple[set[str], set[str]]]:
+    """Defined global and undefined names of each object file; weak ones count as what they are."""
+    found: dict[Path, tuple[set[str], set[str]]] = {path: (set(), set()) for path in paths}
+    for start in range(0, len(paths), 200):
+        some = [str(path) for path in paths[start : start + 200]]
+        output = subprocess.run(["nm", "-A", "-P", "-g", *some], check=True, capture_output=True, text=True).stdout
+        for line in output.splitlines():
+            file, _, rest = line.partition(": ")
+            name, kind = rest.split()[:2]
+            found[Path(file)][kind in "Uwv"].add(name)
+    return found
 
 
 def check_objects(build: Path, report: Report) -> None:
@@ -174,13 +177,14 @@ def check_objects(build: Path, report: Report) -> None:
             targets.setdefault(match[1], {}).setdefault(match[2], []).append(path)
     if not any(len(layers) == len(LAYERS) for layers in targets.values()):
         report.add(str(build), "no target with object files of all layers found")
-    whole = {name for layers in targets.values() if len(layers) == len(LAYERS) for path in layers["api"] for name in symbols(path)[0]}
+    symbols = symbols_of([path for layers in targets.values() for paths in layers.values() for path in paths])
+    whole = {name for layers in targets.values() if len(layers) == len(LAYERS) for path in layers["api"] for name in symbols[path][0]}
     for target, layers in targets.items():
         home: dict[str, str] = dict.fromkeys(whole, "api") if set(layers) == {"api"} else {}
         needs: list[tuple[str, Path, set[str]]] = []
         for layer in LAYERS:
             for path in layers.get(layer, []):
-                defined, undefined = symbols(path)
+                defined, undefined = symbols[path]
                 report.objects += 1
                 home.update(dict.fromkeys(defined, layer))
                 needs.append((layer, path, undefined))

@@ -265,7 +265,7 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *   - a wrong free of these sizes is found when the integer reaches its slab, and ends the process with one line on standard error that names the
  *     integer and the cache, as for strata_cache_free (<strata/cache.h>); but in an arena with STRATA_ARENA_VERIFY it is a status of that very call,
  * as for all other sizes, and changes nothing (only two threads that free the same integer at the same moment may both be believed). Then an
- *     allocation and its free cost two to three times as much, and each quantum of the slabs takes 8 bytes, which the arena keeps until it is
+ *     allocation and its free cost three to four times as much, and each quantum of the slabs takes 8 bytes, which the arena keeps until it is
  * destroyed;
  *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
  * The caches stand among the others in the statistics, by the arena's name and their size.

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 RECORD_BYTES = 8
-DEFAULT_SECONDS = 6
+DEFAULT_SECONDS = 5
 HANG_SECONDS = 120
 SLOWEST_OPERATIONS_PER_SECOND = 1000  # of a long run on a busy machine
 SHRINK_SECONDS = 60
