@@ -139,10 +139,10 @@ static void take_log(const char *variable, const char *item, const char *value) 
 /* The value of an item that is one of several words. */
 static bool is_among(const char *variable, const char *item, const char *value, const char *const *words, unsigned count) {
     for (unsigned i = 0; i < count; i++)
-        if (value != NULL && strcmp(value, words[i]) == 0) return true;
+        if (strcmp(value, words[i]) == 0) return true;
     char allowed[64] = "";
     for (unsigned i = 0; i < count; i++) snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%s", i != 0 ? ", " : "", words[i]);
-    umem_line("%s: %s=%s: allowed: %s; ignored", variable, item, value != NULL ? value : "", allowed);
+    umem_line("%s: %s=%s: allowed: %s; ignored", variable, item, value, allowed);
     return false;
 }
 
@@ -152,11 +152,12 @@ static bool is_among(const char *variable, const char *item, const char *value, 
  */
 static void take_option(const char *variable, const char *item, const char *value) {
     static const char *const backends[] = {"mmap", "sbrk"}, *const fits[] = {"best", "first", "instant", "next"};
+    const char *word = value != NULL ? value : "";
     unsigned long long size;
     if (strcmp(item, "backend") == 0) {
-        if (is_among(variable, item, value, backends, 2) && value[0] == 's') umem_line("%s: %s=%s: memory is mapped here", variable, item, value);
+        if (is_among(variable, item, word, backends, 2) && word[0] == 's') umem_line("%s: %s=%s: memory is mapped here", variable, item, value);
     } else if (strcmp(item, "allocator") == 0) {
-        if (is_among(variable, item, value, fits, 4))
+        if (is_among(variable, item, word, fits, 4))
             umem_line("%s: %s=%s: there is no heap of one fit here; vmem_create's fits are as asked for", variable, item, value);
     } else if (strcmp(item, "perthread_cache") == 0) {
         if (value == NULL || !parse_size(value, &size))
