@@ -2,67 +2,10 @@
  * test_statistics_free.c - what the figures say of free blocks and of fragmentation, read from the JSON of strata_stats_json before and after blocks
  * whose places are known.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api/heap.h"
-#include "platform/sim/sim.h"
-#include "strata/malloc.h"
-#include "strata/strata.h"
+#include "unit/api/look.h"
 
 /* Base pages, and nothing that happens by itself. */
 #define STILL "thp:never,background:off,decay_ms:3600000"
-
-int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) { /* this process builds many heaps */
-    (void)prepare, (void)parent, (void)child;
-    return 0;
-}
-
-/* The figures of one moment. */
-struct look {
-    char json[64 * KIB];
-};
-static struct look before, after;
-
-static void take(struct look *look) {
-    size_t bytes;
-    int file = platform_file_create("/look.json");
-    assert_true(file >= 0);
-    assert_int_equal(strata_stats_json(file), 0);
-    platform_file_close(file);
-    const char *text = sim_file_text("/look.json", &bytes);
-    assert_true(bytes < sizeof look->json);
-    memcpy(look->json, text, bytes + 1);
-}
-
-/* From the start of the object of that name in a list of the document; of "heap", and of the document itself (NULL), there is one. */
-static const char *object_in(const char *json, const char *list, const char *name) {
-    char wanted[64];
-    if (list == NULL) return json;
-    snprintf(wanted, sizeof wanted, "\"%s\":", list);
-    const char *at = strstr(json, wanted);
-    assert_non_null(at);
-    if (name == NULL) return at + strlen(wanted);
-    snprintf(wanted, sizeof wanted, "{\"name\":\"%s\"", name);
-    at = strstr(at, wanted);
-    if (at == NULL) fail_msg("there is no %s in %s", name, list);
-    return at;
-}
-
-static void new_process(const struct sim_config *sim, const char *conf) {
-    sim_reset(sim);
-    sim_env_set("STRATA_CONF", conf);
-    heap = (struct heap){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
-    assert_true(heap_init());
-}
 
 /* A block with all its pages present, as though written to. */
 static void *hold(size_t bytes) {
@@ -95,7 +38,7 @@ static uint64_t free_figure(const struct look *look, size_t block_bytes, const c
 /* Blocks of 4 KiB .. 2 MiB in aligned places: what is free beside two of 512 and 64 KiB, at the start of a superpage. */
 static void free_blocks_by_size(void **state) {
     (void)state;
-    new_process(NULL, STILL);
+    new_heap(NULL, STILL);
     take(&before);
     void *first = hold(512 * KIB), *second = hold(64 * KIB);
     take(&after);
