@@ -20,11 +20,11 @@
 #define HUGE_IDLE_SHARE 8
 #define HUGE_LOOKS 16
 
-/* The descriptors of a superpage that has no runs: they say nothing, and are a sixty-fourth of its size. */
+/* The descriptors and heads of a superpage that has no runs: they say nothing, and may be a thirtieth of its size. */
 static void release_descriptors(struct zone *zone, struct superpage *superpage) {
-    size_t bytes = SUPERPAGE_GRANULES * sizeof(struct granule_desc);
-    if (!superpage->described || bytes % platform_info()->page_bytes != 0) return;
-    if (!platform_release(&zone->descs[(size_t)(superpage - zone->superpages) * SUPERPAGE_GRANULES], bytes)) return;
+    size_t at = (size_t)(superpage - zone->superpages), bytes = SUPERPAGE_GRANULES * sizeof(struct granule_desc), page = platform_info()->page_bytes;
+    if (!superpage->described || bytes % page != 0 || sizeof(struct head_area) % page != 0) return;
+    if (!platform_release(&zone->descs[at * SUPERPAGE_GRANULES], bytes) || !platform_release(&zone->heads[at], sizeof(struct head_area))) return;
     superpage->described = false;
     zone->counters.described--;
 }

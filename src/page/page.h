@@ -51,10 +51,25 @@ enum zone_moves { ZONE_MOVES_AUTO, ZONE_MOVES_MREMAP, ZONE_MOVES_UFFD, ZONE_MOVE
 #define TAG_SLAB 4  /* and above: slab/ numbers its caches from here */
 typedef uint16_t granule_tag;
 
-/* 64 bytes for the owner of a run, one for each of its granules, contiguous. */
+/* 64 bytes for the owner of a run, one for each of its granules, contiguous; slabs have heads instead. */
 struct granule_desc {
     uint64_t words[8];
 };
+
+/*
+ * Heads: what describes a run in few words, packed by superpage, so that those of many runs share a page. A run has 2 bytes a granule here and a head
+ * of as many units as its owner needs, at most two for each of its granules: then there is always room, as heads are powers of two of units, aligned.
+ */
+#define HEAD_UNIT_BYTES 32
+#define HEAD_UNITS (2 * SUPERPAGE_GRANULES)
+#define HEAD_NONE UINT32_MAX
+struct head_area {
+    uint64_t taken[HEAD_UNITS / 64]; /* by unit; changed by compare and swap, as owners of different runs hold different locks */
+    uint16_t at[SUPERPAGE_GRANULES]; /* by the first granule of a run with a head: the head's first unit */
+    struct head_unit {
+        uint64_t words[HEAD_UNIT_BYTES / 8];
+    } units[HEAD_UNITS];
+} STRATA_ALIGNED(GRANULE_BYTES);
 
 enum superpage_state {
     SUPERPAGE_FREE,  /* in the address space arena, or never used */
@@ -78,7 +93,7 @@ struct superpage {
     bool huge;      /* transparent huge pages were asked for */
     bool moved;     /* pages have moved in or out: the mapping may be split here */
     uint8_t linked; /* enum idle_list: where idle_link is */
-    bool described; /* descriptors of all its granules may be present: it was cut into runs */
+    bool described; /* descriptors and heads may be present: it was cut into runs */
     bool young;     /* room is being made for its huge page, out of other superpages */
     uint8_t splits; /* ends of ranges that moved here, each of which is counted as one mapping more */
     bool apart;     /* being emptied by compact.c: in no bucket, and the arena's no more, whatever its state */
@@ -106,7 +121,7 @@ struct zone_counters {
     uint64_t populated_total, released_total;
     uint64_t moves;
     uint64_t compactions, block_moves; /* superpages or runs of them that were emptied, and the blocks that their owners moved for it */
-    uint64_t described;                /* superpages whose descriptors may be present */
+    uint64_t described;                /* superpages whose descriptors and heads may be present */
     uint64_t mappings;                 /* an estimate of what the heap's address space costs */
 };
 
@@ -149,6 +164,7 @@ struct zone {
     size_t extent_units; /* of 16 bytes; addresses from base + extent on are not of this heap */
     granule_tag *tags;
     struct granule_desc *descs;
+    struct head_area *heads; /* by superpage */
     struct superpage *superpages;
 
     struct platform_lock lock;
@@ -164,6 +180,7 @@ struct zone {
     struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
+    uint64_t head_units; /* taken; changed atomically */
     struct resting resting;
     struct mover mover;
     void (*end_watches)(char *address, size_t bytes); /* see zone_pages_watch */
@@ -182,6 +199,19 @@ STRATA_INLINE size_t zone_granule_of(const struct zone *zone, const void *addres
 STRATA_INLINE char *zone_address_of(const struct zone *zone, size_t granule) { return (char *)zone->base + (granule << GRANULE_SHIFT); }
 STRATA_INLINE bool zone_contains(const struct zone *zone, const void *address) {
     return ((uintptr_t)address - zone->base) >> 4 < __atomic_load_n(&zone->extent_units, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * A head of `bytes`, not cleared, for the run that begins at a granule: its number, or HEAD_NONE where there is no room, which cannot be for a run of
+ * bytes / (2 * HEAD_UNIT_BYTES) granules. It goes before its run does. No lock; cost: constant (16 words at most are looked at).
+ */
+uint32_t zone_head_alloc(struct zone *zone, size_t granule, size_t bytes);
+void zone_head_free(struct zone *zone, uint32_t head, size_t bytes);
+STRATA_INLINE void *zone_head(const struct zone *zone, uint32_t head) { return &zone->heads[head / HEAD_UNITS].units[head % HEAD_UNITS]; }
+/* The head of the run that begins at a granule: only where it has one. */
+STRATA_INLINE uint32_t zone_head_of(const struct zone *zone, size_t granule) {
+    size_t superpage = granule / SUPERPAGE_GRANULES;
+    return (uint32_t)(superpage * HEAD_UNITS + zone->heads[superpage].at[granule % SUPERPAGE_GRANULES]);
 }
 
 /* Memory for our own structures, zeroed, aligned to min(bytes rounded up to a power of two, 4096). NULL where there is none. */

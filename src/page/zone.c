@@ -24,7 +24,7 @@ static const struct arena_ops address_ops = {.memory_get = arena_memory_get, .me
 
 /* The sizes of the flat arrays for a window, in the order in which they are laid out. */
 struct layout {
-    size_t superpages, tags, descs, bootstrap, total;
+    size_t superpages, tags, descs, heads, bootstrap, total;
 };
 
 static struct layout layout_of(uint64_t window_bytes, size_t page_bytes) {
@@ -33,9 +33,10 @@ static struct layout layout_of(uint64_t window_bytes, size_t page_bytes) {
         .superpages = align_up(superpages * sizeof(struct superpage), page_bytes),
         .tags = align_up(granules * sizeof(granule_tag), page_bytes),
         .descs = align_up(granules * sizeof(struct granule_desc), page_bytes),
+        .heads = align_up(superpages * sizeof(struct head_area), page_bytes),
         .bootstrap = align_up(max_u64(window_bytes / 256, MIB), page_bytes),
     };
-    layout.total = layout.superpages + layout.tags + layout.descs + layout.bootstrap;
+    layout.total = layout.superpages + layout.tags + layout.descs + layout.heads + layout.bootstrap;
     return layout;
 }
 
@@ -50,14 +51,15 @@ static bool reserve_window(struct zone *zone, uint64_t window_bytes, bool whole,
     size_t page_bytes = platform_info()->page_bytes;
     struct layout layout = layout_of(window_bytes, page_bytes);
     size_t heap_bytes = whole ? window_bytes : 0;
-    window->bytes = heap_bytes + align_up(layout.total, SUPERPAGE_BYTES);
+    window->bytes = heap_bytes + (whole ? align_up(layout.total, SUPERPAGE_BYTES) : layout.total);
     window->start = platform_reserve(NULL, window->bytes, SUPERPAGE_BYTES);
     if (window->start == NULL) return false;
     char *start = window->start, *arrays = start + heap_bytes;
     zone->superpages = (struct superpage *)(void *)arrays;
     zone->tags = (granule_tag *)(void *)(arrays + layout.superpages);
     zone->descs = (struct granule_desc *)(void *)(arrays + layout.superpages + layout.tags);
-    zone->metadata.next = zone->metadata.committed = arrays + layout.superpages + layout.tags + layout.descs;
+    zone->heads = (struct head_area *)(void *)(arrays + layout.superpages + layout.tags + layout.descs);
+    zone->metadata.next = zone->metadata.committed = (char *)zone->heads + layout.heads;
     zone->metadata.end = zone->metadata.next + layout.bootstrap;
     zone->window_bytes = window_bytes;
     zone->growing = !whole;
@@ -102,7 +104,7 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
             window_bytes = align_down(window_bytes / 4, SUPERPAGE_BYTES);
         }
     }
-    zone->counters.mappings = 4;
+    zone->counters.mappings = 5;
     CHECK(arena_init(&zone->addresses, "heap", SUPERPAGE_BYTES, &address_ops, zone, ARENA_BEST_FIT) == ARENA_OK);
     if (zone->growing || arena_add(&zone->addresses, zone->base, zone->window_bytes) == ARENA_OK) return true;
     platform_unreserve(window.start, window.bytes); /* the arena's tags are in it */
@@ -129,7 +131,8 @@ static bool extend_to(struct zone *zone, uint64_t end) {
     uint64_t from = zone->extent_bytes;
     if (!commit_array(zone->superpages, sizeof(struct superpage), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT) ||
         !commit_array(zone->tags, sizeof(granule_tag), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
-        !commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT))
+        !commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
+        !commit_array(zone->heads, sizeof(struct head_area), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT))
         return false;
     if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
     if (end - from >= MARKS_SUPERPAGES * SUPERPAGE_BYTES) populate_marks(zone, from, end);

@@ -14,7 +14,8 @@ size_t zone_metadata_bytes(struct zone *zone) {
     platform_lock_acquire(&zone->lock);
     size_t superpages = zone->extent_bytes >> SUPERPAGE_SHIFT;
     size_t bytes = superpages * (sizeof(struct superpage) + SUPERPAGE_GRANULES * sizeof(granule_tag)) +
-                   zone->counters.described * SUPERPAGE_GRANULES * sizeof(struct granule_desc);
+                   zone->counters.described * offsetof(struct head_area, units) +
+                   __atomic_load_n(&zone->head_units, __ATOMIC_RELAXED) * HEAD_UNIT_BYTES + zone->counters.blocks * sizeof(struct granule_desc);
     platform_lock_release(&zone->lock);
     platform_lock_acquire(&zone->metadata.lock);
     bytes += zone->metadata.bytes;
@@ -108,6 +109,9 @@ const char *zone_check(struct zone *zone) {
             idle_huge += superpage_kept_idle(superpage, superpage->idle);
         }
         described += superpage->described;
+        if (superpage->state == SUPERPAGE_FREE && superpage->described)
+            for (unsigned w = 0; w < ARRAY_LENGTH(zone->heads[i].taken); w++)
+                if (zone->heads[i].taken[w] != 0) broken = "superpage: heads without runs";
         taken += superpage->state != SUPERPAGE_FREE || superpage->apart;
         if (superpage->apart && !list_empty(&superpage->bucket) && superpage->state == SUPERPAGE_RUNS) broken = "superpage: apart, but in a bucket";
     }

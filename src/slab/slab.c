@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 
-#define SLAB_NONE UINT32_MAX
+#define SLAB_NONE HEAD_NONE
 #define SLAB_BYTES_MAX (16 * KIB)
 #define SLAB_OBJECTS_MAX 4
 #define SLAB_DENSE_GRANULES (2 * MIB / GRANULE_BYTES)
@@ -22,22 +22,26 @@
 #define EMPTY_GRANULES_MIN 4
 #define EMPTY_SHARE 8
 
-/* The head of a slab's descriptor; the bits follow. 64 bytes a granule hold it for the smallest objects: 24 + 256 / 8 <= 64. */
+/*
+ * A slab is known by its head's number. Up to 64 objects need one unit of the zone's heads; two units a granule hold it for the smallest objects:
+ * 24 + 256 / 8 <= 64.
+ */
 struct slab {
-    uint32_t next, prev; /* neighbours in the bucket, by granule */
+    uint32_t next, prev; /* neighbours in the bucket */
+    uint32_t granule;    /* the first */
+    uint32_t scale;      /* ceil(2^16 * SLAB_BUCKETS / capacity) */
     uint16_t free, capacity;
     uint16_t granules;
     uint8_t bucket;
-    uint8_t tag;
-    uint32_t scale; /* ceil(2^16 * SLAB_BUCKETS / capacity) */
-    uint32_t first; /* no word before this one has a bit set */
+    uint8_t first; /* no word before this one has a bit set */
     uint64_t bits[];
 };
 _Static_assert(sizeof(struct slab_cache) == 2 * CACHE_LINE_BYTES, "as slab.h says");
 _Static_assert(SLAB_BUCKETS <= 8, "bucket_map has a bit for each");
-_Static_assert(sizeof(struct slab) + GRANULE_BYTES / 16 / 8 <= sizeof(struct granule_desc), "a slab of the smallest objects fits its descriptors");
+_Static_assert(sizeof(struct slab) + GRANULE_BYTES / 16 / 8 <= 2 * HEAD_UNIT_BYTES, "a slab of the smallest objects fits its heads' units");
 
-static struct slab *slab_at(const struct slab_layer *slabs, uint32_t granule) { return (struct slab *)(void *)&slabs->zone->descs[granule]; }
+static struct slab *slab_at(const struct slab_layer *slabs, uint32_t head) { return zone_head(slabs->zone, head); }
+static size_t head_bytes(unsigned capacity) { return sizeof(struct slab) + (capacity + 63) / 64 * sizeof(uint64_t); }
 
 /* ------------------------------------------------------------------ set-up */
 
@@ -101,12 +105,12 @@ static void bucket_remove(struct slab_layer *slabs, struct slab_cache *cache, st
     if (cache->buckets[slab->bucket] == SLAB_NONE) cache->bucket_map &= (uint8_t)~(1u << slab->bucket);
 }
 
-static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t granule, unsigned bucket) {
+static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t head, unsigned bucket) {
     slab->bucket = (uint8_t)bucket;
     slab->prev = SLAB_NONE;
     slab->next = cache->buckets[bucket];
-    if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = granule;
-    cache->buckets[bucket] = granule;
+    if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = head;
+    cache->buckets[bucket] = head;
     cache->bucket_map |= (uint8_t)(1u << bucket);
 }
 
@@ -127,20 +131,22 @@ static unsigned next_slab_granules(const struct slab_cache *cache) {
 }
 
 /* A new slab, all free, not in a bucket yet. Under no lock. */
-static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cache, unsigned granules, uint32_t *granule) {
+static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cache, unsigned granules, uint32_t *head) {
     struct zone_run run;
     if (!zone_run_alloc(slabs->zone, granules, 1, cache->mobility, &run) &&
         (granules == cache->granules_min || !zone_run_alloc(slabs->zone, cache->granules_min, 1, cache->mobility, &run)))
         return NULL;
     unsigned capacity = (unsigned)(((size_t)run.granules << GRANULE_SHIFT) / cache->object_bytes);
-    *granule = (uint32_t)zone_granule_of(slabs->zone, run.address);
-    struct slab *slab = slab_at(slabs, *granule);
+    uint32_t granule = (uint32_t)zone_granule_of(slabs->zone, run.address);
+    *head = zone_head_alloc(slabs->zone, granule, head_bytes(capacity));
+    CHECK(*head != HEAD_NONE);
+    struct slab *slab = slab_at(slabs, *head);
     *slab = (struct slab){.next = SLAB_NONE,
                           .prev = SLAB_NONE,
+                          .granule = granule,
                           .free = (uint16_t)capacity,
                           .capacity = (uint16_t)capacity,
                           .granules = (uint16_t)run.granules,
-                          .tag = cache->tag,
                           .scale = (65536u * SLAB_BUCKETS + capacity - 1) / capacity};
     for (unsigned w = 0; w < (capacity + 63) / 64; w++) slab->bits[w] = ~UINT64_C(0);
     if (capacity % 64 != 0) slab->bits[capacity / 64] = (UINT64_C(1) << (capacity % 64)) - 1;
@@ -149,9 +155,12 @@ static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cac
 }
 
 /* Unlinked and accounted for already; the cache's lock may be held (the zone's comes after it). */
-static void slab_destroy(struct slab_layer *slabs, uint32_t granule, unsigned granules) {
-    char *address = zone_address_of(slabs->zone, granule);
+static void slab_destroy(struct slab_layer *slabs, uint32_t head) {
+    const struct slab *slab = slab_at(slabs, head);
+    char *address = zone_address_of(slabs->zone, slab->granule);
+    unsigned granules = slab->granules;
     zone_tag_run(slabs->zone, address, granules, TAG_NONE);
+    zone_head_free(slabs->zone, head, head_bytes(slab->capacity));
     zone_run_free(slabs->zone, address, granules);
 }
 
@@ -165,9 +174,8 @@ static void unlink_empty(struct slab_layer *slabs, struct slab_cache *cache, str
 /* ------------------------------------------------------------------ objects */
 
 /* Takes up to `count` objects out of one slab, in address order. */
-static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t granule, void **objects,
-                             unsigned count) {
-    char *base = zone_address_of(slabs->zone, granule);
+static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, void **objects, unsigned count) {
+    char *base = zone_address_of(slabs->zone, slab->granule);
     size_t bytes = cache->object_bytes;
     unsigned taken = 0, word = slab->first;
     if (slab->free < count) count = slab->free;
@@ -181,7 +189,7 @@ static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache,
         slab->bits[word] = bits;
         if (bits == 0) word++;
     }
-    slab->first = word;
+    slab->first = (uint8_t)word;
     slab->free = (uint16_t)(slab->free - taken);
     return taken;
 }
@@ -194,29 +202,29 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects
         if (cache->bucket_map == 0) {
             if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
             unsigned granules = next_slab_granules(cache);
-            uint32_t granule;
+            uint32_t head;
             platform_lock_release(&cache->lock);
-            struct slab *slab = slab_create(slabs, cache, granules, &granule);
+            struct slab *slab = slab_create(slabs, cache, granules, &head);
             platform_lock_acquire(&cache->lock);
             if (slab == NULL) {
                 if (cache->bucket_map == 0) break;
                 continue;
             }
-            bucket_insert(slabs, cache, slab, granule, SLAB_BUCKETS - 1);
+            bucket_insert(slabs, cache, slab, head, SLAB_BUCKETS - 1);
             cache->slabs++;
             cache->granules += slab->granules;
             COUNTER_ADD(cache->total, slab->capacity);
             COUNTER_ADD(cache->empty_slabs, 1);
         }
-        uint32_t granule = cache->buckets[bit_lowest(cache->bucket_map)];
-        struct slab *slab = slab_at(slabs, granule);
+        uint32_t head = cache->buckets[bit_lowest(cache->bucket_map)];
+        struct slab *slab = slab_at(slabs, head);
         if (slab->free == slab->capacity) COUNTER_SUB(cache->empty_slabs, 1);
-        taken += take_objects(slabs, cache, slab, granule, objects + taken, count - taken);
+        taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
         if (slab->free == 0) {
             bucket_remove(slabs, cache, slab);
         } else if (bucket_of(slab) != slab->bucket) {
             bucket_remove(slabs, cache, slab);
-            bucket_insert(slabs, cache, slab, granule, bucket_of(slab));
+            bucket_insert(slabs, cache, slab, head, bucket_of(slab));
         }
     }
     cache->in_use += taken;
@@ -226,21 +234,22 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects
 }
 
 /* The slab of an object and its number there; false where the address is no object's start. */
-static bool locate(const struct slab_layer *slabs, const struct slab_cache *cache, const void *object, uint32_t *granule, unsigned *index) {
+static bool locate(const struct slab_layer *slabs, const struct slab_cache *cache, const void *object, uint32_t *head, unsigned *index) {
     if (!zone_contains(slabs->zone, object)) return false;
     size_t at = zone_granule_of(slabs->zone, object);
     granule_tag tag = slabs->zone->tags[at];
     if ((tag & 0xff) != cache->tag) return false;
-    *granule = (uint32_t)(at - (tag >> 8));
-    uint64_t offset = (uint64_t)((const char *)object - zone_address_of(slabs->zone, *granule));
+    at -= tag >> 8;
+    *head = zone_head_of(slabs->zone, at);
+    uint64_t offset = (uint64_t)((const char *)object - zone_address_of(slabs->zone, at));
     *index = (unsigned)(offset * cache->reciprocal >> RECIPROCAL_SHIFT);
-    return (uint64_t)*index * cache->object_bytes == offset && *index < slab_at(slabs, *granule)->capacity;
+    return (uint64_t)*index * cache->object_bytes == offset && *index < slab_at(slabs, *head)->capacity;
 }
 
 bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
-    uint32_t granule;
+    uint32_t head;
     unsigned index;
-    return locate(slabs, &slabs->caches[tag], object, &granule, &index);
+    return locate(slabs, &slabs->caches[tag], object, &head, &index);
 }
 
 static STRATA_COLD void bad_free(struct slab_cache *cache, const void *object, const char *what) {
@@ -257,30 +266,29 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
     struct slab_cache *cache = &slabs->caches[tag];
     platform_lock_acquire(&cache->lock);
     for (unsigned i = 0; i < count; i++) {
-        uint32_t granule;
+        uint32_t head;
         unsigned index;
-        if (STRATA_UNLIKELY(!locate(slabs, cache, objects[i], &granule, &index))) bad_free(cache, objects[i], "not the start of an object");
-        struct slab *slab = slab_at(slabs, granule);
+        if (STRATA_UNLIKELY(!locate(slabs, cache, objects[i], &head, &index))) bad_free(cache, objects[i], "not the start of an object");
+        struct slab *slab = slab_at(slabs, head);
         uint64_t bit = UINT64_C(1) << (index % 64);
         unsigned word = index / 64;
         if (STRATA_UNLIKELY((slab->bits[word] & bit) != 0)) bad_free(cache, objects[i], "double free");
         slab->bits[word] |= bit;
-        if (word < slab->first) slab->first = word;
+        if (word < slab->first) slab->first = (uint8_t)word;
         bool was_full = slab->free++ == 0;
         unsigned bucket = bucket_of(slab);
         if (was_full) {
-            bucket_insert(slabs, cache, slab, granule, bucket);
+            bucket_insert(slabs, cache, slab, head, bucket);
         } else if (bucket != slab->bucket) {
             bucket_remove(slabs, cache, slab);
-            bucket_insert(slabs, cache, slab, granule, bucket);
+            bucket_insert(slabs, cache, slab, head, bucket);
         }
         if (slab->free != slab->capacity) continue;
         COUNTER_ADD(cache->empty_slabs, 1);
         if (cache->empty_slabs > empty_slabs_max(cache)) {
-            unsigned granules = slab->granules;
             unlink_empty(slabs, cache, slab);
             COUNTER_SUB(cache->empty_slabs, 1);
-            slab_destroy(slabs, granule, granules);
+            slab_destroy(slabs, head);
         }
     }
     cache->in_use -= count;
@@ -292,16 +300,15 @@ void slab_reap(struct slab_layer *slabs) {
         struct slab_cache *cache = &slabs->caches[tag];
         if (__atomic_load_n(&cache->empty_slabs, __ATOMIC_RELAXED) == 0) continue;
         platform_lock_acquire(&cache->lock);
-        for (uint32_t granule = cache->buckets[SLAB_BUCKETS - 1]; granule != SLAB_NONE;) {
-            struct slab *slab = slab_at(slabs, granule);
+        for (uint32_t head = cache->buckets[SLAB_BUCKETS - 1]; head != SLAB_NONE;) {
+            struct slab *slab = slab_at(slabs, head);
             uint32_t next = slab->next;
             if (slab->free == slab->capacity) {
-                unsigned granules = slab->granules;
                 unlink_empty(slabs, cache, slab);
                 COUNTER_SUB(cache->empty_slabs, 1);
-                slab_destroy(slabs, granule, granules);
+                slab_destroy(slabs, head);
             }
-            granule = next;
+            head = next;
         }
         platform_lock_release(&cache->lock);
     }
@@ -328,8 +335,8 @@ static STRATA_COLD const char *check_cache(struct slab_layer *slabs, const struc
     for (unsigned b = 0; b < SLAB_BUCKETS; b++) {
         if ((cache->buckets[b] != SLAB_NONE) != ((cache->bucket_map >> b & 1) != 0)) return "slab: bucket map differs from the buckets";
         uint32_t prev = SLAB_NONE;
-        for (uint32_t granule = cache->buckets[b]; granule != SLAB_NONE; granule = slab_at(slabs, granule)->next) {
-            const struct slab *slab = slab_at(slabs, granule);
+        for (uint32_t head = cache->buckets[b]; head != SLAB_NONE; head = slab_at(slabs, head)->next) {
+            const struct slab *slab = slab_at(slabs, head);
             unsigned bits = 0;
             for (unsigned w = 0; w < (slab->capacity + 63u) / 64; w++) {
                 bits += bit_count(slab->bits[w]);
@@ -337,8 +344,9 @@ static STRATA_COLD const char *check_cache(struct slab_layer *slabs, const struc
             }
             if (bits != slab->free || bits == 0) return "slab: free differs from its bits, or a full slab is in a bucket";
             if (slab->bucket != b || bucket_of(slab) != b) return "slab: in the wrong bucket";
-            if (slab->prev != prev || slab->tag != cache->tag) return "slab: broken link";
-            prev = granule;
+            if (slab->prev != prev || slabs->zone->tags[slab->granule] != cache->tag || zone_head_of(slabs->zone, slab->granule) != head)
+                return "slab: broken link";
+            prev = head;
             free_objects += bits;
             empty += slab->free == slab->capacity;
         }

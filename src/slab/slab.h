@@ -1,7 +1,7 @@
 /*
  * slab.h - the facade of slab/: objects of one size cut from page runs, in batches.
  *
- * A slab is a run of granules; its descriptor (64 bytes a granule, beside the heap, never in it) holds a header and one
+ * A slab is a run of granules; its head (beside the heap, never in it: 32 bytes of up to 64 objects) has one
  * bit an object, set while the object is free here. Slabs with free objects stand in lists by the share that is free;
  * objects are taken from the fullest, lowest address first, so that the emptier ones get time to empty (kmem paper,
  * section 3.5). A slab that is wholly free goes back to the zone, but for a small share
@@ -39,7 +39,7 @@ struct slab_cache {
 
     uint8_t bucket_map;             /* bit b: bucket b is not empty */
     uint32_t empty_slabs;           /* wholly free ones */
-    uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's granule; SLAB_NONE */
+    uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's head; SLAB_NONE */
     uint64_t slabs, granules, total, in_use;
     uint64_t allocs; /* objects; less in_use, those that came back */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);

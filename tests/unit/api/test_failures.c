@@ -21,7 +21,7 @@ static void begin(const struct sim_config *sim, const char *conf) {
     if (!growing) return;
     /* It grows upwards from 64 GiB below its tables: there must be something below them in this small world. */
     void *below = platform_reserve(NULL, 65 * GIB, 4096);
-    sim_set_address_limit(69 * GIB);
+    sim_set_address_limit(71 * GIB);
     assert_true(heap_init());
     platform_unreserve(below, 65 * GIB);
     sim_set_address_limit(sim_reserved_bytes() + 300 * MIB);

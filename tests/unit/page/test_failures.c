@@ -179,7 +179,7 @@ static void each_call_fails_once_while_the_heap_grows(void **state) {
         memset(things, 0, sizeof things);
         sim_reset(NULL);
         void *below = platform_reserve(NULL, 65 * GIB, 4096);
-        sim_set_address_limit(69 * GIB);
+        sim_set_address_limit(71 * GIB);
         assert_true(zone_init(&zone, &config));
         platform_unreserve(below, 65 * GIB);
         uint64_t arrays_bytes = sim_reserved_bytes();

@@ -14,7 +14,7 @@ static void begin_growing(uint64_t left) {
     sim_reset(NULL);
     void *below = platform_reserve(NULL, BELOW, 4096);
     assert_non_null(below);
-    sim_set_address_limit(BELOW + 4 * GIB);
+    sim_set_address_limit(BELOW + 6 * GIB);
     struct zone_config config = plain_config();
     assert_true(zone_init(&zone, &config));
     assert_true(zone.growing);

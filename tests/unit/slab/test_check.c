@@ -3,12 +3,11 @@
  */
 #include "unit/slab/slab_support.h"
 
-/* The head of a slab's descriptor as slab.c has it; build() verifies that this is what it looks like. */
+/* The head of a slab as slab.c has it; build() verifies that this is what it looks like. */
 struct head {
-    uint32_t next, prev;
+    uint32_t next, prev, granule, scale;
     uint16_t free, capacity, granules;
-    uint8_t bucket, tag;
-    uint32_t scale, first;
+    uint8_t bucket, first;
     uint64_t bits[];
 };
 #define NONE UINT32_MAX
@@ -18,7 +17,8 @@ static struct slab_cache *cache;
 static struct head *few, *many; /* two slabs of the same cache with 5 and 6 of 64 objects free: neighbours in bucket 0 */
 static struct head *half;       /* with half free */
 
-static struct head *head_of(const void *object) { return (struct head *)(void *)&zone.descs[slab_of(object)]; }
+static uint32_t number_of(const void *object) { return zone_head_of(&zone, slab_of(object)); }
+static struct head *head_of(const void *object) { return zone_head(&zone, number_of(object)); }
 
 static int build(void **state) {
     (void)state;
@@ -34,9 +34,10 @@ static int build(void **state) {
     give(tag, &objects[64], 6);
     give(tag, &objects[128], 32);
     ASSERT_SOUND();
-    assert_true(few->free == 5 && few->capacity == 64 && few->granules == 1 && few->tag == tag && few->bucket == 0 && few->first == 0);
-    assert_true(few->bits[0] == 0x1f && many->bits[0] == 0x3f && few->prev == slab_of(objects[64]) && few->next == NONE);
-    assert_true(many->next == slab_of(objects[0]) && many->prev == NONE);
+    assert_true(few->free == 5 && few->capacity == 64 && few->granules == 1 && few->granule == slab_of(objects[0]) && few->bucket == 0 &&
+                few->first == 0);
+    assert_true(few->bits[0] == 0x1f && many->bits[0] == 0x3f && few->prev == number_of(objects[64]) && few->next == NONE);
+    assert_true(many->next == number_of(objects[0]) && many->prev == NONE);
     assert_int_not_equal(half->bucket, 0);
     return 0;
 }
@@ -104,7 +105,9 @@ static void links_and_tags(void **state) {
     (void)state;
     EXPECT_WITH(few->prev, NONE, "slab: broken link");
     EXPECT_WITH(many->prev, 17, "slab: broken link");
-    EXPECT_WITH(few->tag, few->tag + 1, "slab: broken link");
+    EXPECT_WITH(zone.tags[few->granule], TAG_NONE, "slab: broken link");
+    EXPECT_WITH(zone.heads[number_of(objects[0]) / HEAD_UNITS].at[few->granule % SUPERPAGE_GRANULES], 1000, "slab: broken link");
+    EXPECT_WITH(few->granule, many->granule, "slab: broken link");
     /* One that fell out of its list: nobody would ever use it again. */
     EXPECT_WITH(many->next, NONE, "slab: in use + free differs from the total");
 }

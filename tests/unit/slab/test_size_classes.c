@@ -53,10 +53,10 @@ static void check_slab_size(const struct slab_cache *cache, unsigned granules, s
     assert_true(granules <= 256); /* what a tag can tell */
     assert_true(capacity >= 1 && capacity <= UINT16_MAX);
     assert_true((bytes - capacity * cache->object_bytes) * waste_share <= bytes);
-    assert_true(24 + (capacity + 63) / 64 * 8 <= granules * sizeof(struct granule_desc));
+    assert_true(24 + (capacity + 63) / 64 * 8 <= granules * 2 * HEAD_UNIT_BYTES);
 }
 
-/* Of every size that a slab may have: what is left over at its end, and whether its bits fit its descriptors. */
+/* Of every size that a slab may have: what is left over at its end, and whether its bits fit the units of its head. */
 static void slabs_waste_little(void **state) {
     (void)state;
     static const size_t page_sizes[] = {4 * KIB, 16 * KIB, 64 * KIB};
