@@ -33,8 +33,9 @@ function(strata_add_library target file export static_export)
         LINK_DEPENDS "${version_script};${layout_script}" OUTPUT_NAME ${file} EXPORT_NAME ${export})
     target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
     # initfirst: handlers of fork that others register in their constructors shall run while ours hold no lock yet (src/api/fork.c).
+    # Bsymbolic-functions: our own calls of public functions need not be looked up as the library is loaded.
     # nodelete: blocks and thread-exit callbacks outlive a dlclose. now: no lazy binding inside malloc.
-    target_link_options(${target} PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,initfirst LINKER:-z,relro LINKER:--version-script=${version_script})
+    target_link_options(${target} PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,initfirst LINKER:-z,relro LINKER:-Bsymbolic-functions LINKER:--version-script=${version_script})
     if(NOT STRATA_SANITIZE)
         target_link_options(${target} PRIVATE LINKER:--no-undefined LINKER:-z,separate-code LINKER:-z,max-page-size=65536 LINKER:-T,${layout_script})
     endif()

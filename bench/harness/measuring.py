@@ -165,7 +165,7 @@ def run_micro(
     collected: Collected,
     progress: Progress,
 ) -> None:
-    """Google Benchmark programs: a process each turn, its results in nanoseconds by benchmark name."""
+    """Google Benchmark programs: a process each turn, its results in nanoseconds by benchmark name; one that a program skipped has none."""
     for program in programs:
         options = ["--benchmark_format=json", f"--benchmark_min_time={min_time_s}", f"--benchmark_filter={pattern}"]
         left = list(allocators)
@@ -177,6 +177,9 @@ def run_micro(
                 try:
                     sample = launcher.run([str(program), *options], allocator.preload, allocator.env)
                     for result in json.loads(sample.output)["benchmarks"] if sample.output.strip() else []:
+                        if result.get("error_occurred"):
+                            _skip(collected, result, allocator)
+                            continue
                         row = collected.micro.setdefault(result["name"], {}).setdefault(allocator.name, [])
                         row.append({"ns": _nanoseconds(result)})
                 except (RunFailed, ValueError, KeyError) as failure:
@@ -184,6 +187,13 @@ def run_micro(
                     for row in collected.micro.values():
                         row.pop(allocator.name, None)
                     collected.problems.append(f"{program.name} under {allocator.name}: {failure}")
+
+
+def _skip(collected: Collected, result: dict, allocator: Allocator) -> None:
+    """Said once for all shapes of a benchmark."""
+    what = f"{result['name'].partition('/')[0]} under {allocator.name}: {result['error_message']}"
+    if what not in collected.skipped:
+        collected.skipped.append(what)
 
 
 def _nanoseconds(result: dict) -> float:

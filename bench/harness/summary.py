@@ -11,7 +11,7 @@ from .allocators import STRATA, Allocator
 from .catalogue import LOADS, STARTUPS
 from .measuring import Collected
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def build(
@@ -41,6 +41,7 @@ def build(
         "scaling": _scaling(collected, names),
         "micro": {name: {a: round(m["ns"], 3) for a, m in row.items()} for name, row in micro.items()},
         "micro_means": _means(micro, names, core, rivals, ("ns",)),
+        "mean_micro": figures.complete_loads(micro, core),
         "bar": _bar(collected, counted, names, rivals),
         "problems": collected.problems,
         "skipped": collected.skipped,

@@ -69,7 +69,7 @@ def means_table(summary: dict, key: str = "means") -> TextTable:
     for metric, means in summary[key].items():
         pairs = [number(means["to_each"][mine].get(other), 3) for other in others]
         rows.append([HEADINGS[metric], *pairs, number(means["to_best_on_each_load"].get(mine), 3)])
-    count = len(summary["mean_loads"]) if key == "means" else len(summary["micro"])
+    count = len(summary["mean_loads" if key == "means" else "mean_micro"])
     what = "micro benchmarks"
     if key == "means":
         what = "loads and programs" if any(load.startswith(PROGRAM_PREFIX) for load in summary["mean_loads"]) else "loads"

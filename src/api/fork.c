@@ -16,14 +16,31 @@
 #include "api/page_watch.h"
 #include "api/pressure.h"
 
+/* Under heap.lock, which is held from prepare to the end of parent and child. */
+static bool layers_held;
+
+/*
+ * A process of one thread that has used malloc alone, as most that fork: nobody holds a lock, nothing is under way and nothing of its own has to go.
+ * Taking every lock would cost a copy of every page that one lies in, on both sides.
+ */
+static bool is_alone(void) {
+    const struct zone *zone = &heap.zone;
+    if (!platform_thread_is_alone()) return false;
+    return !heap.ready || (heap.objects.layers == NULL && heap.arenas.first == NULL && list_empty(&heap.pools.pools) && heap.watches == NULL &&
+           heap.pressure.first == NULL && heap.debug == NULL && zone->compaction.thread == 0 && zone->mover.process == 0);
+}
+
 /* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
  * then. */
 static void prepare(void) {
-    if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return;
+    if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || is_alone()) return;
+    heap_lock_name();
     platform_lock_hold(&heap.lock);
+    platform_fork_begin();
+    layers_held = heap.layers_stand;
+    if (!layers_held) return;
     pressure_fork_prepare();
     platform_lock_hold(&heap.arenas.lock);
-    platform_fork_begin();
     if (heap_is_debugged()) debug_heap_fork_prepare_first();
     pool_fork_prepare(&heap.pools);
     object_caches_fork_prepare(&heap.objects);
@@ -38,36 +55,44 @@ static void prepare(void) {
 
 static void parent(void) {
     if (!platform_fork_is_mine()) return;
-    page_watch_fork_parent();
-    arenas_fork_parent();
-    zone_fork_parent(&heap.zone);
-    slab_fork_parent(&heap.slabs);
-    cache_fork_parent(&heap.caches);
-    object_caches_fork_parent(&heap.objects);
-    pool_fork_done(&heap.pools);
-    if (heap_is_debugged()) debug_heap_fork_done();
+    if (layers_held) {
+        page_watch_fork_parent();
+        arenas_fork_parent();
+        zone_fork_parent(&heap.zone);
+        slab_fork_parent(&heap.slabs);
+        cache_fork_parent(&heap.caches);
+        object_caches_fork_parent(&heap.objects);
+        pool_fork_done(&heap.pools);
+        if (heap_is_debugged()) debug_heap_fork_done();
+        platform_lock_unhold(&heap.arenas.lock);
+    }
     platform_fork_end();
-    platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);
 }
 
 static void child(void) {
     if (!platform_fork_is_mine()) return;
-    page_watch_fork_child();
-    arenas_fork_child();
-    zone_fork_child(&heap.zone);
-    slab_fork_child(&heap.slabs);
-    cache_fork_child(&heap.caches);
-    object_caches_fork_child(&heap.objects);
-    pool_fork_done(&heap.pools);
-    if (heap_is_debugged()) debug_heap_fork_child();
+    if (layers_held) {
+        page_watch_fork_child();
+        arenas_fork_child();
+        zone_fork_child(&heap.zone);
+        slab_fork_child(&heap.slabs);
+        cache_fork_child(&heap.caches);
+        object_caches_fork_child(&heap.objects);
+        pool_fork_done(&heap.pools);
+        if (heap_is_debugged()) debug_heap_fork_child();
+        platform_lock_unhold(&heap.arenas.lock);
+    }
     platform_fork_end();
-    platform_lock_unhold(&heap.arenas.lock);
     platform_lock_unhold(&heap.lock);
+    if (!layers_held) return;
     maintenance_fork_child();
     introspect_fork_child();
     pressure_fork_child();
     cache_fork_child_settle(&heap.caches);
 }
 
-void heap_fork_register(void) { pthread_atfork(prepare, parent, child); }
+void heap_fork_register(void) {
+    static bool registered;
+    if (!__atomic_exchange_n(&registered, true, __ATOMIC_RELAXED)) pthread_atfork(prepare, parent, child);
+}

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "strata/strata.h"
 
-struct heap heap = {.lock = PLATFORM_LOCK_INIT(LOCK_RANK_API)};
+struct heap heap; /* all zeros: of what a process doesn't use of it no page is ever there */
 
 __attribute__((weak)) STRATA_EXPORT const char *strata_conf;
 
@@ -23,10 +23,14 @@ static void thread_ended(uint32_t id) {
     cache_thread_exit(&heap.caches, id);
 }
 
+static const char *options_of_environment(void) { return platform_getenv("STRATA_CONF"); }
+
+bool heap_has_options(void) { return strata_conf != NULL || options_of_environment() != NULL; }
+
 static void read_options(void) {
     bool secure = platform_info()->secure;
     options_set_defaults(&heap.options);
-    const char *of_environment = platform_getenv("STRATA_CONF");
+    const char *of_environment = options_of_environment();
     if (strata_conf != NULL) options_parse(&heap.options, strata_conf, "strata_conf", secure);
     if (of_environment != NULL) options_parse(&heap.options, of_environment, "STRATA_CONF", secure);
     if (heap.options.stats != OPTION_STATS_OFF && heap.options.stats_file[0] == 0) platform_error_keep();
@@ -68,6 +72,7 @@ bool heap_init(void) {
     if (STRATA_LIKELY(__atomic_load_n(&heap.ready, __ATOMIC_ACQUIRE))) return true;
     static const struct check_sink sink = {.write = sink_write, .die = sink_die};
     bool built = false, ready;
+    heap_lock_name();
     platform_lock_acquire(&heap.lock);
     if (!heap.ready) {
         platform_init();
@@ -88,7 +93,7 @@ bool heap_init(void) {
     ready = heap.ready;
     platform_lock_release(&heap.lock);
     if (built) {
-        heap_fork_register(); /* may allocate: the heap serves it already; so may the next */
+        heap_fork_register(); /* where this is called before any constructor; may allocate: the heap serves it already; so may the next */
         maintenance_watch_first_thread();
         if (STRATA_UNLIKELY(heap.options.debug.length != 0 || heap.options.debug_log.length != 0)) debug_start();
     }
@@ -154,9 +159,8 @@ bool heap_debug_usable(enum heap_function function, const void *address, size_t 
 }
 
 void heap_bad_address(enum heap_function function, const void *address) {
-    static const struct check_sink sink = {.write = sink_write, .die = sink_die};
     const char *name = function_names[function];
-    check_set_sink(&sink); /* it may be the first call of the process */
+    heap_init(); /* it may be the first call of the process: then for the message */
     if (!zone_contains(&heap.zone, address)) fatal("%s(): %p: not a pointer of this heap", name, address);
     unsigned tag = heap.zone.tags[zone_granule_of(&heap.zone, address)] & 0xff;
     if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)

@@ -41,15 +41,8 @@ struct debug_heap;
 
 struct heap {
     size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
-    struct zone zone;
-    struct slab_layer slabs;
-    struct cache_layer caches;
-    struct object_caches objects;
-    struct pool_layer pools; /* its list is under the lock below */
-
     size_t kmem_end; /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
 
-    struct options options; /* immutable after initialisation */
     struct platform_lock lock;
     bool layers_stand; /* zone and slabs are built; under the lock */
     bool ready;        /* written once, under the lock; release and acquire */
@@ -72,6 +65,13 @@ struct heap {
     struct pressure pressure;
     struct page_watches *watches; /* NULL until the first; written once, under the lock */
     struct debug_heap *debug;     /* NULL: nothing was ever debugged; atomic */
+
+    struct object_caches objects;
+    struct pool_layer pools; /* its list is under the lock above */
+    struct options options;  /* immutable after initialisation */
+    struct zone zone;
+    struct slab_layer slabs;
+    struct cache_layer caches;
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 
@@ -87,8 +87,13 @@ STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_e
  */
 STRATA_INLINE size_t heap_kmem_end(void) { return __atomic_load_n(&heap.kmem_end, __ATOMIC_ACQUIRE); }
 
+/* The lock's rank, which is none in a struct of zeros: by whoever may be the first to take it. */
+STRATA_INLINE void heap_lock_name(void) { __atomic_store_n(&heap.lock.rank, LOCK_RANK_API, __ATOMIC_RELAXED); }
+
 /* Builds the heap where nobody has yet. False: not even its metadata could be had. */
 bool heap_init(void);
+/* Whether the user has set any, by the environment or in the program. Before the program changes its environment. */
+bool heap_has_options(void);
 
 /* The function that a user called, for messages. */
 enum heap_function { HEAP_FREE, HEAP_FREE_SIZED, HEAP_FREE_ALIGNED_SIZED, HEAP_REALLOC, HEAP_USABLE_SIZE };
@@ -179,7 +184,7 @@ void debug_heap_reap(void);
 /* debug_walk.c: as strata_cache_walk, over debugged objects. */
 bool debug_cache_walk(struct debug_cache *cache, bool (*visit)(void *object, void *argument), void *argument, bool *going);
 
-/* fork.c: registers the handlers; after heap_init, as registering may allocate. */
+/* fork.c: registers the handlers, where nobody has yet. Not under heap.lock, as registering may allocate. */
 void heap_fork_register(void);
 
 #endif

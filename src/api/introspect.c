@@ -337,11 +337,15 @@ ALSO_AS(mallopt, strata_mallopt)
 
 #ifndef STRATA_SIM
 /*
- * The heap is built here at the latest, where hardly a program has a second thread: a child of a fork before fork.c's handlers are
- * registered would find heap.lock held by a thread that it doesn't have. The priority puts it before the constructors of a program that
- * libstrata.a or libstrata-only.a is linked into, which may start threads. On platform/sim each test builds heaps of its own.
+ * Here the handlers of fork are registered at the latest, where hardly a program has a second thread: a child of a fork before that would find
+ * heap.lock held by a thread that it doesn't have. The priority puts it before the constructors of a program that libstrata.a or libstrata-only.a is
+ * linked into, which may start threads. The heap is built by the first allocation, as many a process makes none; where the user has set options, which
+ * may be wrong, or ask for a report at exit, it is built here. On platform/sim each test builds heaps of its own.
  */
-__attribute__((constructor(102))) static void build_at_start(void) { heap_init(); }
+__attribute__((constructor(102))) static void prepare_at_start(void) {
+    heap_fork_register();
+    if (heap_has_options()) heap_init();
+}
 #endif
 
 #ifndef STRATA_NO_OVERRIDE
@@ -350,7 +354,7 @@ __attribute__((constructor(102))) static void build_at_start(void) { heap_init()
  * malloc is that of its own jump to it.
  */
 __attribute__((constructor)) static void verify_at_start(void) {
-    if (!heap_init() || heap.options.verify != OPTION_VERIFY_ON) return;
+    if (!__atomic_load_n(&heap.ready, __ATOMIC_ACQUIRE) || heap.options.verify != OPTION_VERIFY_ON) return;
     static const char *const names[] = {"malloc", "calloc", "realloc"};
     union {
         void *found;

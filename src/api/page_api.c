@@ -37,7 +37,7 @@ static enum strata_page_status public_status(enum zone_status status) {
     return statuses[status];
 }
 
-size_t page_api_page_bytes(void) { return platform_info()->page_bytes; }
+size_t page_api_page_bytes(void) { return heap_init() ? platform_info()->page_bytes : GRANULE_BYTES; }
 
 /* A heap that stands, and goes on. */
 static bool heap_serves(void) { return heap_init() && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED); }

@@ -29,6 +29,8 @@
 #define CACHE_TRANSFER_MAX (CACHE_ROUNDS_MAX / 2)
 /* Thread mode: this many threads can have a cache at once, others go without. */
 #define CACHE_THREADS_MAX 16384
+/* What there is to know of so many areas is in the layer itself, as on most machines of all CPUs: zeros, where no page is until they are written to. */
+#define CACHE_AREAS_FEW 256
 
 struct magazine {
     struct magazine *next;
@@ -53,7 +55,7 @@ struct depot {
     struct magazine *full, *empty;
     uint32_t full_count, full_low; /* how many, and the fewest since the last tick */
     uint32_t empty_count, empty_low;
-    uint32_t full_max;      /* beyond this, full magazines go to the slabs */
+    uint32_t full_max;      /* beyond this, full magazines go to the slabs; it and full_count are also read without the lock */
     uint16_t rounds;        /* m: read without the lock */
     uint16_t rounds_start;  /* where m begins, and returns to when idle; immutable, as is the next */
     uint16_t rounds_max;    /* 0: the cache has no arrays, every object comes from the backend and goes there */
@@ -94,6 +96,7 @@ struct cache_layer {
     uint32_t spare_count, ids_made;
     uint64_t drains;
     uint32_t next_slot; /* of every CPU area: caches get their slots as they come into use, so that few pages hold those of a small program; atomic */
+    uint64_t used_few[CACHE_AREAS_FEW / 64], digests_few[CACHE_AREAS_FEW];
 };
 
 /* The composition root passes the cap on m (0..256). False: no memory for the CPU areas. */

@@ -29,6 +29,10 @@ STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { retu
 struct magazine *depot_take_full(struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
 bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+/* Whether it would take one now: a look without the lock. */
+STRATA_INLINE bool depot_has_room(const struct depot *depot) {
+    return __atomic_load_n(&depot->full_count, __ATOMIC_RELAXED) < __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED);
+}
 /* An empty magazine with room for m/2 rounds: the depot's, else a new one; NULL: no memory. */
 struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot);
 /* Back to the depot, or to its cache when it no longer fits m. */

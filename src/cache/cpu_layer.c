@@ -77,22 +77,24 @@ bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first)
     uint32_t committed = !caches->thread_mode ? caches->areas : first != NULL ? first->ids_made : 1;
     size_t used_bytes = (caches->areas + 63) / 64 * sizeof(uint64_t), digest_bytes = caches->areas * sizeof(uint64_t);
     size_t id_bytes = caches->areas * sizeof(uint32_t);
-    bool wants_ids = caches->thread_mode && first == NULL;
+    bool wants_ids = caches->thread_mode && first == NULL, few = caches->areas <= CACHE_AREAS_FEW;
     caches->areas_at = platform_reserve(NULL, areas_bytes(caches), info->page_bytes);
     if (caches->areas_at == NULL) return false;
-    caches->used = metadata_alloc(caches, used_bytes);
-    caches->digests = caches->thread_mode ? NULL : metadata_alloc(caches, digest_bytes);
+    caches->used = few ? caches->used_few : metadata_alloc(caches, used_bytes);
+    caches->digests = caches->thread_mode ? NULL : few ? caches->digests_few : metadata_alloc(caches, digest_bytes);
     caches->spare_ids = wants_ids ? metadata_alloc(caches, id_bytes) : NULL;
     if (!commit_areas(caches, 0, committed) || caches->used == NULL || (wants_ids && caches->spare_ids == NULL) ||
         (!caches->thread_mode && caches->digests == NULL)) {
         platform_unreserve(caches->areas_at, areas_bytes(caches));
-        metadata_free(caches, caches->used, used_bytes);
-        metadata_free(caches, caches->digests, digest_bytes);
+        if (!few) metadata_free(caches, caches->used, used_bytes);
+        if (!few) metadata_free(caches, caches->digests, digest_bytes);
         metadata_free(caches, caches->spare_ids, id_bytes);
         return false;
     }
     caches->ids_made = committed; /* of a later layer: as the first one's */
     if (first == NULL) platform_cpu.areas = caches->areas_at;
+    /* The first thing that happens to this area is a look at a header, which would be a fault of its own before that of the first store. */
+    if (first == NULL && !caches->thread_mode) *(volatile uint64_t *)(void *)area_at(caches, cpu_current_id()) = 0;
     return true;
 }
 

@@ -74,7 +74,7 @@ struct magazine *depot_take_full(struct depot *depot) {
     depot->visits++;
     if (magazine != NULL) {
         depot->full = magazine->next;
-        depot->full_count--;
+        COUNTER_SUB(depot->full_count, 1);
         depot->allocs += magazine->count;
         note_low(depot);
     }
@@ -89,7 +89,7 @@ bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct mag
     if (room) {
         magazine->next = depot->full;
         depot->full = magazine;
-        depot->full_count++;
+        COUNTER_ADD(depot->full_count, 1);
         depot->frees += magazine->count;
     }
     depot_unlock(depot);
@@ -156,7 +156,7 @@ static unsigned pour(struct depot *depot, void *const *rounds, unsigned count, s
     if (depot->full_count < depot->full_max) {
         bucket->next = depot->full;
         depot->full = bucket;
-        depot->full_count++;
+        COUNTER_ADD(depot->full_count, 1);
         depot->frees += bucket->count;
     } else {
         *over = bucket;
@@ -217,7 +217,7 @@ static struct magazine *take_unneeded(struct depot *depot, struct magazine **lis
     struct magazine *magazine = *list;
     if (magazine != NULL) {
         *list = magazine->next;
-        --*count;
+        COUNTER_SUB(*count, 1);
         note_low(depot);
     }
     platform_lock_release(&depot->lock);
@@ -248,7 +248,8 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
     depot->full_low = depot->full_count;
     depot->empty_low = depot->empty_count;
-    depot->full_max = (uint32_t)max_u64(share, DEPOT_BYTES_MIN / ((uint64_t)depot->object_bytes * transfer) + 1);
+    uint64_t least = DEPOT_BYTES_MIN / ((uint64_t)depot->object_bytes * transfer) + 1;
+    __atomic_store_n(&depot->full_max, (uint32_t)max_u64(share, least), __ATOMIC_RELAXED);
     if (!all) adapt_rounds(depot); /* by time, which a reap says nothing about */
     struct magazine *magazine = all || !depot->bucket_touched ? depot->bucket : NULL;
     if (magazine != NULL) depot->bucket = NULL;

@@ -136,6 +136,7 @@ static bool extend_to(struct zone *zone, uint64_t end) {
         return false;
     if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
     if (end - from >= MARKS_SUPERPAGES * SUPERPAGE_BYTES) populate_marks(zone, from, end);
+    *(volatile uint8_t *)&zone->superpages[from >> SUPERPAGE_SHIFT].state = SUPERPAGE_FREE; /* as it is: one fault, where a look first would be two */
     zone->extent_bytes = end;
     /* Pairs with the acquire in zone_contains: whoever sees the new extent may read its tags. */
     __atomic_store_n(&zone->extent_units, end >> 4, __ATOMIC_RELEASE);

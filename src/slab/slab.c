@@ -47,17 +47,29 @@ static size_t head_bytes(unsigned capacity) { return sizeof(struct slab) + (capa
 
 /* The smallest number of granules, at most `end` and in steps of `unit`, of which objects leave at most one part in `share` unused; 0: none. */
 static unsigned least_granules(size_t bytes, unsigned unit, unsigned end, unsigned share) {
+    uint32_t object = (uint32_t)bytes; /* at most a superpage: divisions are half the price, and every process pays for those of all caches */
     for (unsigned granules = unit; granules <= end; granules += unit) {
-        size_t all = (size_t)granules << GRANULE_SHIFT;
-        if (all >= bytes && all % bytes * share <= all) return granules;
+        uint32_t all = (uint32_t)granules << GRANULE_SHIFT;
+        if (all >= object && (uint64_t)(all % object) * share <= all) return granules;
     }
     return 0;
+}
+
+/* "kind-bytes", of all caches as a process starts. */
+static void set_name(char name[SLAB_NAME_BYTES], const char *kind, uint32_t bytes) {
+    char digits[10];
+    unsigned at = 0, count = 0;
+    for (; bytes != 0; bytes /= 10) digits[count++] = (char)('0' + bytes % 10);
+    while (kind[at] != 0) name[at] = kind[at], at++;
+    name[at++] = '-';
+    while (count != 0) name[at++] = digits[--count];
+    name[at] = 0;
 }
 
 static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind, size_t bytes, enum mobility mobility) {
     struct slab_cache *cache = &slabs->caches[tag];
     cache->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_SLAB);
-    format_text(cache->name, sizeof cache->name, "%s-%zu", kind, bytes);
+    set_name(cache->name, kind, (uint32_t)bytes);
     cache->object_bytes = (uint32_t)bytes;
     cache->tag = (uint8_t)tag;
     cache->mobility = (uint8_t)mobility;

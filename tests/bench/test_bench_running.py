@@ -8,7 +8,7 @@ from conftest import BENCH, Collected
 from harness.allocators import Allocator
 from harness.catalogue import LOADS, STARTUPS, Load, StartUp
 from harness.launching import RunFailed
-from harness.measuring import run_loads, run_startups
+from harness.measuring import run_loads, run_micro, run_startups
 from harness.programs import run_programs, suite
 
 GLIBC = Allocator("glibc")
@@ -100,6 +100,25 @@ def test_a_start_up_whose_output_differs_gives_no_figures(launcher):
     startup = StartUp("made-up", ("/bin/sh", "-c", "echo $WORD"), "", 3)
     run_startups([startup], [Allocator("a", env={"WORD": "x"}), Allocator("b", env={"WORD": "y"})], launcher, 1, 100, None, found, quiet)
     assert set(found.samples["made-up"]) == {"a"} and "its output differs" in found.problems[0]
+
+
+BATCHES = """case $BATCHES in
+no) skipped=', "error_occurred": true, "error_message": "no batches", "iterations": 0, "real_time": 0, "cpu_time": 0' ;;
+esac
+row() { echo "{\\"name\\": \\"$1\\", \\"time_unit\\": \\"ns\\", \\"real_time\\": 5, \\"cpu_time\\": 5$2}"; }
+echo "{\\"benchmarks\\": [$(row plain/1), $(row batch/1 "$skipped"), $(row batch/16 "$skipped")]}"
+"""
+
+
+def test_a_benchmark_that_was_skipped_gives_no_figures(launcher, load, tmp_path):
+    """Google Benchmark reports what a program skipped with times of 0, which would be the best of all."""
+    load(BATCHES, "micro_made_up")
+    found = Collected()
+    with_batches, without = Allocator("strata"), Allocator("glibc", env={"BATCHES": "no"})
+    run_micro([tmp_path / "micro_made_up"], ".", [with_batches, without], launcher, 2, 0.01, found, quiet)
+    assert found.problems == [] and found.skipped == ["batch under glibc: no batches"]
+    figures = {name: {allocator: len(samples) for allocator, samples in row.items()} for name, row in found.micro.items()}
+    assert figures == {"plain/1": {"strata": 2, "glibc": 2}, "batch/1": {"strata": 2}, "batch/16": {"strata": 2}}
 
 
 @pytest.fixture

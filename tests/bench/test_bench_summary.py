@@ -58,6 +58,17 @@ def test_where_strata_failed_no_bar_is_met(document):
     assert not any(verdict["met"] for verdict in document(["program:gxx under strata: exit status 1"])["bar"])
 
 
+def test_a_benchmark_without_figures_of_the_others_is_shown_and_in_no_mean(collected):
+    found = collected({})
+    found.micro = {"plain": {"strata": [{"ns": 2.0}], "glibc": [{"ns": 4.0}], "mimalloc": [{"ns": 5.0}]}, "batch": {"strata": [{"ns": 1.0}]}}
+    made = json.loads(json.dumps(summary.build(found, ALLOCATORS, {"CPU": "one"}, "abc", SETTINGS, True, {})))
+    jsonschema.validate(made, SCHEMA)
+    means = made["micro_means"]["ns"]
+    assert means["to_each"]["strata"] == pytest.approx({"glibc": 0.5, "mimalloc": 0.4}) and means["to_best_on_each_load"]["strata"] == pytest.approx(0.5)
+    page = markdown.document(made)
+    assert "| plain | 2.0 \\* | 4.0 | 5.0 |" in page and "| batch | 1.0 | – | – |" in page and "(micro benchmarks: 1)" in page
+
+
 def test_the_page_and_the_bars(document, tmp_path):
     made = document(["ring under jemalloc: ended by signal 11"])
     images = plots.draw(made, tmp_path / "images")

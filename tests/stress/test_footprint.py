@@ -39,3 +39,96 @@ def test_small_program_maps_what_it_uses(strata):
     assert 0 < code[0][1] <= code[0][0] - 6 * PAGE_KIB, "all of the code is present, also what cat has no use for"
     assert any(rss == 0 and size >= 5 * PAGE_KIB for permissions, size, rss in found if permissions.startswith("r--")), found
     assert sum(rss for _, _, rss in found) <= 128
+
+
+# The loader's own allocations come from its own allocator; the C library makes none for this.
+NEVER_ALLOCATES = r"""
+#include <fcntl.h>
+#include <unistd.h>
+static char text[1 << 16];
+int main(void) {
+    int file = open("/proc/self/maps", O_RDONLY);
+    for (ssize_t count; (count = read(file, text, sizeof text)) > 0;)
+        if (write(1, text, (size_t)count) != count) return 1;
+    return 0;
+}
+"""
+
+
+@pytest.mark.strata_only
+def test_a_process_that_never_allocates_has_no_heap(strata, compile_c):
+    """It is built by the first allocation, or where the user has set options, which may be wrong, or want a report at exit."""
+    environment = strata.environment()
+    program = compile_c("never_allocates", NEVER_ALLOCATES)
+
+    def largest():
+        maps = subprocess.run([program], env=environment, capture_output=True, check=True, text=True).stdout
+        assert "libstrata" in maps
+        ends = [re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line).groups() for line in maps.splitlines()]
+        return max(int(end, 16) - int(start, 16) for start, end in ends)
+
+    assert largest() > 1 << 36
+    del environment["STRATA_CONF"]
+    assert largest() < 1 << 30
+
+
+# Each process allocates for the first time after a fork; the last forks while another thread does.
+FIRST_AFTER_FORK = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int going = 1;
+static void work(void) {
+    for (int i = 0; i < 2000; i++) {
+        size_t bytes = 16 + (size_t)i * 37 % 5000;
+        char *block = malloc(bytes);
+        if (block == NULL) _exit(3);
+        memset(block, i, bytes);
+        free(block);
+    }
+}
+static void *work_on(void *unused) {
+    while (going) work();
+    return unused;
+}
+static void wait_for_child(pid_t child) {
+    int status;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) _exit(4);
+}
+int main(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t grandchild = fork();
+        work();
+        if (grandchild == 0) _exit(0);
+        wait_for_child(grandchild);
+        _exit(0);
+    }
+    wait_for_child(child);
+    work();
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work_on, NULL) != 0) return 5;
+    for (int i = 0; i < 100; i++) {
+        child = fork();
+        if (child == 0) {
+            work();
+            _exit(0);
+        }
+        wait_for_child(child);
+    }
+    going = 0;
+    pthread_join(thread, NULL);
+    return 0;
+}
+"""
+
+
+@pytest.mark.strata_only
+def test_the_first_allocation_after_a_fork(strata, compile_c):
+    """Without locks where the process has one thread, with them where it has two."""
+    environment = strata.environment()
+    del environment["STRATA_CONF"]
+    program = compile_c("first_after_fork", FIRST_AFTER_FORK, "-pthread")
+    subprocess.run([program], env=environment, check=True, timeout=60)

@@ -115,7 +115,7 @@ static const char *getenv_of_kernel(const char *name, size_t length) {
 }
 
 /* What the C library's environ is going to be: libstrata.so is initialised first, before the library that sets it. */
-static char **early_environ;
+static char **early_environ STRATA_USUAL_DATA;
 
 #ifdef __GLIBC__ /* others pass no arguments to constructors */
 __attribute__((constructor(101))) static void note_environ(int argc, char **argv, char **envp) {

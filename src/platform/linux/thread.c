@@ -99,6 +99,10 @@ bool platform_thread_start(void (*body)(void *), void *argument) {
     return error == 0;
 }
 
+/* From glibc 2.32 on; absent elsewhere. False once pthread_create was called. */
+extern char __libc_single_threaded __attribute__((weak));
+STRATA_USUAL bool platform_thread_is_alone(void) { return &__libc_single_threaded != NULL && __libc_single_threaded != 0; }
+
 /* ------------------------------------------------------------------ the end of the process */
 
 static void (*first_thread_callback)(void);

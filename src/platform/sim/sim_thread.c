@@ -119,6 +119,7 @@ bool platform_thread_start(void (*function)(void *), void *argument) {
 
 /* A simulated process ends when its test does. */
 bool platform_on_first_thread_exit(void (*callback)(void)) { return callback != NULL; }
+bool platform_thread_is_alone(void) { return false; }
 bool platform_thread_is_last(void) { return false; }
 
 unsigned sim_threads_alive(void) {

@@ -289,7 +289,11 @@ static bool run_with_failure(const struct sim_config *sim, const char *conf, uin
     whole_api(); /* it works as though nothing had been */
     drop_everything();
     assert_nothing_lost();
-    assert_string_equal(sim_output(), "");
+    /* What is set at start is a single try for each feature, and said to have failed. */
+    static const char said[] = "strata: debug: no memory\n";
+    const char *output = sim_output();
+    while (failed && strncmp(output, said, sizeof said - 1) == 0) output += sizeof said - 1;
+    assert_string_equal(output, "");
     return failed;
 }
 
