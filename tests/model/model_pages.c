@@ -37,14 +37,14 @@ static uint64_t dice(uint64_t *state) {
     return *state >> 24;
 }
 
-/* Mostly some pages, some at the border between shared and own superpages, some large. */
+/* Mostly some pages, some at the border between shared and own superpages, few large: one of these takes the time of a hundred others. */
 static size_t size_of(uint64_t *state) {
-    uint64_t kind = dice(state) % 16, some = dice(state);
+    uint64_t kind = dice(state) % 64, some = dice(state);
     switch (kind) {
     case 0 ... 1: return (1 + some % 6) * STRATA_PAGE_SUPERPAGE_BYTES;
     case 2: return 1 + some % (10 * MIB);
-    case 3: return MIB - 8 * page_bytes + some % 16 * page_bytes;
-    case 4 ... 7: return 1 + some % MIB;
+    case 3 ... 4: return MIB - 8 * page_bytes + some % 16 * page_bytes;
+    case 5 ... 9: return 1 + some % MIB;
     default: return 1 + some % (24 * page_bytes);
     }
 }
@@ -412,7 +412,10 @@ static void step(struct model *of, const struct model_record *record) {
     case 28: step_failures(record); break;
     case 29: step_limits(record); break;
     case 30: step_time(record); break;
-    default: compare_all(record->byte[1] % 4 == 0); break;
+    default:
+        /* Looks at every page of the machine: rarer in long runs. */
+        if (!model->long_run || record->byte[2] % 8 == 0) compare_all(record->byte[1] % 4 == 0);
+        break;
     }
     MODEL_EXPECT(model, sim_locks_held() == 0, "a lock is still held");
     MODEL_EXPECT(model, errno == ERRNO_BEFORE, "errno is %d", errno);
