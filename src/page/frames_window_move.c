@@ -61,8 +61,8 @@ static char *shown_at(struct frame_zone *zone, uint64_t frame) {
 }
 
 /*
- * Of the first `frames` of the block, from *at on: the next pages that show frames of it side by side, which are held and switched as one mapping, and
- * how many. NULL: none.
+ * Of the first `frames` of the block, from *at on: the next pages that show frames of it side by side, which are held and switched as one mapping,
+ * and how many. NULL: none.
  */
 static char *next_pages(struct frame_zone *zone, const struct frames_block *block, uint64_t frames, uint64_t *at, uint64_t *count) {
     char *address = NULL;

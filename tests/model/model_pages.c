@@ -96,6 +96,8 @@ static void compare_all(bool zeros_too) {
     MODEL_EXPECT(model, wrong == NULL, "heap_check: %s", wrong);
     for (unsigned i = 0; i < block_count && !model->failed; i++) check_block(&blocks[i], zeros_too);
     if (!model->failed) check_sum();
+    MODEL_EXPECT(model, sim_fault_registrations() == 0, "who touches one of %llu pages waits for ever",
+                 (unsigned long long)sim_fault_registrations());
 }
 
 static void expect_status(enum strata_page_status status, enum strata_page_status expected, const char *what) {
@@ -380,8 +382,9 @@ static void step_time(const struct model_record *record) {
 
 static void begin(struct model *of, const struct model_record *stage) {
     static const size_t pages[] = {4 * KIB, 4 * KIB, 16 * KIB, 64 * KIB};
-    static const char *const confs[] = {"background:off", "background:off,hard_limit:24M", "background:off,soft_limit:1M",
-                                        "background:off,thp:always,decay_ms:0", "background:off,thp:never"};
+    static const char *const confs[] = {
+        "background:off",           "background:off,hard_limit:24M", "background:off,soft_limit:1M", "background:off,thp:always,decay_ms:0",
+        "background:off,thp:never", "background:off,page_moves:uffd"};
     struct sim_config sim = {.page_bytes = pages[stage->byte[0] % 4], .no_huge_pages = stage->byte[2] % 8 == 1};
     unsigned conf = stage->byte[1] % ARRAY_LENGTH(confs);
     model = of;
@@ -391,6 +394,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     page_bytes = sim.page_bytes;
     scarce = conf == 1;
     model_new_heap(of, &sim, confs[conf]);
+    sim_faults_offer(stage->byte[3] % 4 != 0 ? PLATFORM_FAULTS_MOVE : 0);
 }
 
 static void step(struct model *of, const struct model_record *record) {

@@ -1,6 +1,6 @@
 /*
- * api_few_mappings.c - a process that has used up its mappings (vm.max_map_count), or nearly: watches that begin, end and are told, by userfaultfd and by
- * signals, side by side, and across a fork; windows of zones that are mapped, unmapped and moved. (Blocks of pages: api_pages_limits.c.)
+ * api_few_mappings.c - a process that has used up its mappings (vm.max_map_count), or nearly: watches that begin, end and are told, by userfaultfd
+ * and by signals, side by side, and across a fork; windows of zones that are mapped, unmapped and moved. (Blocks of pages: api_pages_limits.c.)
  *
  * Protects: what wants a mapping that is not to be had says so by its documented status, or gives up the watch or the move; nothing is lost, nobody
  * waits for ever, and all of it works again once mappings are free. Each case is a process of its own.

@@ -198,8 +198,10 @@ static const struct test {
     const char *name, *conf;
     void (*body)(void);
 } tests[] = {
-    {"tables", "background:off", tables},          {"copies", "background:off,page_moves:uffd", copies},
-    {"no-mappings", "background:off", no_mappings}, {"signals", "background:off", signals},
+    {"tables", "background:off", tables},
+    {"copies", "background:off,page_moves:uffd", copies},
+    {"no-mappings", "background:off", no_mappings},
+    {"signals", "background:off", signals},
     {"zones", "background:off", zones},
 };
 
