@@ -155,6 +155,7 @@ struct zone {
     uint64_t extent_bytes;   /* committed, as extent_units says */
     uint64_t reserved_bytes; /* from base, without holes where `growing` is off */
     uint64_t window_bytes;   /* for which the flat arrays have room */
+    uint64_t arrays_bytes;   /* for which they are committed */
     bool growing;            /* the address space is limited: reserve piece by piece */
     unsigned page_granules;  /* granules in a page of the operating system */
     struct zone_config config;
