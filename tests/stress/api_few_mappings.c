@@ -209,6 +209,10 @@ static void run_in_a_process(const char *program, const struct test *test) {
 
 int main(int argc, char **argv) {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (!MAPPINGS_MAY_END) {
+        printf("ThreadSanitizer wants mappings of its own\n");
+        return 0;
+    }
     for (unsigned i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         if (argc == 1) {
             run_in_a_process(argv[0], &tests[i]);

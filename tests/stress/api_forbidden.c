@@ -80,6 +80,7 @@ static void copies(void) {
     EXPECT(moves_so_far() == 0);
     free_blocks();
 }
+#if MAPPINGS_MAY_END
 static void no_mappings(void) {
     struct crowd crowd;
     make_blocks();
@@ -88,6 +89,7 @@ static void no_mappings(void) {
     crowd_end(&crowd);
     free_blocks();
 }
+#endif
 
 /* ------------------------------------------------------------------ watches, and paging beside them */
 
@@ -198,11 +200,11 @@ static const struct test {
     const char *name, *conf;
     void (*body)(void);
 } tests[] = {
-    {"tables", "background:off", tables},
-    {"copies", "background:off,page_moves:uffd", copies},
+    {"tables", "background:off", tables},           {"copies", "background:off,page_moves:uffd", copies},
+    {"signals", "background:off", signals},         {"zones", "background:off", zones},
+#if MAPPINGS_MAY_END
     {"no-mappings", "background:off", no_mappings},
-    {"signals", "background:off", signals},
-    {"zones", "background:off", zones},
+#endif
 };
 
 static void run_in_a_process(const char *program, const struct test *test) {
