@@ -12,14 +12,19 @@ import os
 import platform
 import signal
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from logs import last_lines, shortened  # noqa: E402
+
 # A hang is a failure with a name; nothing here takes longer than this on a loaded machine unless it says so.
 TIMEOUT_S = 60
+KILLED_TIMEOUT_S = 5
 
 
 def pytest_addoption(parser):
@@ -82,10 +87,12 @@ class Result:
         return self.err.decode(errors="replace")
 
     def describe(self):
-        def tail(data):
-            return data[-4000:].decode(errors="replace")
+        return f"{shortened(str(self.argv))}\nexit {self.returncode}\n{said(self.out, self.err)}"
 
-        return f"{self.argv}\nexit {self.returncode}\n--- stdout\n{tail(self.out)}\n--- stderr\n{tail(self.err)}"
+
+def said(out, err):
+    """What a process said, the ends of it; where that is not all, the file that has all."""
+    return f"--- stdout\n{last_lines(out or b'', 'stdout')}\n--- stderr\n{last_lines(err or b'', 'stderr')}"
 
 
 def finish(process, input_bytes, timeout_s):
@@ -94,9 +101,11 @@ def finish(process, input_bytes, timeout_s):
         return process.communicate(input_bytes, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        tail = (out or b"")[-2000:].decode(errors="replace") + (err or b"")[-2000:].decode(errors="replace")
-        pytest.fail(f"{process.args} did not end within {timeout_s} s\n{tail}", pytrace=False)
+        try:
+            out, err = process.communicate(timeout=KILLED_TIMEOUT_S)
+        except subprocess.TimeoutExpired as held:  # a pipe of its is somebody's who has left the group
+            out, err = held.output, held.stderr
+        pytest.fail(f"{shortened(str(process.args))} did not end within {timeout_s} s\n{said(out, err)}", pytrace=False)
 
 
 class Strata:

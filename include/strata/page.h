@@ -203,8 +203,9 @@ struct strata_page_op {
  * joins their block, nothing is done, those that are wrong have their status, and all others STRATA_PAGE_NOT_DONE. Then they are done in order. One
  * that fails for want of memory or room ends the batch: what was done before stays, and *done (unless NULL) says how many that were. Returns
  * STRATA_PAGE_OK, or the status of the first that failed. Neighbouring ranges that are exchanged or moved in a row go by one call, and all ranges
- * that are committed or released in a row by one call where the system has it (Linux 6.13), else by one for each stretch. Cost: n log n of the look,
- * then that of the operations.
+ * that are committed or released in a row by one call where the system has it (Linux 6.13), else by one for each stretch. Where no mappings are left
+ * for page tables to move, scattered moves in a row into one block that lacks those pages go one by one, some 1 us each, others by copies. Cost: n
+ * log n of the look, then that of the operations.
  */
 STRATA_API enum strata_page_status strata_page_batch(struct strata_page_op *ops, size_t count, size_t *done) STRATA_NOEXCEPT;
 

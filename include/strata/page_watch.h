@@ -17,8 +17,9 @@
  *   signals       for all else, or by the option watch:signals (docs/options.md): the pages lose access rights, and whoever meets one has SIGSEGV, of
  * which a handler in front of the program's takes what is ours and passes on the rest. A program that sets a handler of its own after the first watch
  * without calling the one before, or a thread that blocks SIGSEGV, ends at a watched page. Each border between told and untold pages costs one
- * mapping; where the process has no more, the watch ends (STRATA_WATCH_ENDED). A system call that meets an untold page waits for the handler as a
- * thread does where strata_watch_info says in_kernel, and fails with EFAULT elsewhere: there a program touches what it hands to one.
+ * mapping; where the process has no more, the watch ends (STRATA_WATCH_ENDED), and with it those side by side with it. A system call that meets an
+ * untold page waits for the handler as a thread does where strata_watch_info says in_kernel, and fails with EFAULT elsewhere: there a program touches
+ * what it hands to one.
  *
  * The handler runs on a thread of strata's own, one call at a time for all watches, with all signals but SIGSEGV blocked and no lock held. It may use
  * every function of strata and read the page that it is told of, which has its old contents where the access is a write; what it reads or writes

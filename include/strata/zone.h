@@ -268,7 +268,7 @@ STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *
  */
 STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
 /* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has
- * changed. */
+ * changed. STRATA_ZONE_NO_MEMORY: the process has no mappings left for the borders of what stays; nothing has changed. */
 STRATA_API enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *address, size_t bytes) STRATA_NOEXCEPT;
 /* strata_zone_frame_at - the frame that a page shows now. STRATA_ZONE_NOT_MAPPED. Pin it where it must stay that one: see strata_zone_pin_at. */
 STRATA_API enum strata_zone_status strata_zone_frame_at(struct strata_zone *zone, const void *address, uint64_t *frame) STRATA_NOEXCEPT;

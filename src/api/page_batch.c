@@ -14,24 +14,35 @@ struct claim {
     bool whole;
 };
 
+/* The claims of a batch lie in a block of the heap, which is none of the program's. */
+struct look {
+    struct claim *claims;
+    size_t count, bytes;
+};
+
 /* ------------------------------------------------------------------ the look */
 
-static enum strata_page_status look_up_block(const void *address, struct zone_block_info *info) {
-    bool found = zone_block_find(&heap.zone, address, 1, info) == ZONE_OK && info->start == address;
+static bool is_ours(const struct look *look, const void *address) {
+    return (const char *)address >= (const char *)look->claims && (const char *)address < (const char *)look->claims + look->bytes;
+}
+
+static enum strata_page_status look_up_block(const struct look *look, const void *address, struct zone_block_info *info) {
+    bool found = zone_block_find(&heap.zone, address, 1, info) == ZONE_OK && info->start == address && !is_ours(look, address);
     return found ? STRATA_PAGE_OK : STRATA_PAGE_NO_BLOCK;
 }
 
-static enum strata_page_status look_up_range(void *address, size_t bytes) {
+static enum strata_page_status look_up_range(const struct look *look, void *address, size_t bytes) {
     enum zone_status status = zone_pages_check(&heap.zone, address, bytes);
+    if (status == ZONE_OK && is_ours(look, address)) status = ZONE_NO_BLOCK;
     return status == ZONE_OK ? STRATA_PAGE_OK : status == ZONE_NO_BLOCK ? STRATA_PAGE_NO_BLOCK : STRATA_PAGE_BAD_ARGUMENT;
 }
 
-static void claim_range(struct claim *claims, size_t *count, size_t op, const void *address, size_t bytes, bool whole) {
-    claims[(*count)++] = (struct claim){(uintptr_t)address, (uintptr_t)address + bytes, op, whole};
+static void claim_range(struct look *look, size_t op, const void *address, size_t bytes, bool whole) {
+    look->claims[look->count++] = (struct claim){(uintptr_t)address, (uintptr_t)address + bytes, op, whole};
 }
 
 /* What one operation wants, at most two claims; what is wrong claims nothing. */
-static enum strata_page_status look_at(const struct strata_page_op *op, size_t number, struct claim *claims, size_t *count) {
+static enum strata_page_status look_at(const struct strata_page_op *op, size_t number, struct look *look) {
     struct zone_block_info block, other;
     const struct strata_page_request request = {.bytes = op->bytes, .flags = op->flags};
     enum strata_page_status status;
@@ -42,33 +53,33 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
     case STRATA_PAGE_OP_RESERVE:
     case STRATA_PAGE_OP_SPLIT:
         if (op->operation == STRATA_PAGE_OP_FREE && op->address == NULL) return STRATA_PAGE_OK; /* as alone: nothing */
-        status = look_up_block(op->address, &block);
+        status = look_up_block(look, op->address, &block);
         if (status != STRATA_PAGE_OK) return status;
         if (op->operation != STRATA_PAGE_OP_FREE && (op->bytes == 0 || op->bytes > HEAP_BYTES_MAX)) return STRATA_PAGE_BAD_ARGUMENT;
         if (op->operation == STRATA_PAGE_OP_SPLIT && (op->bytes % block.unit_bytes != 0 || op->bytes >= block.bytes)) return STRATA_PAGE_BAD_ARGUMENT;
         if (op->operation == STRATA_PAGE_OP_REALLOC && (op->flags & ~PAGE_API_REALLOC_FLAGS) != 0) return STRATA_PAGE_BAD_ARGUMENT;
-        claim_range(claims, count, number, block.start, block.bytes, true);
+        claim_range(look, number, block.start, block.bytes, true);
         return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_JOIN:
-        status = look_up_block(op->address, &block);
-        if (status == STRATA_PAGE_OK) status = look_up_block(op->other, &other);
+        status = look_up_block(look, op->address, &block);
+        if (status == STRATA_PAGE_OK) status = look_up_block(look, op->other, &other);
         if (status != STRATA_PAGE_OK) return status;
-        claim_range(claims, count, number, block.start, block.bytes, true);
-        claim_range(claims, count, number, other.start, other.bytes, true);
+        claim_range(look, number, block.start, block.bytes, true);
+        claim_range(look, number, other.start, other.bytes, true);
         return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_SWAP:
     case STRATA_PAGE_OP_MOVE:
-        status = look_up_range(op->address, op->bytes);
-        if (status == STRATA_PAGE_OK) status = look_up_range(op->other, op->bytes);
+        status = look_up_range(look, op->address, op->bytes);
+        if (status == STRATA_PAGE_OK) status = look_up_range(look, op->other, op->bytes);
         if (status != STRATA_PAGE_OK) return status;
         if ((char *)op->address < (char *)op->other + op->bytes && (char *)op->other < (char *)op->address + op->bytes) return STRATA_PAGE_OVERLAP;
-        claim_range(claims, count, number, op->address, op->bytes, false);
-        claim_range(claims, count, number, op->other, op->bytes, false);
+        claim_range(look, number, op->address, op->bytes, false);
+        claim_range(look, number, op->other, op->bytes, false);
         return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_COMMIT:
     case STRATA_PAGE_OP_RELEASE:
-        status = look_up_range(op->address, op->bytes);
-        if (status == STRATA_PAGE_OK) claim_range(claims, count, number, op->address, op->bytes, false);
+        status = look_up_range(look, op->address, op->bytes);
+        if (status == STRATA_PAGE_OK) claim_range(look, number, op->address, op->bytes, false);
         return status;
     default: return STRATA_PAGE_BAD_ARGUMENT;
     }
@@ -115,15 +126,14 @@ static bool find_conflicts(struct strata_page_op *ops, struct claim *claims, siz
 }
 
 /* True: nothing is wrong with any of them. */
-static bool look_at_all(struct strata_page_op *ops, size_t count, struct claim *claims) {
-    size_t claimed = 0;
+static bool look_at_all(struct strata_page_op *ops, size_t count, struct look *look) {
     bool right = true;
     for (size_t i = 0; i < count; i++) {
-        enum strata_page_status status = look_at(&ops[i], i, claims, &claimed);
+        enum strata_page_status status = look_at(&ops[i], i, look);
         ops[i].status = status == STRATA_PAGE_OK ? STRATA_PAGE_NOT_DONE : status;
         right &= status == STRATA_PAGE_OK;
     }
-    return !find_conflicts(ops, claims, claimed) && right;
+    return !find_conflicts(ops, look->claims, look->count) && right;
 }
 
 /* ------------------------------------------------------------------ the doing */
@@ -144,11 +154,11 @@ static enum strata_page_status do_one(struct strata_page_op *op) {
     return STRATA_PAGE_BAD_ARGUMENT;
 }
 
-/* How many operations from `first` on are exchanges, or moves, of which each goes on where the one before ended. */
+/* How many operations from `first` on are exchanges of which each goes on where the one before ended. */
 static size_t stretch(const struct strata_page_op *first, size_t count, size_t *bytes) {
     size_t length = 1;
     *bytes = first->bytes;
-    if (first->operation != STRATA_PAGE_OP_SWAP && first->operation != STRATA_PAGE_OP_MOVE) return 1;
+    if (first->operation != STRATA_PAGE_OP_SWAP) return 1;
     for (; length < count; length++) {
         const struct strata_page_op *op = &first[length];
         if (op->operation != first->operation || op->address != (char *)first->address + *bytes || op->other != (char *)first->other + *bytes) break;
@@ -183,16 +193,59 @@ static size_t advise_row(const struct strata_page_op *first, size_t count, struc
     return length;
 }
 
-static enum strata_page_status do_all(struct strata_page_op *ops, size_t count, struct platform_range *ranges, size_t *done) {
-    for (size_t at = 0, length; at < count; at += length) {
-        enum strata_page_status status = STRATA_PAGE_OK;
-        bool advice = ops[at].operation == STRATA_PAGE_OP_COMMIT || ops[at].operation == STRATA_PAGE_OP_RELEASE;
-        size_t bytes;
-        length = advice ? advise_row(&ops[at], count - at, ranges) : stretch(&ops[at], count - at, &bytes);
-        if (advice)
-            status = length != 0 ? STRATA_PAGE_OK : STRATA_PAGE_NO_MEMORY;
+static bool meet(const char *a, size_t a_bytes, const char *b, size_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+
+/* Goes on where the last of the moves ended, on both sides, in the same blocks. */
+static bool continues(const struct zone_pages_move *last, const struct strata_page_op *op) {
+    struct zone_block_info block;
+    size_t bytes = last->bytes + op->bytes;
+    return op->address == last->from + last->bytes && op->other == last->to + last->bytes && !meet(last->from, bytes, last->to, bytes) &&
+           zone_block_find(&heap.zone, last->from, bytes, &block) == ZONE_OK && zone_block_find(&heap.zone, last->to, bytes, &block) == ZONE_OK;
+}
+
+/* Moves in a row of which no two meet: their order does not matter. At most MOVES_MAX, as each is compared with all others. */
+static size_t move_row(const struct strata_page_op *first, size_t count, struct zone_pages_move *moves) {
+    enum { MOVES_MAX = 64 };
+    size_t length = 0, row = 0;
+    for (; length < count && first[length].operation == STRATA_PAGE_OP_MOVE; length++) {
+        const struct strata_page_op *op = &first[length];
+        bool apart = true;
+        for (size_t i = 0; i < row && apart; i++)
+            apart = !meet(moves[i].from, moves[i].bytes, op->address, op->bytes) && !meet(moves[i].from, moves[i].bytes, op->other, op->bytes) &&
+                    !meet(moves[i].to, moves[i].bytes, op->address, op->bytes) && !meet(moves[i].to, moves[i].bytes, op->other, op->bytes);
+        if (!apart || (row == MOVES_MAX && !continues(&moves[row - 1], op))) break;
+        if (row != 0 && continues(&moves[row - 1], op))
+            moves[row - 1].bytes += op->bytes;
         else
-            status = do_stretch(&ops[at], length, bytes);
+            moves[row++] = (struct zone_pages_move){op->address, op->other, op->bytes};
+    }
+    return zone_pages_move_all(&heap.zone, moves, row) == ZONE_OK ? length : 0;
+}
+
+/* How many operations from the first on go by one call; *status: of all of them. memory: for a range, or a move, an operation. */
+static size_t do_some(struct strata_page_op *first, size_t count, void *memory, enum strata_page_status *status) {
+    size_t bytes, length;
+    switch (first->operation) {
+    case STRATA_PAGE_OP_COMMIT:
+    case STRATA_PAGE_OP_RELEASE:
+        length = advise_row(first, count, memory);
+        *status = length != 0 ? STRATA_PAGE_OK : STRATA_PAGE_NO_MEMORY;
+        return length;
+    case STRATA_PAGE_OP_MOVE:
+        length = move_row(first, count, memory);
+        *status = length != 0 ? STRATA_PAGE_OK : STRATA_PAGE_NO_MEMORY;
+        return length;
+    default:
+        length = stretch(first, count, &bytes);
+        *status = do_stretch(first, length, bytes);
+        return length;
+    }
+}
+
+static enum strata_page_status do_all(struct strata_page_op *ops, size_t count, void *memory, size_t *done) {
+    for (size_t at = 0, length; at < count; at += length) {
+        enum strata_page_status status;
+        length = do_some(&ops[at], count - at, memory, &status);
         if (status != STRATA_PAGE_OK) {
             ops[at].status = status;
             return status;
@@ -209,16 +262,18 @@ enum strata_page_status strata_page_batch(struct strata_page_op *ops, size_t cou
     *done = 0;
     if (count == 0) return STRATA_PAGE_OK;
     if (ops == NULL || count > UINT32_MAX) return STRATA_PAGE_BAD_ARGUMENT;
-    /* One piece of memory, for the claims and, when they are done with, for the ranges. */
+    /* One piece of memory, for the claims and, when they are done with, for the ranges or moves. */
     size_t bytes = count * 2 * sizeof(struct claim);
     _Static_assert(sizeof(struct platform_range) <= sizeof(struct claim), "ranges find room where the claims were");
+    _Static_assert(sizeof(struct zone_pages_move) <= sizeof(struct claim), "so do moves");
     void *memory = heap_init() ? zone_block_alloc(&heap.zone, bytes, 1, NULL) : NULL;
     if (memory == NULL) {
         for (size_t i = 0; i < count; i++) ops[i].status = STRATA_PAGE_NOT_DONE;
         return STRATA_PAGE_NO_MEMORY;
     }
     enum strata_page_status status = STRATA_PAGE_OK;
-    if (look_at_all(ops, count, memory)) {
+    struct look look = {.claims = memory, .bytes = zone_block_bytes(&heap.zone, memory)};
+    if (look_at_all(ops, count, &look)) {
         status = do_all(ops, count, memory, done);
     } else {
         for (size_t i = 0; i < count && (status == STRATA_PAGE_OK || status == STRATA_PAGE_NOT_DONE); i++) status = ops[i].status;

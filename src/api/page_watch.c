@@ -54,6 +54,26 @@ static enum platform_access access_of(const struct strata_watch *watch, const ch
     return bit(watch->armed_writes, index) ? PLATFORM_ACCESS_READ : PLATFORM_ACCESS_ALL;
 }
 
+/*
+ * Gives the access rights of a watch's pages back. Watches side by side may share a mapping: where none is left for the border between them, those
+ * end too, and so on, as without a border to anything none is needed.
+ */
+static void give_rights(struct page_watches *watches, const struct strata_watch *watch) {
+    char *start = watch->start, *end = start + watch->bytes;
+    if (platform_protect(start, watch->bytes, PLATFORM_ACCESS_ALL)) return;
+    for (struct strata_watch *other = watches->first; other != NULL;) {
+        bool joins = !other->ended && !other->by_faults && other->start <= end && start <= other->start + other->bytes;
+        if (joins) {
+            other->ended = true;
+            if (other->start < start) start = other->start;
+            if (other->start + other->bytes > end) end = other->start + other->bytes;
+        }
+        other = joins ? watches->first : other->next;
+    }
+    if (!platform_protect(start, (size_t)(end - start), PLATFORM_ACCESS_ALL))
+        fatal("the system keeps %zu watched bytes at %p closed", (size_t)(end - start), (void *)start);
+}
+
 void watch_open(struct page_watches *watches, struct strata_watch *watch, char *page) {
     size_t page_bytes = platform_info()->page_bytes;
     if (watch->by_faults)
@@ -67,8 +87,8 @@ void watch_end(struct page_watches *watches, struct strata_watch *watch) {
     watches->changes++;
     if (watch->by_faults)
         (void)platform_faults_unregister(&watches->file, watch->start, watch->bytes);
-    else if (!platform_protect(watch->start, watch->bytes, PLATFORM_ACCESS_ALL))
-        fatal("the system keeps %zu watched bytes at %p closed", watch->bytes, (void *)watch->start);
+    else
+        give_rights(watches, watch);
     if (watches->serves) platform_event_wake(&watches->event);
 }
 
@@ -260,8 +280,9 @@ void page_watch_fork_child(void) {
     struct page_watches *watches = heap.watches;
     if (watches == NULL) return;
     for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next) {
-        if (!watch->ended && !watch->by_faults) (void)platform_protect(watch->start, watch->bytes, PLATFORM_ACCESS_ALL);
+        bool closed = !watch->ended && !watch->by_faults;
         watch->ended = watch->told_end = true;
+        if (closed) give_rights(watches, watch);
     }
     platform_faults_close(&watches->file);
     watches->waiters = watches->last_waiter = NULL;

@@ -15,10 +15,21 @@
 #define COST_COPY_GRANULE_NS 120  /* into a page that is present, both in the caches of the processor */
 #define COST_TOUCH_GRANULE_NS 1500
 
+/* Pages one by one: the target is registered for the moment, and emptied; each range of a row that goes by one registration is a call more. */
+#define COST_FAULTS_NS 7000
+#define COST_FAULTS_CALL_NS 1000
+#define COST_FAULTS_GRANULE_NS 120
+
 /* Whether page tables move so many granules in less time than a copy does, to pages that are present, or absent. From 88 on, or 5. */
 STRATA_INLINE bool cost_prefers_tables(size_t granules, bool absent) {
     size_t copy_ns = COST_COPY_GRANULE_NS + (absent ? COST_TOUCH_GRANULE_NS : 0);
     return granules > COST_TABLES_NS / (copy_ns - COST_TABLES_GRANULE_NS);
+}
+
+/* The same of pages that go one by one, where no page tables can: in `ranges` pieces. Never to pages that are present; else from 6 on. */
+STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool absent) {
+    size_t copy_ns = COST_COPY_GRANULE_NS + (absent ? COST_TOUCH_GRANULE_NS : 0);
+    return granules * copy_ns > COST_FAULTS_NS + ranges * COST_FAULTS_CALL_NS + granules * COST_FAULTS_GRANULE_NS;
 }
 
 /* A block that grows is never moved below this size, whatever is absent: a moved block has superpages of its own, and cuts mappings. */

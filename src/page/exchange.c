@@ -123,24 +123,103 @@ enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t byt
     return ZONE_OK;
 }
 
-enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t bytes) {
-    char *from_block, *to_block;
-    enum zone_status status = check_ranges(zone, from, to, bytes, &from_block, &to_block);
-    if (status != ZONE_OK) return status;
-    bool done = false;
+/* ------------------------------------------------------------------ move */
+
+/* Whether most of a range is not there, so that a copy would touch it first. Pages of a block count as present: the system is asked. */
+static bool is_absent(const struct zone *zone, const char *address, size_t bytes) {
+    enum { LOOK_PAGES = 64 };
+    uint8_t presence[LOOK_PAGES];
+    size_t page = (size_t)zone->page_granules << GRANULE_SHIFT, pages = min_u64(bytes / page, LOOK_PAGES), absent = 0;
+    if (!platform_presence(address, pages * page, presence)) return false;
+    for (size_t i = 0; i < pages; i++) absent += presence[i] == PLATFORM_PAGE_ABSENT;
+    return absent > pages / 2;
+}
+
+static bool prefers_tables(const struct zone *zone, size_t granules, const char *to) {
+    bool absent = cost_prefers_tables(granules, true) && !cost_prefers_tables(granules, false) && is_absent(zone, to, granules << GRANULE_SHIFT);
+    return cost_prefers_tables(granules, absent);
+}
+
+/* Moves into one block that go together. */
+struct row {
+    const struct zone_pages_move *moves;
+    size_t count;
+    char *to_block, *from_blocks[ROW_MOVES];
+};
+
+/* As many as may be, from the first on. None: that is wrong. */
+static enum zone_status begin_row(struct zone *zone, struct row *row, const struct zone_pages_move *moves, size_t count) {
+    *row = (struct row){.moves = moves};
+    for (; row->count < count && row->count < ROW_MOVES; row->count++) {
+        const struct zone_pages_move *move = &moves[row->count];
+        char *to_block;
+        enum zone_status status = check_ranges(zone, move->from, move->to, move->bytes, &row->from_blocks[row->count], &to_block);
+        if (status != ZONE_OK && row->count == 0) return status;
+        if (status != ZONE_OK || (row->count != 0 && to_block != row->to_block)) break;
+        row->to_block = to_block;
+    }
+    return ZONE_OK;
+}
+
+/* Where page tables can't. A way that is forced is taken where page tables would be. */
+static bool prefers_faults(const struct zone *zone, const struct row *row) {
+    size_t bytes = 0, absent_bytes = 0;
+    for (size_t i = 0; i < row->count; i++) {
+        bytes += row->moves[i].bytes;
+        if (is_absent(zone, row->moves[i].to, row->moves[i].bytes)) absent_bytes += row->moves[i].bytes;
+    }
+    bool absent = absent_bytes > bytes / 2;
+    if (zone->config.moves == ZONE_MOVES_UFFD) return cost_prefers_tables(bytes >> GRANULE_SHIFT, absent);
+    return zone->config.moves == ZONE_MOVES_AUTO && cost_prefers_faults(bytes >> GRANULE_SHIFT, row->count, absent);
+}
+
+static void copy_row(struct zone *zone, const struct row *row) {
+    struct platform_range ranges[ROW_MOVES];
+    for (size_t i = 0; i < row->count; i++) {
+        __builtin_memcpy(row->moves[i].to, row->moves[i].from, row->moves[i].bytes);
+        ranges[i] = (struct platform_range){row->moves[i].from, row->moves[i].bytes};
+    }
+    (void)zone_pages_release_all(zone, ranges, row->count);
+}
+
+static void move_row(struct zone *zone, const struct row *row, bool tables) {
+    bool wanted = tables ? prefers_tables(zone, row->moves->bytes >> GRANULE_SHIFT, row->moves->to) : prefers_faults(zone, row), done = false;
     platform_lock_acquire(&zone->lock);
-    end_watches(zone, from_block, from, bytes);
-    end_watches(zone, to_block, to, bytes);
-    bool absent = zone_is_block(zone, to_block) && block_of(zone, to_block)->holes;
-    if (cost_prefers_tables(bytes >> GRANULE_SHIFT, absent) && zone_move(zone, from, to, bytes)) {
-        if (block_of(zone, from_block)->holes) note_holes(zone, to_block);
-        note_holes(zone, from_block);
-        done = true;
+    for (size_t i = 0; i < row->count; i++) {
+        end_watches(zone, row->from_blocks[i], row->moves[i].from, row->moves[i].bytes);
+        end_watches(zone, row->to_block, row->moves[i].to, row->moves[i].bytes);
+    }
+    if (wanted)
+        done = tables ? zone_move(zone, row->moves->from, row->moves->to, row->moves->bytes) : zone_move_one_by_one(zone, row->moves, row->count);
+    for (size_t i = 0; done && i < row->count; i++) {
+        if (block_of(zone, row->from_blocks[i])->holes) note_holes(zone, row->to_block);
+        note_holes(zone, row->from_blocks[i]);
     }
     platform_lock_release(&zone->lock);
-    if (done) return ZONE_OK;
-    __builtin_memcpy(to, from, bytes);
-    return zone_pages_release(zone, from, bytes);
+    if (!done) copy_row(zone, row);
+}
+
+static bool tables_can_move(struct zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    bool can = zone_can_move_tables(zone);
+    platform_lock_release(&zone->lock);
+    return can;
+}
+
+enum zone_status zone_pages_move_all(struct zone *zone, const struct zone_pages_move *moves, size_t count) {
+    struct row row = {.count = 0};
+    for (size_t at = 0; at < count; at += row.count) {
+        bool tables = tables_can_move(zone);
+        enum zone_status status = begin_row(zone, &row, moves + at, tables ? 1 : count - at);
+        if (status != ZONE_OK) return status;
+        move_row(zone, &row, tables);
+    }
+    return ZONE_OK;
+}
+
+enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t bytes) {
+    const struct zone_pages_move move = {from, to, bytes};
+    return zone_pages_move_all(zone, &move, 1);
 }
 
 /* ------------------------------------------------------------------ presence */

@@ -24,6 +24,7 @@ struct frames_compaction {
     /* frames_window_move.c, under the zone's lock */
     enum { FRAMES_FAULTS_NONE, FRAMES_FAULTS_OPEN, FRAMES_FAULTS_FORBIDDEN } faults_state;
     struct platform_faults faults; /* immutable once it is open */
+    char *spare;                   /* a mapping that can be done without; NULL: none */
 
     /* the thread */
     struct platform_event event;

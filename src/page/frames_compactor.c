@@ -10,6 +10,7 @@
  * No lock.
  */
 #include "page/frames_compact_internal.h"
+#include "page/frames_window_move.h"
 
 #define LAST_LOOK_NS UINT64_C(1000000000) /* at whether the program's threads have all ended */
 #define BACK_OFF_MAX 6u
@@ -39,6 +40,7 @@ void frames_compaction_end(struct frame_zone *zone) {
     if (compaction == NULL) return;
     (void)frames_compactor_stop(zone);
     if (compaction->faults_state == FRAMES_FAULTS_OPEN) platform_faults_close(&compaction->faults);
+    frames_window_drop_spare(zone);
     zone->compaction = NULL;
     platform_unreserve(compaction, record_bytes());
 }

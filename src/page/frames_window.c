@@ -142,8 +142,11 @@ enum frames_status frames_at(struct frame_zone *zone, const void *address, bool 
     }
 }
 
-/* Pages from `address` on, all of them pinned: as many as show frames side by side of one superpage. Returns how many bytes that were. */
-static size_t hide(struct frame_zone *zone, char *address, size_t bytes) {
+/*
+ * Pages from `address` on, which show nothing any more, and whose frames are pinned: as many as showed frames side by side of one superpage are
+ * forgotten, and their frames unpinned. Returns how many bytes that were.
+ */
+static size_t forget(struct frame_zone *zone, char *address, size_t bytes) {
     platform_lock_acquire(&zone->lock);
     uint64_t first = shown_by(zone, address), frames = 1;
     struct frames_window *window = window_of(zone, address, bytes);
@@ -155,8 +158,6 @@ static size_t hide(struct frame_zone *zone, char *address, size_t bytes) {
     struct frames_superpage *superpage = frames_superpage_of(zone, first);
     struct frames_slot *slot = frames_lock(zone, superpage);
     if (slot != NULL) platform_lock_acquire(&zone->lock);
-    if (!platform_shared_hide(address, frames << zone->frame_shift))
-        fatal("strata_zone_unmap: address = %p can't be hidden: the process has no mappings left", (void *)address);
     for (uint64_t i = 0; i < frames; i++) {
         entries[i] = 0;
         zone->addresses[first + i] = 0;
@@ -171,10 +172,19 @@ static size_t hide(struct frame_zone *zone, char *address, size_t bytes) {
     return frames << zone->frame_shift;
 }
 
+/* The first of the range were pinned. */
+static void unpin_shown(struct frame_zone *zone, char *address, size_t bytes) {
+    uint64_t frame, at;
+    for (; bytes > 0; bytes -= frame_bytes(zone)) {
+        (void)frames_at(zone, address + bytes - frame_bytes(zone), false, &frame);
+        (void)frames_unpin(zone, frame, 1, &at);
+    }
+}
+
 enum frames_status frames_unmap(struct frame_zone *zone, char *address, size_t bytes) {
     size_t unit = zone->kind == FRAMES_HUGETLB ? FRAMES_SUPERPAGE_BYTES : frame_bytes(zone), done = 0;
     enum frames_status status = FRAMES_OK;
-    uint64_t frame, at;
+    uint64_t frame;
     if (zone->backend->show == NULL) return FRAMES_UNSUPPORTED;
     platform_lock_acquire(&zone->lock);
     bool known = bytes != 0 && ((uintptr_t)address | bytes) % unit == 0 && window_of(zone, address, bytes) != NULL;
@@ -182,12 +192,14 @@ enum frames_status frames_unmap(struct frame_zone *zone, char *address, size_t b
     if (!known) return FRAMES_BAD_ARGUMENT;
     for (; done < bytes && status == FRAMES_OK; done += frame_bytes(zone)) status = frames_at(zone, address + done, true, &frame);
     if (status != FRAMES_OK) {
-        for (done -= frame_bytes(zone); done > 0; done -= frame_bytes(zone)) {
-            (void)frames_at(zone, address + done - frame_bytes(zone), false, &frame);
-            (void)frames_unpin(zone, frame, 1, &at);
-        }
+        unpin_shown(zone, address, done - frame_bytes(zone));
         return status;
     }
-    for (done = 0; done < bytes;) done += hide(zone, address + done, bytes - done);
+    /* By one call, which is refused or done as a whole: until the pages are forgotten nobody else gets their place. */
+    if (!platform_shared_hide(address, bytes)) {
+        unpin_shown(zone, address, bytes);
+        return FRAMES_NO_MEMORY;
+    }
+    for (done = 0; done < bytes;) done += forget(zone, address + done, bytes - done);
     return FRAMES_OK;
 }

@@ -5,6 +5,9 @@
  * Protection is userfaultfd's: whoever writes waits in the kernel until the page is opened or another one is in its place, and then writes there. No
  * thread serves these faults; who moves the block wakes whoever waits. A mapping is registered for one move only, as the switch is a new mapping, of
  * which the file knows nothing. Where the system has no userfaultfd, or not for this memory, blocks in windows don't move.
+ *
+ * A switch needs no mapping more than there are, as it replaces whole ones. But a process that has used up its mappings, as far as one above their
+ * limit, is not even let replace one. So one is kept that can be spared, and without it nothing is begun.
  * The block is isolated: its mappings are nobody else's to change. Locks: the zone's, for the table of a window; the superpage's, for notes.
  */
 #include "page/frames_window_move.h"
@@ -26,6 +29,29 @@ static struct platform_faults *faults_of(struct frame_zone *zone) {
     return open ? &compaction->faults : NULL;
 }
 
+/* Of the zone's memory, so that it is no neighbour's part. */
+static bool has_spare(struct frame_zone *zone) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    platform_lock_acquire(&zone->lock);
+    if (compaction->spare == NULL && (compaction->spare = platform_reserve(NULL, frame_bytes(zone), frame_bytes(zone))) != NULL &&
+        !zone->backend->show(zone, 0, 1, compaction->spare)) {
+        platform_unreserve(compaction->spare, frame_bytes(zone));
+        compaction->spare = NULL;
+    }
+    bool has = compaction->spare != NULL;
+    platform_lock_release(&zone->lock);
+    return has;
+}
+
+void frames_window_drop_spare(struct frame_zone *zone) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    platform_lock_acquire(&zone->lock);
+    char *spare = compaction->spare;
+    compaction->spare = NULL;
+    platform_lock_release(&zone->lock);
+    if (spare != NULL) platform_unreserve(spare, frame_bytes(zone));
+}
+
 /* The address that shows a frame of the block; NULL: none. It stays, but others may mark the block as freed. */
 static char *shown_at(struct frame_zone *zone, uint64_t frame) {
     struct frames_slot *slot = frames_lock(zone, frames_superpage_of(zone, frame));
@@ -34,28 +60,35 @@ static char *shown_at(struct frame_zone *zone, uint64_t frame) {
     return address;
 }
 
+/*
+ * Of the first `frames` of the block, from *at on: the next pages that show frames of it side by side, which are held and switched as one mapping,
+ * and how many. NULL: none.
+ */
+static char *next_pages(struct frame_zone *zone, const struct frames_block *block, uint64_t frames, uint64_t *at, uint64_t *count) {
+    char *address = NULL;
+    for (; *at < frames && (address = shown_at(zone, block->first + *at)) == NULL; ++*at) continue;
+    for (*count = 1; *at + *count < frames && shown_at(zone, block->first + *at + *count) == address + (*count << zone->frame_shift); ++*count)
+        continue;
+    return address;
+}
+
 /* The first `frames` of the block are opened again, and are no more the file's affair. */
 static void open_frames(struct frame_zone *zone, struct platform_faults *faults, const struct frames_block *block, uint64_t frames) {
-    for (uint64_t i = 0; i < frames; i++) {
-        char *address = shown_at(zone, block->first + i);
-        if (address != NULL) (void)platform_faults_unregister(faults, address, frame_bytes(zone));
-    }
+    char *address;
+    for (uint64_t at = 0, count; (address = next_pages(zone, block, frames, &at, &count)) != NULL; at += count)
+        (void)platform_faults_unregister(faults, address, count << zone->frame_shift);
 }
 
 bool frames_window_hold(struct frame_zone *zone, const struct frames_block *block) {
     struct platform_faults *faults = faults_of(zone);
-    if (faults == NULL || zone->backend->show == NULL) return false;
-    for (uint64_t i = 0; i < block->frames; i++) {
-        char *address = shown_at(zone, block->first + i);
-        if (address == NULL) continue;
-        if (platform_faults_register(faults, address, frame_bytes(zone), false, true) != PLATFORM_FAULTS_OK) {
-            open_frames(zone, faults, block, i);
-            return false;
-        }
-        if (platform_faults_protect(faults, address, frame_bytes(zone), true) != PLATFORM_FAULTS_OK) {
-            open_frames(zone, faults, block, i + 1);
-            return false;
-        }
+    char *address;
+    if (faults == NULL || zone->backend->show == NULL || !has_spare(zone)) return false;
+    for (uint64_t at = 0, count; (address = next_pages(zone, block, block->frames, &at, &count)) != NULL; at += count) {
+        size_t bytes = count << zone->frame_shift;
+        bool registered = platform_faults_register(faults, address, bytes, false, true) == PLATFORM_FAULTS_OK;
+        if (registered && platform_faults_protect(faults, address, bytes, true) == PLATFORM_FAULTS_OK) continue;
+        open_frames(zone, faults, block, at + (registered ? count : 0));
+        return false;
     }
     return true;
 }
@@ -85,14 +118,24 @@ static void note_switched(struct frame_zone *zone, uint64_t from, uint64_t to, c
     frames_unlock(zone, slot);
 }
 
-void frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to) {
+static bool show_in_place(struct frame_zone *zone, uint64_t frame, uint64_t frames, char *address) {
+    if (zone->backend->show(zone, frame, frames, address)) return true;
+    frames_window_drop_spare(zone);
+    return zone->backend->show(zone, frame, frames, address);
+}
+
+bool frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to) {
     struct platform_faults *faults = faults_of(zone);
-    for (uint64_t i = 0; i < block->frames; i++) {
-        char *address = shown_at(zone, block->first + i);
-        if (address == NULL) continue;
-        if (!zone->backend->show(zone, to + i, 1, address))
+    char *address;
+    bool begun = false;
+    for (uint64_t at = 0, count; (address = next_pages(zone, block, block->frames, &at, &count)) != NULL; at += count) {
+        if (!show_in_place(zone, to + at, count, address)) {
+            if (!begun) return false;
             fatal("zone \"%s\": page %p can't show another frame: the process has no mappings left", zone->name, (void *)address);
-        platform_faults_wake(faults, address, frame_bytes(zone));
-        note_switched(zone, block->first + i, to + i, address);
+        }
+        begun = true;
+        platform_faults_wake(faults, address, count << zone->frame_shift);
+        for (uint64_t i = 0; i < count; i++) note_switched(zone, block->first + at + i, to + at + i, address + (i << zone->frame_shift));
     }
+    return true;
 }

@@ -6,11 +6,13 @@
 
 #include "page/frames_internal.h"
 
-/* Writes to the pages that show the block wait from here on. False: this system can't; nothing has changed. */
+/* Writes to the pages that show the block wait from here on. False: this system can't, or has no mappings left; nothing has changed. */
 bool frames_window_hold(struct frame_zone *zone, const struct frames_block *block);
 /* Writes go on, to the same frames. */
 void frames_window_let_go(struct frame_zone *zone, const struct frames_block *block);
-/* The pages show `to` from here on, and writes go on there. The notes of both follow. */
-void frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to);
+/* The pages show `to` from here on, and writes go on there. The notes of both follow. False: no mappings left; nothing has changed. */
+bool frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to);
+/* At the end of the zone: the mapping that is kept for that. */
+void frames_window_drop_spare(struct frame_zone *zone);
 
 #endif

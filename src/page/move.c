@@ -26,26 +26,59 @@ static bool mover_ready(struct zone *zone) {
  * A page that stays registered holds whoever touches it for ever. Where mappings are used up, a registration may end half way, and can't always be
  * taken back: closing the file takes all of it back, and never fails.
  */
+static bool begin_target(struct zone *zone, char *to, size_t bytes) {
+    enum platform_faults_status status = platform_faults_register(&zone->mover.faults, to, bytes, true, false);
+    if (status == PLATFORM_FAULTS_OK) return true;
+    platform_faults_close(&zone->mover.faults);
+    if (status != PLATFORM_FAULTS_GONE) zone->mover.process = 0; /* else the program closes what it does not know: it shall not be asked again */
+    return false;
+}
+static void end_target(struct zone *zone, char *to, size_t bytes) {
+    if (platform_faults_unregister(&zone->mover.faults, to, bytes) == PLATFORM_FAULTS_OK) return;
+    platform_faults_close(&zone->mover.faults);
+    zone->mover.process = 0;
+}
+
+/* Of a target that is nobody's fault any more. */
+static void copy_rest(char *from, char *to, size_t bytes) {
+    if (bytes == 0) return;
+    __builtin_memcpy(to, from, bytes);
+    if (!platform_release(from, bytes)) __builtin_memset(from, 0, bytes);
+}
+
 static bool move_one_by_one(struct zone *zone, char *from, char *to, size_t bytes) {
-    struct platform_faults *faults = &zone->mover.faults;
     size_t moved = 0;
-    if (!mover_ready(zone)) return false;
-    enum platform_faults_status status = platform_faults_register(faults, to, bytes, true, false);
-    if (status != PLATFORM_FAULTS_OK) {
-        platform_faults_close(faults);
-        if (status != PLATFORM_FAULTS_GONE) zone->mover.process = 0; /* else the program closes what it does not know: it shall not be asked again */
-        return false;
-    }
-    if (platform_release(to, bytes)) (void)platform_faults_move(faults, to, from, bytes, &moved);
-    if (platform_faults_unregister(faults, to, bytes) != PLATFORM_FAULTS_OK) {
-        platform_faults_close(faults);
-        zone->mover.process = 0;
-    }
+    if (!mover_ready(zone) || !begin_target(zone, to, bytes)) return false;
+    if (platform_release(to, bytes)) (void)platform_faults_move(&zone->mover.faults, to, from, bytes, &moved);
+    end_target(zone, to, bytes);
     if (moved == 0) return false;
-    if (moved < bytes) {
-        __builtin_memcpy(to + moved, from + moved, bytes - moved);
-        if (!platform_release(from + moved, bytes - moved)) __builtin_memset(from + moved, 0, bytes - moved);
+    copy_rest(from + moved, to + moved, bytes - moved);
+    return true;
+}
+
+/* Empties targets, some by a call. What is not emptied will not be moved to. */
+static void empty_targets(const struct zone_pages_move *moves, size_t count) {
+    struct platform_range ranges[ROW_MOVES];
+    for (size_t i = 0; i < count; i++) ranges[i] = (struct platform_range){moves[i].to, moves[i].bytes};
+    if (platform_release_all(ranges, count)) return;
+    for (size_t i = 0; i < count; i++) (void)platform_release(moves[i].to, moves[i].bytes);
+}
+
+bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count) {
+    char *first = moves->to, *end = first;
+    size_t moved[ROW_MOVES];
+    for (size_t i = 0; i < count; i++) {
+        if (moves[i].to < first) first = moves[i].to;
+        if (moves[i].to + moves[i].bytes > end) end = moves[i].to + moves[i].bytes;
     }
+    if (!mover_ready(zone) || !begin_target(zone, first, (size_t)(end - first))) return false;
+    empty_targets(moves, count);
+    for (size_t i = 0; i < count; i++) {
+        (void)platform_faults_move(&zone->mover.faults, moves[i].to, moves[i].from, moves[i].bytes, &moved[i]);
+        zone->counters.moves += moved[i] != 0;
+    }
+    end_target(zone, first, (size_t)(end - first));
+    for (size_t i = 0; i < count; i++) copy_rest(moves[i].from + moved[i], moves[i].to + moved[i], moves[i].bytes - moved[i]);
     return true;
 }
 
@@ -68,6 +101,10 @@ void zone_note_cuts(struct zone *zone, const char *address, size_t bytes) {
     note_end(zone, zone_granule_of(zone, address + bytes - 1));
 }
 
+bool zone_can_move_tables(const struct zone *zone) {
+    return (zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_MREMAP) && zone_mappings_left(zone);
+}
+
 bool zone_can_move(struct zone *zone) {
     switch (zone->config.moves) {
     case ZONE_MOVES_AUTO: return zone_mappings_left(zone) || mover_ready(zone);
@@ -78,14 +115,11 @@ bool zone_can_move(struct zone *zone) {
 }
 
 /* Three moves one by one, each for three times what a copy costs, would be no better than copying, and worse to undo. */
-bool zone_can_swap(const struct zone *zone) {
-    return (zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_MREMAP) && zone_mappings_left(zone);
-}
+bool zone_can_swap(const struct zone *zone) { return zone_can_move_tables(zone); }
 
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes) {
-    bool by_tables = zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_MREMAP;
     bool one_by_one = zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_UFFD;
-    if (by_tables && zone_mappings_left(zone) && platform_move(from, to, bytes)) {
+    if (zone_can_move_tables(zone) && platform_move(from, to, bytes)) {
         note_moved(zone, from, bytes);
         zone_note_cuts(zone, to, bytes);
     } else if (!one_by_one || !move_one_by_one(zone, from, to, bytes)) {

@@ -171,6 +171,7 @@ struct zone {
     uint64_t extent_bytes;   /* committed, as extent_units says */
     uint64_t reserved_bytes; /* from base, without holes where `growing` is off */
     uint64_t window_bytes;   /* for which the flat arrays have room */
+    uint64_t arrays_bytes;   /* for which they are committed */
     bool growing;            /* the address space is limited: reserve piece by piece */
     unsigned page_granules;  /* granules in a page of the operating system */
     struct zone_config config;
@@ -302,10 +303,20 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next);
 
 /*
  * Two ranges, or one and another, of whole pages, each inside a block and not overlapping: exchange their contents; or the second gets the first
- * one's, which reads as zeros then. By page tables where that is cheaper than a copy, and mappings are left.
+ * one's, which reads as zeros then. By page tables where that is cheaper than a copy, and mappings are left; where none are, moves into absent pages
+ * go one by one.
  */
 enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t bytes);
 enum zone_status zone_pages_move(struct zone *zone, void *from, void *to, size_t bytes);
+/*
+ * Many such moves, of ranges of which no two meet, up to the first that is wrong. As by one call after the other, but where page tables can't move:
+ * then those into one block go together, one by one or by copies.
+ */
+struct zone_pages_move {
+    char *from, *to;
+    size_t bytes;
+};
+enum zone_status zone_pages_move_all(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 /* The range reads as zeros, and takes no memory until it is touched. */
 enum zone_status zone_pages_release(struct zone *zone, void *address, size_t bytes);
 /* The same of many, up to the first that is wrong, by one system call where there is one for it. */

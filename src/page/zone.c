@@ -15,6 +15,9 @@
 #define GROW_TRIES 12
 /* How far the heap is committed ahead: saves calls, costs nothing but commit charge under strict overcommit. */
 #define COMMIT_STEP_SUPERPAGES 16
+/* The flat arrays are half a percent of the heap: from this size on those of a heap that is so many times as large are committed. */
+#define ARRAYS_AHEAD_FROM_BYTES ((uint64_t)64 << 20)
+#define ARRAYS_AHEAD 16
 /* From so many on, four pages of marks, these are made present by one call. */
 #define MARKS_SUPERPAGES 64
 
@@ -127,13 +130,27 @@ static STRATA_COLD void populate_marks(struct zone *zone, uint64_t from, uint64_
     if (first < last) (void)platform_populate((void *)first, last - first);
 }
 
-static bool extend_to(struct zone *zone, uint64_t end) {
-    uint64_t from = zone->extent_bytes;
+static bool commit_arrays_to(struct zone *zone, uint64_t end) {
+    uint64_t from = zone->arrays_bytes;
     if (!commit_array(zone->superpages, sizeof(struct superpage), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT) ||
         !commit_array(zone->tags, sizeof(granule_tag), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
         !commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
         !commit_array(zone->heads, sizeof(struct head_area), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT))
         return false;
+    zone->arrays_bytes = end;
+    return true;
+}
+
+/* The arrays for a heap of `end` bytes; in one that grows, of several times that, as they are small and three calls a time. */
+static bool commit_arrays(struct zone *zone, uint64_t end) {
+    if (end <= zone->arrays_bytes) return true;
+    uint64_t ahead = min_u64(zone->window_bytes, end * ARRAYS_AHEAD);
+    return (end >= ARRAYS_AHEAD_FROM_BYTES && commit_arrays_to(zone, ahead)) || commit_arrays_to(zone, end);
+}
+
+static bool extend_to(struct zone *zone, uint64_t end) {
+    uint64_t from = zone->extent_bytes;
+    if (!commit_arrays(zone, end)) return false;
     if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
     if (end - from >= MARKS_SUPERPAGES * SUPERPAGE_BYTES) populate_marks(zone, from, end);
     *(volatile uint8_t *)&zone->superpages[from >> SUPERPAGE_SHIFT].state = SUPERPAGE_FREE; /* as it is: one fault, where a look first would be two */

@@ -104,6 +104,13 @@ void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules);
  */
 bool zone_can_move(struct zone *zone);
 bool zone_can_swap(const struct zone *zone);
+bool zone_can_move_tables(const struct zone *zone);
+/*
+ * The same of up to ROW_MOVES ranges, of which no two meet, into one block, page by page with one registration. What will not move is copied. False:
+ * nothing has happened.
+ */
+#define ROW_MOVES 64
+bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes);
 /* Page tables have moved here: mappings begin and end at both ends from now on. */
 void zone_note_cuts(struct zone *zone, const char *address, size_t bytes);

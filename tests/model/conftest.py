@@ -4,6 +4,7 @@ Hypothesis makes the records up. A failure is shrunk here, by whole records firs
 to a few in a second; what fails in the end is shown as operations, and in hexadecimal for a replay, which shows each operation
 as it comes, so that a crash can be told from the last one:
     STRATA_MODEL_LIB=... python tests/model/conftest.py arena 0102030405060708 ...
+Where the records are many, a file has them: $(cat FILE) then.
 
 Environment: STRATA_MODEL_LIB, the shared object with the runners (tests/model/model.h says what they are); STRATA_MODEL_SECONDS, how
 long each test goes on (default 10); STRATA_MODEL_SEED, where it begins (default: from the clock; a failure tells it);
@@ -22,6 +23,9 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from logs import last_lines  # noqa: E402
 
 RECORD_BYTES = 8
 DEFAULT_SECONDS = 5
@@ -54,6 +58,10 @@ class ModelFailure(AssertionError):
     """The layer and its reference disagree, or the layer crashed or hung."""
 
 
+class ModelHang(ModelFailure):
+    """It did not answer: shown as it is, as each try to make it shorter would take as long."""
+
+
 class Model:
     """One runner of the library, in a process that is started again after each crash."""
 
@@ -79,7 +87,7 @@ class Model:
         while len(data) < count:
             if not select.select([self.process.stdout], [], [], hang)[0]:
                 self.stop()
-                raise ModelFailure(f"model {self.name} did not answer within {hang:.0f} s")
+                raise ModelHang(f"model {self.name} did not answer within {hang:.0f} s")
             part = os.read(self.process.stdout.fileno(), count - len(data))
             if not part:
                 status = self.process.wait()
@@ -126,7 +134,7 @@ def without_what_is_not_needed(data, check):
 
     if not fails(data):
         return data, None
-    progress = True
+    progress = not isinstance(failure, ModelHang)
     while progress and time.monotonic() < end:
         before, size = best, max(1, len(best) // RECORD_BYTES // 2)
         while size >= 1 and time.monotonic() < end:
@@ -143,12 +151,13 @@ def without_what_is_not_needed(data, check):
     return best, failure
 
 
-def report(name, data, check, how):
-    """Raises ModelFailure for records that were seen to fail, as few as will do."""
-    shrunk, failure = without_what_is_not_needed(data, check)
+def report(name, data, check, how, hang=None):
+    """Raises ModelFailure for records that were seen to fail, as few as will do; for those of a hang, all of them."""
+    shrunk, failure = (data, hang) if hang is not None else without_what_is_not_needed(data, check)
     if failure is None:
         raise ModelFailure(f"model {name}: {how}: failed once, and does not fail again")
-    raise ModelFailure(f"model {name}: {how}: {failure}\nrecords: {shrunk.hex(' ', RECORD_BYTES)}")
+    lines = "\n".join(shrunk[at:at + RECORD_BYTES].hex() for at in range(0, len(shrunk), RECORD_BYTES))
+    raise ModelFailure(f"model {name}: {how}: {failure}\nrecords:\n{last_lines(lines, f'model-{name}')}") from None
 
 
 def records(longest):
@@ -222,7 +231,8 @@ def random_runs():
             # Some failures are seen later in a long run, where checks are rare, than in a replay; none are seen earlier.
             first = str(failure).split(":")[0].split()
             count = int(first[1]) + 1 if first[:1] == ["operation"] else operations
-            report(one.name, b"".join(random_record(seed, i) for i in range(min(count, operations))), one.run, how)
+            hang = failure if isinstance(failure, ModelHang) else None
+            report(one.name, b"".join(random_record(seed, i) for i in range(min(count, operations))), one.run, how, hang)
 
     def run(one):
         seed, end = first_seed(), time.monotonic() + budget_seconds()

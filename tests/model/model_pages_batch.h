@@ -49,6 +49,18 @@ static struct strata_page_op make_op(uint64_t *state) {
     return op;
 }
 
+/* Of a row of moves of some pages each, some of which go on where the last one ended, or meet others. */
+static struct strata_page_op make_move(uint64_t *state, const struct strata_page_op *last) {
+    struct block *block = &blocks[dice(state) % block_count], *other = dice(state) % 4 == 0 ? block : &blocks[dice(state) % ((block_count + 2) / 3)];
+    size_t pages;
+    struct strata_page_op op = {.operation = STRATA_PAGE_OP_MOVE, .status = (enum strata_page_status)77};
+    op.address = range_of(block, state, min_u64(other->pages, 1 + dice(state) % 12), &pages);
+    op.other = other->start + dice(state) % (other->pages - pages + 1) * page_bytes;
+    op.bytes = pages * page_bytes;
+    if (last != NULL && dice(state) % 4 == 0) op.address = (char *)last->address + last->bytes, op.other = (char *)last->other + last->bytes;
+    return op;
+}
+
 /* ------------------------------------------------------------------ the look, pair by pair */
 
 static bool is_whole(enum strata_page_operation operation) {
@@ -161,7 +173,8 @@ static void step_batch(const struct model_record *record, uint64_t state) {
     enum look look[BATCH_MAX];
     size_t count = 1 + record->byte[6] % BATCH_MAX, done = 77;
     if (block_count + 2 * count > BLOCKS_MAX || live_bytes() + 64 * MIB > LIVE_BYTES_MAX) return;
-    for (size_t i = 0; i < count; i++) ops[i] = before[i] = make_op(&state);
+    bool row = block_count != 0 && record->byte[5] % 3 == 0;
+    for (size_t i = 0; i < count; i++) ops[i] = before[i] = row ? make_move(&state, i != 0 ? &ops[i - 1] : NULL) : make_op(&state);
     bool all_right = is_right_batch(ops, count, look);
     for (size_t i = 0; i < count; i++)
         if (block_with(ops[i].address) != NULL && block_with(ops[i].address)->pages * page_bytes > 12 * MIB) return;

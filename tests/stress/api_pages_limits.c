@@ -5,7 +5,6 @@
  * Each case is a process of its own, this program with the name of the case, so that its heap begins under the limit. Sanitizers need more
  * address space than any limit leaves; there that case is left out.
  */
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -104,15 +103,12 @@ static void little_memory(void) {
     end_all();
 }
 
-/* Every second page of a range is of another kind until the kernel refuses; then exchanges and resizing go on by copies. */
+/* While all mappings are taken, but for a few, exchanges and resizing go on by copies. */
 static void few_mappings(void) {
-    size_t pairs = 0, most = (size_t)1 << 21;
+    struct crowd crowd;
     uint64_t random = random_seed(4);
     for (unsigned i = 0; i < BLOCKS; i++) EXPECT(make_pages(&blocks[i], 30 + random_count(&random) % 600, &random));
-    char *crowd = mmap(NULL, 2 * most * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    EXPECT(crowd != MAP_FAILED);
-    while (pairs < most && mprotect(crowd + 2 * pairs * page_bytes, page_bytes, PROT_READ) == 0) pairs++;
-    EXPECT(pairs < most);
+    crowd_begin(&crowd);
     for (unsigned turn = 0; turn < 12; turn++) {
         for (unsigned i = 0; i + 1 < BLOCKS; i++) {
             exchange_pages(&blocks[i], &blocks[i + 1], i % 4 == 3, &random);
@@ -120,9 +116,11 @@ static void few_mappings(void) {
             check_pages(&blocks[i]);
             check_pages(&blocks[i + 1]);
         }
-        for (unsigned i = 0; i < turn && pairs != 0; i++) EXPECT(mprotect(crowd + 2 * --pairs * page_bytes, page_bytes, PROT_NONE) == 0);
+        exchange_pages_in_a_batch(blocks, BLOCKS, &random);
+        for (unsigned i = 0; i < BLOCKS; i++) check_pages(&blocks[i]);
+        crowd_give(&crowd, turn);
     }
-    EXPECT(munmap(crowd, 2 * most * page_bytes) == 0);
+    crowd_end(&crowd);
     (void)wander(random_seed(5), 300);
     end_all();
 }

@@ -4,6 +4,10 @@
  *
  * Protects: each error has its documented status or signal, and loses nothing that was written to the block.
  */
+#define _GNU_SOURCE 1
+#include <sched.h>
+#include <sys/mount.h>
+
 #include "paging_support.h"
 
 /* ------------------------------------------------------------------ arguments */
@@ -131,6 +135,43 @@ static void test_full_file(struct told *told) {
     for (unsigned i = 0; i < written; i++) EXPECT(page_of(paging, i)[7] == (char)('a' + i % 26));
     EXPECT(touch(page_of(paging, PAGES - 1)) == 0);
     discard(paging);
+}
+
+/* False: nobody may mount here. */
+static bool mount_small(const char *folder) {
+    char options[32];
+    snprintf(options, sizeof options, "size=%zu", PAGES / 2 * page_bytes);
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount("none", folder, "tmpfs", 0, options) == 0;
+}
+/*
+ * A disk that is full: a file system of half the block's size, in a mount namespace of its own. Nothing is lost, and all is written when there is
+ * room again.
+ */
+static void full_disk(void) {
+    char folder[] = "/tmp/api_paging_disk.XXXXXX";
+    EXPECT(mkdtemp(folder) != NULL);
+    bool mounted = mount_small(folder);
+    if (mounted) {
+        struct told told = {.decision = STRATA_PAGING_GO_ON};
+        struct strata_paging_config config = usual();
+        snprintf(path, sizeof path, "%s/file", folder);
+        config.handler = tell;
+        config.handler_argument = &told;
+        struct strata_paging *paging = open_as(&config);
+        fill(paging, 2);
+        errno = 0;
+        EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_FILE_ERROR && errno == ENOSPC);
+        EXPECT(told.writes > 0 && told.error == ENOSPC && stats_of(paging).dirty > 0);
+        for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 2));
+        EXPECT(mount("none", folder, NULL, MS_REMOUNT, "size=100%") == 0);
+        EXPECT(strata_paging_sync(paging, NULL, 0) == STRATA_PAGING_OK && stats_of(paging).dirty == 0);
+        for (unsigned i = 0; i < PAGES; i++) EXPECT(file_byte(i) == (char)(i + 2));
+        EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK);
+        EXPECT(umount2(folder, MNT_DETACH) == 0);
+    } else {
+        printf("no disk can be mounted here: only RLIMIT_FSIZE was tested\n");
+    }
+    rmdir(folder);
 }
 
 /* Opening can't grow the file beyond the limit, and raises no signal for it. */
@@ -318,6 +359,7 @@ static void test_all(void) {
     test_discard_keeps_what_was_synced();
     test_fork();
     test_kill();
+    in_child(full_disk);
     in_child(unprivileged);
 }
 

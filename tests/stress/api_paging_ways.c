@@ -3,16 +3,8 @@
  *
  * Protects: what stands in for it does the same, within its documented limits, and loses nothing. Each case is a process of its own.
  */
+#include "forbid.h"
 #include "paging_support.h"
-
-/* A system call fails from now on, as containers have it. */
-static void forbid(unsigned call, unsigned error) {
-    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    const struct sock_fprog filter = {.len = 4, .filter = code};
-    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
-}
 
 static void forbidden(void) {
     forbid(SYS_userfaultfd, EPERM);

@@ -7,6 +7,7 @@
 #define STRATA_TESTS_STRESS_PAGES_SUPPORT_H
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <strata/page.h>
@@ -83,17 +84,50 @@ static inline bool resize_pages(struct pages *block, size_t count, uint64_t *ran
     return true;
 }
 
+/* What the contents of a range do when it is exchanged, or moved. */
+static inline void exchange_numbers(struct pages *a, size_t a_at, struct pages *b, size_t b_at, size_t count, bool move) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t number = b->number[b_at + i];
+        b->number[b_at + i] = a->number[a_at + i];
+        a->number[a_at + i] = move ? 0 : number;
+    }
+}
+
 /* Exchanges, or moves, as many pages as both have behind a place in each. */
 static inline void exchange_pages(struct pages *a, struct pages *b, bool move, uint64_t *random) {
     size_t a_at = next_random(random) % a->count, b_at = next_random(random) % b->count;
     size_t count = a->count - a_at < b->count - b_at ? a->count - a_at : b->count - b_at;
     char *from = a->start + a_at * page_bytes, *to = b->start + b_at * page_bytes;
     EXPECT((move ? strata_page_move(from, to, count * page_bytes) : strata_page_swap(from, to, count * page_bytes)) == STRATA_PAGE_OK);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t number = b->number[b_at + i];
-        b->number[b_at + i] = a->number[a_at + i];
-        a->number[a_at + i] = move ? 0 : number;
+    exchange_numbers(a, a_at, b, b_at, count, move);
+}
+
+/* The same many times by one call, among blocks that are there: ranges of a few pages at random places, some of which meet. */
+static inline void exchange_pages_in_a_batch(struct pages *blocks, unsigned count, uint64_t *random) {
+    enum { BATCH_OPS = 24, BATCH_PAGES = 40 };
+    struct strata_page_op ops[BATCH_OPS] = {0};
+    struct {
+        struct pages *a, *b;
+        size_t a_at, b_at, count;
+    } exchanged[BATCH_OPS];
+    size_t wanted = 1 + next_random(random) % BATCH_OPS, done = 0;
+    for (size_t i = 0; i < wanted; i++) {
+        size_t first = next_random(random) % count, second = (first + 1 + next_random(random) % (count - 1)) % count;
+        struct pages *a = &blocks[first], *b = &blocks[second];
+        size_t a_at = next_random(random) % a->count, b_at = next_random(random) % b->count, most = 1 + next_random(random) % BATCH_PAGES;
+        if (most > a->count - a_at) most = a->count - a_at;
+        if (most > b->count - b_at) most = b->count - b_at;
+        bool move = next_random(random) % 2 == 0;
+        ops[i] = (struct strata_page_op){.operation = move ? STRATA_PAGE_OP_MOVE : STRATA_PAGE_OP_SWAP,
+                                         .address = a->start + a_at * page_bytes,
+                                         .other = b->start + b_at * page_bytes,
+                                         .bytes = most * page_bytes};
+        exchanged[i].a = a, exchanged[i].b = b, exchanged[i].a_at = a_at, exchanged[i].b_at = b_at, exchanged[i].count = most;
     }
+    EXPECT(strata_page_batch(ops, wanted, &done) == STRATA_PAGE_OK && done == wanted);
+    for (size_t i = 0; i < wanted; i++)
+        exchange_numbers(exchanged[i].a, exchanged[i].a_at, exchanged[i].b, exchanged[i].b_at, exchanged[i].count,
+                         ops[i].operation == STRATA_PAGE_OP_MOVE);
 }
 
 static inline void release_pages(struct pages *block, uint64_t *random) {
@@ -119,5 +153,43 @@ static inline void split_and_join_pages(struct pages *block, uint64_t *random) {
     EXPECT(info.bytes == block->count * page_bytes - bytes);
     EXPECT(strata_page_join(block->start, second) == STRATA_PAGE_OK);
 }
+
+/* ------------------------------------------------------------------ mappings */
+
+/* ThreadSanitizer maps memory for itself whenever it likes, and ends the process where it can't: there no process is left without mappings. */
+#if defined __SANITIZE_THREAD__
+#define MAPPINGS_MAY_END 0
+#elif defined __has_feature
+#if __has_feature(thread_sanitizer)
+#define MAPPINGS_MAY_END 0
+#endif
+#endif
+#ifndef MAPPINGS_MAY_END
+#define MAPPINGS_MAY_END 1
+#endif
+
+/* A range of which every second page is of another kind: as many mappings of the process as it is let have. */
+struct crowd {
+    char *start;
+    size_t pairs;
+};
+enum { CROWD_PAIRS_MAX = 1 << 21 };
+
+/* Until the kernel refuses. */
+static inline void crowd_fill(struct crowd *crowd) {
+    while (crowd->pairs < CROWD_PAIRS_MAX && mprotect(crowd->start + 2 * crowd->pairs * page_bytes, page_bytes, PROT_READ) == 0) crowd->pairs++;
+    EXPECT(crowd->pairs < CROWD_PAIRS_MAX);
+}
+static inline void crowd_begin(struct crowd *crowd) {
+    crowd->pairs = 0;
+    crowd->start = mmap(NULL, 2 * CROWD_PAIRS_MAX * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(crowd->start != MAP_FAILED);
+    crowd_fill(crowd);
+}
+/* Two mappings each. */
+static inline void crowd_give(struct crowd *crowd, size_t pairs) {
+    while (pairs-- != 0 && crowd->pairs != 0) EXPECT(mprotect(crowd->start + 2 * --crowd->pairs * page_bytes, page_bytes, PROT_NONE) == 0);
+}
+static inline void crowd_end(const struct crowd *crowd) { EXPECT(munmap(crowd->start, 2 * CROWD_PAIRS_MAX * page_bytes) == 0); }
 
 #endif

@@ -205,13 +205,12 @@ uint64_t cgroup_limit_bytes(const struct cgroup *cgroup) {
 
 uint64_t cgroup_tightest_bytes(const char *process) {
     uint64_t tightest = UINT64_MAX;
-    for (unsigned version = 1; version <= 2; version++) {
-        struct cgroup cgroup;
-        if (!cgroup_find(&cgroup, version, process)) continue;
-        unsigned level = 0;
-        do tightest = min_u64(tightest, cgroup_limit_bytes(&cgroup));
-        while (++level < CGROUP_LEVELS_MAX && cgroup_parent(&cgroup));
-    }
+    struct cgroup cgroup;
+    /* A controller is in one hierarchy: where memory's is of version 1, that of version 2 has no limits, and is not looked for. */
+    if (!cgroup_find(&cgroup, 1, process) && !cgroup_find(&cgroup, 2, process)) return tightest;
+    unsigned level = 0;
+    do tightest = min_u64(tightest, cgroup_limit_bytes(&cgroup));
+    while (++level < CGROUP_LEVELS_MAX && cgroup_parent(&cgroup));
     return tightest;
 }
 

@@ -22,7 +22,7 @@ bool cgroup_find(struct cgroup *cgroup, unsigned version, const char *process);
 bool cgroup_parent(struct cgroup *cgroup);
 /* The limits that are set at this level, UINT64_MAX where there is none. */
 uint64_t cgroup_limit_bytes(const struct cgroup *cgroup);
-/* The tightest limit of all levels of both versions. */
+/* The tightest limit of all levels of the hierarchy that memory is in. */
 uint64_t cgroup_tightest_bytes(const char *process);
 
 /* The contents of memory.events: how often memory.high was exceeded, and how often memory.max was hit or nothing could be reclaimed there. */

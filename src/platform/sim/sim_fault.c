@@ -21,6 +21,7 @@ enum { SERVER = 1, MOVER = 2 };
 static struct {
     uint8_t *pages; /* PAGE_* of each page of the arena */
     uint64_t pages_bytes;
+    uint64_t end; /* pages from here on have never been marked */
     struct platform_fault queue[QUEUE_MAX];
     unsigned queued, wakes;
     bool used;         /* since the last reset */
@@ -35,9 +36,10 @@ void sim_fault_reset(void) {
         script.pages = sim_table_map(bytes);
         script.pages_bytes = bytes;
     } else if (script.used) {
-        memset(script.pages, 0, script.pages_bytes);
+        memset(script.pages, 0, script.end);
     }
     script.used = false;
+    script.end = 0;
     script.queued = script.wakes = script.features = 0;
     script.open = script.mover_open = false;
 }
@@ -63,7 +65,7 @@ bool sim_fault_registered(const void *address) {
 }
 uint64_t sim_fault_registrations(void) {
     uint64_t pages = 0;
-    for (uint64_t i = 0; i < script.pages_bytes; i++) pages += (script.pages[i] & (PAGE_MISSING | PAGE_PROTECTABLE | PAGE_TARGET)) != 0;
+    for (uint64_t i = 0; i < script.end; i++) pages += (script.pages[i] & (PAGE_MISSING | PAGE_PROTECTABLE | PAGE_TARGET)) != 0;
     return pages;
 }
 unsigned sim_fault_wakes(void) { return script.wakes; }
@@ -84,10 +86,10 @@ enum platform_faults_status platform_faults_open(struct platform_faults *faults,
 
 void platform_faults_close(struct platform_faults *faults) {
     if (faults->file == SERVER) {
-        memset(script.pages, 0, script.pages_bytes);
+        memset(script.pages, 0, script.end);
         script.open = false;
     } else if (faults->file == MOVER) {
-        for (uint64_t i = 0; i < script.pages_bytes; i++) script.pages[i] &= (uint8_t)~PAGE_TARGET;
+        for (uint64_t i = 0; i < script.end; i++) script.pages[i] &= (uint8_t)~PAGE_TARGET;
         script.mover_open = false;
     }
     faults->file = -1;
@@ -106,6 +108,7 @@ static uint8_t *pages_of(const char *function, const struct platform_faults *fau
 
 static enum platform_faults_status mark(uint8_t *pages, size_t bytes, unsigned clear, unsigned set) {
     if (pages == NULL) return PLATFORM_FAULTS_GONE;
+    script.end = max_u64(script.end, (uint64_t)(pages - script.pages) + bytes / sim_config.page_bytes);
     for (size_t i = 0; i < bytes / sim_config.page_bytes; i++) pages[i] = (uint8_t)((pages[i] & ~clear) | set);
     return PLATFORM_FAULTS_OK;
 }

@@ -200,6 +200,21 @@ static void a_batch_with_a_fault_does_nothing(void **state) {
     ASSERT_SOUND();
 }
 
+/* What a batch needs itself lies in the heap, too, and is as foreign to it as any other memory. */
+static void a_batch_is_not_let_into_its_own_memory(void **state) {
+    (void)state;
+    const size_t page = platform_info()->page_bytes;
+    char *block = must_alloc(page, 0), *superpage = (char *)align_down((uintptr_t)block, STRATA_PAGE_SUPERPAGE_BYTES);
+    for (char *at = superpage; at < superpage + STRATA_PAGE_SUPERPAGE_BYTES; at += page) {
+        if (at == block) continue;
+        for (unsigned operation = STRATA_PAGE_OP_FREE; operation <= STRATA_PAGE_OP_JOIN; operation++) {
+            struct strata_page_op op = {.operation = (enum strata_page_operation)operation, .address = at, .other = block, .bytes = page};
+            assert_int_equal(strata_page_batch(&op, 1, NULL), STRATA_PAGE_NO_BLOCK);
+        }
+    }
+    must_free(block);
+}
+
 static void a_batch_is_done_in_order(void **state) {
     (void)state;
     char *a = must_alloc(4 * MIB, 0), *b = must_alloc(4 * MIB, 0);
@@ -295,6 +310,7 @@ int main(void) {
         cmocka_unit_test_setup(blocks_of_malloc_are_blocks, fresh_process),
         cmocka_unit_test_setup(a_query_tells_what_is_there, fresh_process),
         cmocka_unit_test_setup(a_batch_with_a_fault_does_nothing, fresh_process),
+        cmocka_unit_test_setup(a_batch_is_not_let_into_its_own_memory, fresh_process),
         cmocka_unit_test_setup(a_batch_is_done_in_order, fresh_process),
         cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_process),
         cmocka_unit_test_setup(conflicts_are_found_as_all_pairs_would, fresh_process),

@@ -102,6 +102,7 @@ static void a_child_opens_its_own(void **state) {
     assert_int_equal(zone.mover.faults.file, -1);
     char *other = must_block(1 * MIB, 1);
     mark(other, 256, 3);
+    assert_int_equal(zone_pages_release(&zone, block, MIB), ZONE_OK);
     assert_int_equal(zone_pages_move(&zone, other, block, MIB), ZONE_OK);
     assert_true(is_marked(block, 256, 3) && is_zero(other, MIB));
     assert_int_equal(sim_calls(SIM_FAULTS_OPEN), 2);
@@ -132,6 +133,77 @@ static void each_way_can_be_forced(void **state) {
     }
 }
 
+/* Pages of `from`, each by itself, to every second one of the upper half of a block. */
+#define ROW 40
+static void move_scattered(char *from, char *to) {
+    struct zone_pages_move moves[ROW];
+    for (size_t i = 0; i < ROW; i++)
+        moves[i] = (struct zone_pages_move){from + 3 * i * GRANULE_BYTES, to + (110 + 2 * i) * GRANULE_BYTES, GRANULE_BYTES};
+    assert_int_equal(zone_pages_move_all(&zone, moves, ROW), ZONE_OK);
+    for (size_t i = 0; i < ROW; i++) assert_true(is_zero(from + 3 * i * GRANULE_BYTES, GRANULE_BYTES));
+}
+static bool has_arrived(const char *to, const char *like) {
+    bool same = true;
+    for (size_t i = 0; i < ROW; i++) same &= memcmp(to + (110 + 2 * i) * GRANULE_BYTES, like + 3 * i * GRANULE_BYTES, GRANULE_BYTES) == 0;
+    return same;
+}
+
+/* Scattered pages into one block: to absent ones by one registration, to present ones by copies; by tables where these may cut mappings. */
+static void rows_take_the_cheapest_way(void **state) {
+    (void)state;
+    static const struct {
+        enum zone_moves moves;
+        bool crowded, absent;
+        unsigned registrations, pages;
+    } ways[] = {{ZONE_MOVES_AUTO, true, true, 1, ROW},  {ZONE_MOVES_AUTO, true, false, 0, 0}, {ZONE_MOVES_AUTO, false, true, 0, 0},
+                {ZONE_MOVES_UFFD, false, true, 1, ROW}, {ZONE_MOVES_COPY, false, true, 0, 0}, {ZONE_MOVES_MREMAP, true, true, 0, 0},
+                {ZONE_MOVES_UFFD, false, false, 0, 0}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(ways); i++) {
+        crowded_block(ways[i].moves);
+        if (!ways[i].crowded) sim_set_map_count_limit(65530);
+        sim_faults_offer(PLATFORM_FAULTS_MOVE);
+        char *from = must_block(MIB, 1), *like = must_block(MIB, 1), *to = must_block(MIB, 1);
+        mark(from, 256, 7), mark(like, 256, 7);
+        mark(to, 256, 9);
+        if (ways[i].absent) assert_int_equal(zone_pages_release(&zone, to + 100 * GRANULE_BYTES, MIB - 100 * GRANULE_BYTES), ZONE_OK);
+        uint64_t moves = counters().moves;
+        move_scattered(from, to);
+        assert_int_equal(sim_calls(SIM_FAULTS_REGISTER), ways[i].registrations);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), ways[i].pages);
+        assert_int_equal(sim_calls(SIM_MOVE), 0);
+        assert_int_equal(counters().moves, moves + ways[i].pages);
+        assert_int_equal(sim_fault_registrations(), 0);
+        assert_true(has_arrived(to, like) && is_marked(to, 100, 9));
+        ASSERT_SOUND();
+        drop_block(from), drop_block(like), drop_block(to);
+        drop_both();
+    }
+}
+
+/* Whatever is refused, from whichever page on: the rest is copied, and nobody waits for a page. */
+static void a_refusal_in_a_row_loses_nothing(void **state) {
+    (void)state;
+    static const enum sim_call calls[] = {SIM_FAULTS_MOVE, SIM_FAULTS_REGISTER, SIM_FAULTS_OPEN, SIM_RELEASE};
+    for (unsigned i = 0; i < ARRAY_LENGTH(calls); i++) {
+        for (unsigned nth = 1; nth <= ROW; nth += 13) {
+            crowded_block(ZONE_MOVES_AUTO);
+            sim_faults_offer(PLATFORM_FAULTS_MOVE);
+            char *from = must_block(MIB, 1), *like = must_block(MIB, 1), *to = must_block(MIB, 1);
+            mark(from, 256, 7), mark(like, 256, 7);
+            assert_int_equal(zone_pages_release(&zone, to, MIB), ZONE_OK);
+            sim_fail_only(UINT64_C(1) << calls[i]);
+            sim_fail_call(nth, SIM_FOREVER);
+            move_scattered(from, to);
+            sim_fail_call(0, 0);
+            assert_int_equal(sim_fault_registrations(), 0);
+            assert_true(has_arrived(to, like));
+            ASSERT_SOUND();
+            drop_block(from), drop_block(like), drop_block(to);
+            drop_both();
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_mappings_pages_move_one_by_one),
@@ -140,6 +212,8 @@ int main(void) {
         cmocka_unit_test(a_system_without_is_asked_once),
         cmocka_unit_test(a_child_opens_its_own),
         cmocka_unit_test(each_way_can_be_forced),
+        cmocka_unit_test(rows_take_the_cheapest_way),
+        cmocka_unit_test(a_refusal_in_a_row_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
