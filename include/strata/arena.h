@@ -60,8 +60,7 @@ enum strata_arena_flags {
         0,                     /* the default: constant time. A segment from the first list, by powers of two, of which every one is large enough */
     STRATA_ARENA_BEST_FIT = 1, /* the smallest that is large enough, of those the lowest */
     STRATA_ARENA_NEXT_FIT = 2, /* the first that follows what next fit allocated last, going round: a number is not used again soon */
-    STRATA_ARENA_SLEEP = 4,    /* requests only: wait until it can be had, instead of NO_SPACE or NO_MEMORY */
-    STRATA_ARENA_VERIFY = 8    /* strata_arena_create only: frees of sizes that quantum caches serve are verified, too, and return a status */
+    STRATA_ARENA_SLEEP = 4     /* requests only: wait until it can be had, instead of NO_SPACE or NO_MEMORY */
 };
 
 /*
@@ -79,7 +78,7 @@ STRATA_API const char *strata_arena_status_text(enum strata_arena_status status)
  * name: for statistics and messages; copied, and cut to 31 bytes. Names need not differ.
  * base, size: the first span, multiples of the quantum; size 0: none, whatever the base (then strata_arena_add, or import).
  * quantum: what every segment is a multiple of; a power of two.
- * flags: the fit for requests that name none, and STRATA_ARENA_VERIFY.
+ * flags: the fit for requests that name none.
  * arena: receives it.
  * Errors: BAD_ARGUMENT (also for a name that is NULL, and for STRATA_ARENA_SLEEP), BAD_RANGE, NO_MEMORY.
  * Cost: constant; about 4 KiB of memory. (Section 4.3.1.)
@@ -262,11 +261,11 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  * costs, and take no lock in most calls; xalloc and xfree stay as they are, and must be used together. What changes:
  *   - the fit of the arena and of requests says nothing about these sizes; neither does the order of the integers;
  *   - a sleeper for one of these sizes tries again at intervals of 1 to 64 ms, and is not woken by frees;
- *   - a wrong free of these sizes is found when the integer reaches its slab, and ends the process with one line on standard error that names the
- *     integer and the cache, as for strata_cache_free (<strata/cache.h>); but in an arena with STRATA_ARENA_VERIFY it is a status of that very call,
- * as for all other sizes, and changes nothing (only two threads that free the same integer at the same moment may both be believed). Then an
- *     allocation and its free cost three to four times as much, and each quantum of the slabs takes 8 bytes, which the arena keeps until it is
- * destroyed;
+ *   - wrong frees are found out as for all other sizes, by a byte for each quantum that says whether the program has what begins there, and how
+ *     large it is. Only where two threads free the same integer at the same moment may both be believed; then the process ends with one line on
+ *     standard error when the integer reaches its slab for the second time. The bytes of all quanta between the lowest and the highest integer of
+ *     the arena lie side by side, or of 2^24 round the first slab where there are more, or a source; only what is used of them takes memory, until
+ *     the arena is destroyed. Beside these, each 512 quanta with a slab take 1 KiB, and requests cost about twice as much;
  *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
  * The caches stand among the others in the statistics, by the arena's name and their size.
  * Errors: BAD_ARGUMENT (also where the arena has them already), BUSY (after the first allocation), NO_MEMORY. Cost: linear in the number of caches.

@@ -19,10 +19,7 @@
 #include "base/check.h"
 
 struct strata_arena {
-    struct arena arena;          /* has its own lock */
-    struct quantum_table quanta; /* this, too */
-    uint64_t quantum_max;        /* sizes up to this take the ways of quantum.h; 0: none does, or frees are verified */
-    bool verifies;               /* immutable */
+    struct quantum_arena core; /* has its own locks */
 
     /* Guarded by the list's lock. */
     struct strata_arena *next, *previous; /* by creation */
@@ -131,7 +128,7 @@ static void appeared(void *ctx) {
     struct strata_arena *root = ctx;
     if (STRATA_LIKELY(__atomic_load_n(&root->importers, __ATOMIC_RELAXED) == NULL)) return;
     lock_list();
-    for (struct strata_arena *arena = root; (arena = next_below(root, arena)) != NULL;) arena_wake(&arena->arena);
+    for (struct strata_arena *arena = root; (arena = next_below(root, arena)) != NULL;) arena_wake(&arena->core.arena);
     unlock_list();
 }
 
@@ -180,10 +177,9 @@ STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uin
     struct strata_arena *created = heap_init() ? memory_get(NULL, ARENA_BATCH_BYTES) : NULL;
     if (created == NULL) return STRATA_ARENA_NO_MEMORY;
     __builtin_memset(created, 0, sizeof *created);
-    quantum_table_init(&created->quanta);
-    created->verifies = (flags & STRATA_ARENA_VERIFY) != 0;
-    enum arena_status status = arena_init(&created->arena, name, quantum, &ops, created, flags & ~(unsigned)STRATA_ARENA_VERIFY);
-    if (status == ARENA_OK && size != 0) status = arena_add(&created->arena, base, size);
+    quantum_init(&created->core);
+    enum arena_status status = arena_init(&created->core.arena, name, quantum, &ops, created, flags);
+    if (status == ARENA_OK && size != 0) status = arena_add(&created->core.arena, base, size);
     if (status != ARENA_OK) {
         memory_put(NULL, created, ARENA_BATCH_BYTES);
         return public_status(status);
@@ -195,17 +191,18 @@ STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uin
 
 STRATA_EXPORT enum strata_arena_status strata_arena_destroy(struct strata_arena *arena) {
     if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
-    if (arena->arena.qcache_max != 0) {
+    if (arena->core.arena.qcache_max != 0) {
         /* Not under the lock: slabs go back to the arena, and through it to those that it imports from. First of all, whether there is any use. */
         lock_list();
-        bool busy = arena->importers != NULL || arena_size(&arena->arena, ARENA_ALLOCATED) > quantum_slabs_size(&arena->arena);
+        bool busy = arena->importers != NULL || arena_size(&arena->core.arena, ARENA_ALLOCATED) > quantum_slabs_size(&arena->core);
         unlock_list();
-        if (busy || arena_drop_quantum_caches(&arena->arena) != ARENA_OK) return STRATA_ARENA_BUSY;
-        arena->quantum_max = 0;
-        if (arena->verifies) quantum_table_drop(&arena->quanta);
+        if (busy) return STRATA_ARENA_BUSY;
+        arena->core.table.max = 0; /* also where some are in use: those before them are gone, and arena/ knows which */
+        if (arena_drop_quantum_caches(&arena->core.arena) != ARENA_OK) return STRATA_ARENA_BUSY;
+        quantum_table_drop(&arena->core);
     }
     lock_list(); /* throughout: a fork must find the arena whole, or gone */
-    enum arena_status status = arena->importers != NULL ? ARENA_BUSY : arena_destroy(&arena->arena);
+    enum arena_status status = arena->importers != NULL ? ARENA_BUSY : arena_destroy(&arena->core.arena);
     if (status == ARENA_OK) unlist_arena(arena);
     unlock_list();
     if (status == ARENA_OK) memory_put(NULL, arena, ARENA_BATCH_BYTES);
@@ -215,65 +212,56 @@ STRATA_EXPORT enum strata_arena_status strata_arena_destroy(struct strata_arena 
 /* ------------------------------------------------------------------ spans and segments */
 
 STRATA_EXPORT enum strata_arena_status strata_arena_add(struct strata_arena *arena, uint64_t base, uint64_t size) {
-    return arena != NULL ? public_status(arena_add(&arena->arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
+    return arena != NULL ? public_status(arena_add(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_remove(struct strata_arena *arena, uint64_t base, uint64_t size) {
-    return arena != NULL ? public_status(arena_remove(&arena->arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
+    return arena != NULL ? public_status(arena_remove(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
     if (STRATA_UNLIKELY(arena == NULL || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
-    if (STRATA_LIKELY((flags | STRATA_ARENA_SLEEP) == STRATA_ARENA_SLEEP && quantum_alloc(&arena->arena, arena->quantum_max, size, start)))
-        return STRATA_ARENA_OK;
-    return public_status(arena_alloc(&arena->arena, size, flags, start));
+    return public_status(quantum_alloc(&arena->core, size, flags, start));
 }
 
 /* What quantum caches have taken is theirs. */
-static bool is_slab(struct strata_arena *arena, uint64_t start) { return arena->arena.qcache_max != 0 && quantum_is_slab(&arena->arena, start); }
-
-static STRATA_NOINLINE enum strata_arena_status free_slow(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
-    if (arena->verifies && arena->arena.qcache_max != 0) return public_status(quantum_free_verified(&arena->quanta, &arena->arena, start, size));
-    if (size > arena->arena.qcache_max && is_slab(arena, start)) return STRATA_ARENA_SIZE_MISMATCH;
-    return public_status(arena_free(&arena->arena, start, size));
-}
+static bool is_slab(struct strata_arena *arena, uint64_t start) { return quantum_is_slab(&arena->core, start); }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    if (STRATA_LIKELY(arena != NULL && quantum_free(&arena->arena, arena->quantum_max, start, size))) return STRATA_ARENA_OK;
-    return free_slow(arena, start, size);
+    if (STRATA_UNLIKELY(arena == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
+    return public_status(quantum_free(&arena->core, start, size));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xalloc(struct strata_arena *arena, uint64_t size, uint64_t align, uint64_t phase,
                                                            uint64_t nocross, uint64_t min, uint64_t max, unsigned flags, uint64_t *start) {
     if (arena == NULL || start == NULL) return STRATA_ARENA_BAD_ARGUMENT;
-    return public_status(arena_xalloc(&arena->arena, size, align, phase, nocross, min, max, flags, start));
+    return public_status(arena_xalloc(&arena->core.arena, size, align, phase, nocross, min, max, flags, start));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xfree(struct strata_arena *arena, uint64_t start, uint64_t size) {
     if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
-    return public_status(arena_xfree(&arena->arena, start, size));
+    return public_status(arena_xfree(&arena->core.arena, start, size));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_resize(struct strata_arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {
     if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
-    return public_status(arena_resize(&arena->arena, start, old_size, new_size));
+    return public_status(arena_resize(&arena->core.arena, start, old_size, new_size));
 }
 
 /* ------------------------------------------------------------------ importing */
 
 static enum arena_status alloc_from_arena(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
     struct strata_arena *arena = source;
-    enum arena_status status = arena_alloc(&arena->arena, size, flags & ~(unsigned)ARENA_SLEEP, start);
-    if (status == ARENA_OK) *got = align_up(size, arena->arena.quantum); /* does not wrap, or there would have been no such segment */
+    enum arena_status status = arena_alloc(&arena->core.arena, size, flags & ~(unsigned)ARENA_SLEEP, start);
+    if (status == ARENA_OK) *got = align_up(size, arena->core.arena.quantum); /* does not wrap, or there would have been no such segment */
     return status;
 }
 
 static void release_to_arena(void *source, uint64_t start, uint64_t size) {
     struct strata_arena *arena = source;
-    CHECK(arena_free(&arena->arena, start, size) == ARENA_OK);
+    CHECK(arena_free(&arena->core.arena, start, size) == ARENA_OK);
 }
 
 static enum arena_status alloc_by_program(void *importer, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
@@ -293,8 +281,8 @@ static const struct arena_source from_program_for_good = {alloc_by_program, NULL
 /* Whether it is too late for a source. */
 static bool has_begun(struct strata_arena *arena) {
     struct arena_stats stats;
-    arena_stats_get(&arena->arena, &stats);
-    return arena->arena.source != NULL || stats.counters.allocs != 0;
+    arena_stats_get(&arena->core.arena, &stats);
+    return arena->core.arena.source != NULL || stats.counters.allocs != 0;
 }
 
 static bool imports_from(const struct strata_arena *arena, const struct strata_arena *source) {
@@ -305,14 +293,14 @@ static bool imports_from(const struct strata_arena *arena, const struct strata_a
 STRATA_EXPORT enum strata_arena_status strata_arena_set_source(struct strata_arena *arena, struct strata_arena *source) {
     enum strata_arena_status status = STRATA_ARENA_OK;
     /* Quanta are powers of two: the larger is a multiple of the smaller. */
-    if (arena == NULL || source == NULL || source->arena.quantum < arena->arena.quantum) return STRATA_ARENA_BAD_ARGUMENT;
+    if (arena == NULL || source == NULL || source->core.arena.quantum < arena->core.arena.quantum) return STRATA_ARENA_BAD_ARGUMENT;
     lock_list();
     if (imports_from(source, arena)) {
         status = STRATA_ARENA_BAD_ARGUMENT;
     } else if (has_begun(arena)) {
         status = STRATA_ARENA_BUSY;
     } else {
-        arena_set_source(&arena->arena, &from_arena, source);
+        arena_set_source(&arena->core.arena, &from_arena, source);
         arena->source = source;
         arena->next_importer = source->importers;
         __atomic_store_n(&source->importers, arena, __ATOMIC_RELAXED);
@@ -330,7 +318,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_import(struct strata_are
         arena->import_alloc = alloc;
         arena->import_release = release;
         arena->import_context = context;
-        arena_set_source(&arena->arena, release != NULL ? &from_program : &from_program_for_good, arena);
+        arena_set_source(&arena->core.arena, release != NULL ? &from_program : &from_program_for_good, arena);
         status = STRATA_ARENA_OK;
     }
     unlock_list();
@@ -340,21 +328,22 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_import(struct strata_are
 STRATA_EXPORT enum strata_arena_status strata_arena_set_quantum_caches(struct strata_arena *arena, uint64_t largest) {
     if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     struct arena_stats stats;
-    arena_stats_get(&arena->arena, &stats);
+    arena_stats_get(&arena->core.arena, &stats);
     if (stats.counters.allocs != 0) return STRATA_ARENA_BUSY;
     /* Whether `largest` can be is looked at below, before there are slabs: until then it only decides how long a shift is. */
-    if (arena->arena.qcache_max != 0 || largest == 0 || largest > UINT64_MAX / 8) return STRATA_ARENA_BAD_ARGUMENT;
-    if (arena->verifies && !quantum_table_start(&arena->quanta, arena->arena.quantum, arena_quantum_slab_size(largest)))
-        return STRATA_ARENA_NO_MEMORY;
-    enum arena_status status = arena_set_quantum_caches(&arena->arena, &quantum_ops, arena->verifies ? &arena->quanta : NULL, largest);
-    if (status == ARENA_OK && !arena->verifies) arena->quantum_max = largest;
-    if (status != ARENA_OK && arena->verifies) quantum_table_drop(&arena->quanta);
+    if (arena->core.arena.qcache_max != 0 || largest == 0 || largest > UINT64_MAX / 8) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!quantum_table_start(&arena->core, arena_quantum_slab_size(largest))) return STRATA_ARENA_NO_MEMORY;
+    enum arena_status status = arena_set_quantum_caches(&arena->core.arena, &quantum_ops, &arena->core, largest);
+    if (status == ARENA_OK)
+        arena->core.table.max = largest;
+    else
+        quantum_table_drop(&arena->core);
     return status == ARENA_NO_SPACE ? STRATA_ARENA_NO_MEMORY : public_status(status);
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_set_limit(struct strata_arena *arena, uint64_t limit) {
     if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
-    arena_set_limit(&arena->arena, limit);
+    arena_set_limit(&arena->core.arena, limit);
     return STRATA_ARENA_OK;
 }
 
@@ -369,7 +358,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_reclaim(struct strata_ar
 
 STRATA_EXPORT enum strata_arena_status strata_arena_wake(struct strata_arena *arena) {
     if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
-    arena_wake(&arena->arena);
+    arena_wake(&arena->core.arena);
     appeared(arena);
     return STRATA_ARENA_OK;
 }
@@ -393,31 +382,31 @@ static bool visit_segment(const struct arena_segment *segment, void *argument) {
 STRATA_EXPORT enum strata_arena_status strata_arena_walk(struct strata_arena *arena, unsigned kinds, strata_arena_visit *visit, void *context) {
     struct visitor visitor = {visit, context};
     if (arena == NULL || visit == NULL || !are_kinds(kinds)) return STRATA_ARENA_BAD_ARGUMENT;
-    arena_walk(&arena->arena, kinds, visit_segment, &visitor);
+    arena_walk(&arena->core.arena, kinds, visit_segment, &visitor);
     return STRATA_ARENA_OK;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_size(struct strata_arena *arena, unsigned kinds, uint64_t *size) {
     if (arena == NULL || size == NULL || !are_kinds(kinds)) return STRATA_ARENA_BAD_ARGUMENT;
-    *size = arena_size(&arena->arena, (kinds & STRATA_ARENA_SPAN) != 0 ? ARENA_ALLOCATED | ARENA_FREE : kinds);
+    *size = arena_size(&arena->core.arena, (kinds & STRATA_ARENA_SPAN) != 0 ? ARENA_ALLOCATED | ARENA_FREE : kinds);
     return STRATA_ARENA_OK;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_lookup(struct strata_arena *arena, uint64_t start, uint64_t *size) {
     if (arena == NULL || size == NULL) return STRATA_ARENA_BAD_ARGUMENT;
-    return public_status(arena_lookup(&arena->arena, start, size));
+    return public_status(arena_lookup(&arena->core.arena, start, size));
 }
 
 STRATA_EXPORT int strata_arena_contains(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    return arena != NULL && arena_contains(&arena->arena, start, size) ? 1 : 0;
+    return arena != NULL && arena_contains(&arena->core.arena, start, size) ? 1 : 0;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_stats_get(struct strata_arena *arena, struct strata_arena_stats *stats) {
     if (arena == NULL || stats == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     struct arena_stats inner;
-    arena_stats_get(&arena->arena, &inner);
+    arena_stats_get(&arena->core.arena, &inner);
     __builtin_memset(stats, 0, sizeof *stats);
-    __builtin_memcpy(stats->name, arena->arena.name, sizeof stats->name);
+    __builtin_memcpy(stats->name, arena->core.arena.name, sizeof stats->name);
     stats->quantum = inner.quantum;
     stats->total = inner.total;
     stats->allocated = inner.allocated;
@@ -439,7 +428,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_stats_get(struct strata_aren
     return STRATA_ARENA_OK;
 }
 
-STRATA_EXPORT const char *strata_arena_check(struct strata_arena *arena) { return arena != NULL ? arena_check(&arena->arena) : NULL; }
+STRATA_EXPORT const char *strata_arena_check(struct strata_arena *arena) { return arena != NULL ? arena_check(&arena->core.arena) : NULL; }
 
 /* ------------------------------------------------------------------ all arenas */
 
@@ -456,29 +445,30 @@ void arenas_for_each(void (*visit)(const struct strata_arena_stats *stats, void 
 const char *arenas_check(void) {
     const char *broken = NULL;
     lock_list();
-    for (struct strata_arena *arena = heap.arenas.first; arena != NULL && broken == NULL; arena = arena->next) broken = arena_check(&arena->arena);
+    for (struct strata_arena *arena = heap.arenas.first; arena != NULL && broken == NULL; arena = arena->next)
+        broken = arena_check(&arena->core.arena);
     unlock_list();
     return broken;
 }
 
 void arenas_fork_prepare_quanta(void) {
-    for (struct strata_arena *arena = heap.arenas.first; arena != NULL; arena = arena->next) platform_lock_hold(&arena->quanta.lock);
+    for (struct strata_arena *arena = heap.arenas.first; arena != NULL; arena = arena->next) platform_lock_hold(&arena->core.table.lock);
 }
 
 void arenas_fork_prepare(void) {
-    for (struct strata_arena *arena = heap.arenas.first; arena != NULL; arena = arena->next) arena_fork_prepare(&arena->arena);
+    for (struct strata_arena *arena = heap.arenas.first; arena != NULL; arena = arena->next) arena_fork_prepare(&arena->core.arena);
 }
 
 void arenas_fork_parent(void) {
     for (struct strata_arena *arena = heap.arenas.last; arena != NULL; arena = arena->previous) {
-        arena_fork_parent(&arena->arena);
-        platform_lock_unhold(&arena->quanta.lock);
+        arena_fork_parent(&arena->core.arena);
+        platform_lock_unhold(&arena->core.table.lock);
     }
 }
 
 void arenas_fork_child(void) {
     for (struct strata_arena *arena = heap.arenas.last; arena != NULL; arena = arena->previous) {
-        arena_fork_child(&arena->arena);
-        platform_lock_unhold(&arena->quanta.lock);
+        arena_fork_child(&arena->core.arena);
+        platform_lock_unhold(&arena->core.table.lock);
     }
 }

@@ -66,8 +66,9 @@ static struct report_cache *object_cache_row(struct report_snapshot *snapshot, c
     if (snapshot->cache_count < REPORT_MAX_CACHES) {
         struct report_cache *row = &snapshot->caches[snapshot->cache_count++];
         report_name_set(row->name, cache->name);
-        row->object_bytes = cache->bytes;
-        row->slab_bytes = cache->slabs.slab_bytes;
+        uint64_t unit = max_u64(cache->integers, 1);
+        row->object_bytes = cache->bytes * unit;
+        row->slab_bytes = cache->slabs.slab_bytes * unit;
         return row;
     }
     struct report_cache *row = &snapshot->caches[REPORT_MAX_CACHES - 1];
@@ -92,7 +93,7 @@ static void fill_object_cache(struct object_cache *cache, void *argument) {
     object_cache_stats_get(cache, &stats);
     uint64_t in_use_before = row->in_use;
     row->slabs += stats.slabs.slabs;
-    if (!cache->integers) row->memory_bytes += stats.slabs.memory_bytes;
+    if (cache->integers == 0) row->memory_bytes += stats.slabs.memory_bytes;
     add_objects(row, stats.slabs.in_use, stats.slabs.total, stats.slabs.allocs, stats.slabs.frees, &stats.cache);
     if (row->object_bytes == 0) row->magazine_rounds = 0; /* of many */
     add_callbacks(row, cache, &stats);

@@ -1,10 +1,10 @@
 /*
- * quantum.h - the quantum caches of arenas: object caches whose objects are integers and whose slabs are segments. Private to api/.
+ * quantum.h - the quantum caches of arenas: object caches whose objects stand for integers and whose slabs are segments. Private to api/.
  *
- * Where an arena verifies frees, each quantum of a slab has a *cell*, eight bytes that hold the integer while the program has it, and its complement
- * while it hasn't. A table by where slabs begin leads from an integer to its cell, so that a free knows at once whether the integer was allocated
- * here, and with which size. The cell is beside the way of the integer, not on it: what comes out of an array goes back into one without waiting for
- * it.
+ * Each quantum of a slab has a *mark*, a byte: while the program has an integer that a quantum cache gave, its size in quanta, else 0. So a free
+ * knows at once whether the integer was allocated here, and with which size. The marks are what the object caches hold: a slab is the marks of a
+ * segment, an object of n quanta is n of them, and its address stands for the integer. Most marks lie side by side in the *window*, so that a shift
+ * and an addition lead from one to the other; what a wide or scattered arena has beside it lies in *plots*, which a hash table finds.
  */
 #ifndef STRATA_API_QUANTUM_H
 #define STRATA_API_QUANTUM_H
@@ -14,81 +14,137 @@
 #include "cache/object_cache.h"
 #include "platform/cpu_ops.h"
 
-/* One size of one arena. Immutable, but for `alone`. */
-struct quantum_cache {
-    char *areas_at; /* these two as in `cache`: all that the ways below need of it */
-    unsigned index;
-    struct object_cache *cache;
-    struct arena *arena;
-    struct quantum_table *table; /* NULL: frees are believed, and checked when they reach a slab */
-    uint64_t size, slab_size;
-    uint64_t alone; /* without a table: segments that are allocated and not from a slab; atomic */
-};
+#define QUANTUM_FREE 0
 
-/* A slab of the table's bucket: the one that was asked for last. Without a lock; what it says is believed only where the cell agrees. Atomic. */
-struct quantum_slot {
-    uint64_t *cells;
-    struct quantum_cache *quantum;
+/* The window has the marks of so many quanta at most, of which only pages that are used take memory. */
+#define WINDOW_QUANTA_MAX (UINT64_C(1) << 24)
+
+/* Beside the window: the marks of as many quanta, at a multiple of twice that, so that a mark leads to its plot. */
+#define PLOT_SHIFT 9
+#define PLOT_QUANTA (1 << PLOT_SHIFT)
+struct quantum_plot {
+    uint64_t number; /* atomic; upper bits of its quanta's numbers. PLOT_NONE: it has no slabs, and waits to be used again */
+    struct quantum_plot *next;
+    uint64_t slabs;
+    uint8_t marks[] STRATA_ALIGNED(PLOT_QUANTA); /* atomic */
 };
-struct quantum_slots {
-    uint64_t mask;
-    struct quantum_slots *previous; /* half as many; stays, as somebody may be reading it */
-    struct quantum_slab **chains;   /* all slabs by bucket, under the lock */
-    struct quantum_slot slot[];
+#define PLOT_NONE UINT64_MAX
+#define PLOT_BYTES (2 * PLOT_QUANTA)
+
+/*
+ * Of an arena. A slab's marks are here from before its first object is handed out until after the last has come back. The window is made with the
+ * first slab and stays until the arena is destroyed, as plots do, so that a wrong free which meets one on its way out reads marks, and not others'
+ * memory.
+ *
+ * `slots` show the plots that were asked for last, by a hash of their numbers, and are read without the lock; what isn't there is looked for under
+ * it. Lock: LOCK_RANK_SLAB; the arena is asked for its bounds under it, and the zone's metadata are allocated.
+ */
+struct quantum_table {
+    uint64_t max; /* the largest size that has a cache; 0: none has. These three are immutable while there are caches */
+    uint64_t slab_size;
+    unsigned quantum_shift;
+    uint64_t window_count; /* quanta; 0: there is none yet. Atomic, written after the next two, which are immutable then */
+    uint64_t window_start; /* the integer of its first mark */
+    uint8_t *window;
+    char *areas_at[ARENA_QCACHES_MAX + 1]; /* of the object cache of so many quanta, as is the next. Immutable */
+    uint64_t index[ARENA_QCACHES_MAX + 1];
+
+    uint64_t mask;               /* of the slots; atomic, written after them */
+    struct quantum_plot **slots; /* atomic, as each of them is */
+    struct platform_lock lock;
+    bool window_tried;
+    struct quantum_chains *chains; /* all plots; NULL: there are no quantum caches */
+    struct quantum_plot *spare;
+    uint64_t plots;
 };
 
 /*
- * Of an arena. A slab is known here from before its first object is handed out until after the last has come back. Cells stay cells until the arena
- * is destroyed, so that a wrong free which meets a slab on its way out reads cells, and not others' memory.
- * Lock: LOCK_RANK_SLAB; the zone's metadata are allocated under it.
+ * An arena and its quantum caches; lies at a multiple of a page. Headers of CPU areas lie in the first bytes of pages, too: what requests read
+ * shall not have the same place, or the processor takes it for what the last one has just stored there.
  */
-struct quantum_table {
-    struct quantum_slots *slots; /* atomic; NULL: there are no quantum caches */
-    uint64_t slab_mask;          /* these three are immutable once there are */
-    unsigned slab_shift, quantum_shift;
-    struct platform_lock lock;
-    struct quantum_slab *spare;
-    uint64_t slabs;
+struct quantum_arena {
+    struct arena arena; /* has its own lock */
+    struct quantum_table table;
 };
-void quantum_table_init(struct quantum_table *table);
-/* For slabs of so many integers. False: no memory. drop: nobody uses the arena any more, and it has no slabs. */
-bool quantum_table_start(struct quantum_table *table, uint64_t quantum, uint64_t slab_size);
-void quantum_table_drop(struct quantum_table *table);
+_Static_assert(offsetof(struct quantum_arena, table) >= (OBJECT_LAYER_CACHES + 1) * sizeof(struct cpu_header), "behind where the headers lie");
+
+/*
+ * On an arena that has been initialised. start: for caches with slabs of so many integers; false: no memory. drop: nobody uses the caches any more,
+ * and there are no slabs.
+ */
+void quantum_init(struct quantum_arena *arena);
+bool quantum_table_start(struct quantum_arena *arena, uint64_t slab_size);
+void quantum_table_drop(struct quantum_arena *arena);
+/* For quantum.c: a slab comes and goes. add: its marks; NULL: no memory. */
+uint8_t *quantum_table_add(struct quantum_arena *arena, uint64_t start);
+void quantum_table_remove(struct quantum_arena *arena, uint64_t start);
+
+/* ------------------------------------------------------------------ marks */
+
+/* Multiples of the quantum count from 0 up; what is none is behind them all. */
+STRATA_INLINE uint64_t quantum_number(const struct quantum_table *table, uint64_t start) {
+    return start >> table->quantum_shift | start << (-table->quantum_shift & 63);
+}
+/* The mark of an integer, where it lies in the window; else NULL. Without the lock. */
+STRATA_INLINE uint8_t *quantum_mark_near(const struct quantum_table *table, uint64_t start) {
+    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = quantum_number(table, start - table->window_start);
+    return STRATA_LIKELY(place < count) ? table->window + place : NULL;
+}
+/* Wherever it lies; NULL: nowhere. */
+uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start);
+/* The integer of a mark; the first one is for those that lie beside the window. */
+uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *mark);
+STRATA_INLINE uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark) {
+    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = (uint64_t)(mark - table->window);
+    return STRATA_LIKELY(place < count) ? table->window_start + (place << table->quantum_shift) : quantum_integer_far(table, mark);
+}
+
+/* ------------------------------------------------------------------ requests */
 
 /*
  * The ways that most requests take, whose callers spare them the tables that the rest goes through: an integer out of the array of this CPU, or
- * into it. False: nothing has happened, arena_alloc or arena_free has to find out about the request. `max`: the largest size that goes this way, 0
- * where frees are verified. Constant time, no lock.
+ * into it. What these are not up to, the functions behind them are. Constant time, no lock.
  */
-STRATA_INLINE struct quantum_cache *quantum_cache_of(const struct arena *arena, uint64_t max, uint64_t size) {
-    return STRATA_LIKELY(size - 1 < max) ? arena->qcaches[(size - 1) >> arena->quantum_shift] : NULL;
+enum arena_status quantum_alloc_slow(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start);
+enum arena_status quantum_alloc_empty(struct quantum_arena *arena, uint64_t quanta, unsigned flags, uint64_t *start);
+enum arena_status quantum_alloc_far(const struct quantum_arena *arena, const uint8_t *mark, uint64_t *start);
+/* Of a size up to table.max; the flags are known to be right. */
+STRATA_INLINE enum arena_status quantum_take(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+    const struct quantum_table *table = &arena->table;
+    uint64_t quanta = ((size - 1) >> table->quantum_shift) + 1;
+    uint8_t *mark = cpu_pop_in(&table->areas_at[quanta], (unsigned)table->index[quanta]);
+    if (STRATA_UNLIKELY(mark == NULL)) return quantum_alloc_empty(arena, quanta, flags, start);
+    __atomic_store_n(mark, (uint8_t)quanta, __ATOMIC_RELAXED);
+    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = (uint64_t)(mark - table->window);
+    if (STRATA_UNLIKELY(place >= count)) return quantum_alloc_far(arena, mark, start);
+    *start = table->window_start + (place << table->quantum_shift);
+    return ARENA_OK;
 }
-STRATA_INLINE bool quantum_alloc(const struct arena *arena, uint64_t max, uint64_t size, uint64_t *start) {
-    struct quantum_cache *quantum = quantum_cache_of(arena, max, size);
-    void *object;
-    if (STRATA_UNLIKELY(quantum == NULL || (object = cpu_pop_in(&quantum->areas_at, quantum->index)) == NULL)) return false;
-    *start = (uintptr_t)object - quantum->slab_size;
-    return true;
-}
-STRATA_INLINE bool quantum_free(const struct arena *arena, uint64_t max, uint64_t start, uint64_t size) {
-    struct quantum_cache *quantum = quantum_cache_of(arena, max, size);
-    if (STRATA_UNLIKELY(quantum == NULL || __atomic_load_n(&quantum->alone, __ATOMIC_RELAXED) != 0)) return false;
-    void *object = (void *)(uintptr_t)(start + quantum->slab_size);
-    return STRATA_LIKELY(object != NULL) && cpu_push_in(&quantum->areas_at, quantum->index, object);
+STRATA_INLINE enum arena_status quantum_alloc(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+    if (STRATA_UNLIKELY(size - 1 >= arena->table.max || flags != 0)) return quantum_alloc_slow(arena, size, flags, start);
+    return quantum_take(arena, size, 0, start);
 }
 
-/* The same where frees are verified. given: an object that has just come out of its cache is noted; which integer it is. */
-uint64_t quantum_given(struct quantum_cache *quantum, const void *object);
-enum arena_status quantum_free_verified(struct quantum_table *table, struct arena *arena, uint64_t start, uint64_t size);
+enum arena_status quantum_free_slow(struct quantum_arena *arena, uint64_t start, uint64_t size);
+/* A mark that says that its integer is nobody's, and the array of this CPU is full. */
+enum arena_status quantum_free_full(struct quantum_arena *arena, uint8_t *mark, uint64_t quanta);
+STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, uint64_t start, uint64_t size) {
+    const struct quantum_table *table = &arena->table;
+    if (STRATA_UNLIKELY(size - 1 >= table->max)) return quantum_free_slow(arena, start, size);
+    uint64_t quanta = ((size - 1) >> table->quantum_shift) + 1;
+    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = quantum_number(table, start - table->window_start);
+    if (STRATA_UNLIKELY(place >= count)) return quantum_free_slow(arena, start, size);
+    uint8_t *mark = table->window + place;
+    if (STRATA_UNLIKELY(__atomic_load_n(mark, __ATOMIC_RELAXED) != (uint8_t)quanta)) return quantum_free_slow(arena, start, size);
+    __atomic_store_n(mark, QUANTUM_FREE, __ATOMIC_RELAXED);
+    if (STRATA_LIKELY(cpu_push_in(&table->areas_at[quanta], (unsigned)table->index[quanta], mark))) return ARENA_OK;
+    return quantum_free_full(arena, mark, quanta);
+}
 
-extern const struct arena_qcache_ops quantum_ops; /* its context is the table, or NULL */
+extern const struct arena_qcache_ops quantum_ops; /* its context is the struct quantum_arena */
 /* Whether a slab of a quantum cache begins at this integer: the program can't have got it as a segment. */
-bool quantum_is_slab(const struct arena *arena, uint64_t start);
+bool quantum_is_slab(struct quantum_arena *arena, uint64_t start);
 /* How many integers the slabs of all quantum caches of an arena hold. */
-uint64_t quantum_slabs_size(const struct arena *arena);
-
-/* quantum_table.c, for quantum.c: a slab comes (false: no memory) and goes. */
-bool quantum_table_add(struct quantum_table *table, struct quantum_cache *quantum, uint64_t start);
-void quantum_table_remove(struct quantum_table *table, uint64_t start);
+uint64_t quantum_slabs_size(const struct quantum_arena *arena);
 
 #endif

@@ -1,203 +1,230 @@
 /*
- * quantum_table.c - from an integer to its cell (quantum.h): a hash table of slabs by where their segments begin.
+ * quantum_table.c - from an integer to its mark (quantum.h): the window, and beside it a hash table of plots by their numbers.
  *
- * Slabs are of one size and lie at multiples of it, so that bits of an integer are its bucket: slabs side by side are in different ones. The lock
- * guards everything; allocations and frees look at one slot without it, and take it where the slot shows another slab.
+ * The lock guards everything; who looks for a mark looks at the window, and at one slot, without it, and takes it where the slot shows another plot.
+ * Numbers are multiplied first: those of spans at multiples of large powers of two would meet in one slot else, and neighbours still spread evenly.
  */
 #include "api/heap.h"
 #include "api/quantum.h"
 #include "base/check.h"
 
 #define SLOTS_MIN 8
-#define SLAB_QUANTA_MAX (4 * ARENA_QCACHES_MAX)
+/* So many slots a plot at least: few plots that are in use at the same time share one. */
+#define SLOTS_A_PLOT 2
 
-/* A slab, or one that was and whose cells the next one takes over. */
-struct quantum_slab {
-    struct quantum_slab *next; /* in its chain, or spare */
-    uint64_t *cells;
-    struct quantum_cache *quantum;
-    uint64_t start;
+/* All plots by slot, under the lock; in front of them the slots that are read without it. */
+struct quantum_chains {
+    struct quantum_chains *previous; /* half as many; stays, as somebody may be reading its slots */
+    struct quantum_plot **heads;
+    uint64_t mask;
+    struct quantum_plot *slots[];
 };
 
-/*
- * What a slot shows that shows no slab. No integer is in such a cell: those that come to the first have all bits of the place in the slab clear, and
- * those that come to another have one set.
- */
-static uint64_t no_cells[SLAB_QUANTA_MAX] = {UINT64_MAX};
-static struct quantum_cache no_quantum;
+/* What a slot shows that shows no plot. */
+static struct quantum_plot no_plot = {.number = PLOT_NONE};
+
+_Static_assert(sizeof(struct quantum_plot) <= PLOT_QUANTA, "the marks are its upper half");
+_Static_assert(4 * ARENA_QCACHES_MAX <= PLOT_QUANTA, "a slab lies in one plot");
+_Static_assert(ARENA_QCACHES_MAX <= UINT8_MAX, "a mark tells them apart");
+
+static uint64_t slot_of(uint64_t plot, uint64_t mask) { return plot * UINT64_C(0x9e3779b97f4a7c15) >> 32 & mask; }
 
 /* ------------------------------------------------------------------ slots */
 
-static void show(struct quantum_slot *slot, const struct quantum_slab *slab) {
-    __atomic_store_n(&slot->quantum, slab != NULL ? slab->quantum : &no_quantum, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->cells, slab != NULL ? slab->cells : no_cells, __ATOMIC_RELEASE);
+static void show(struct quantum_chains *chains, uint64_t slot, struct quantum_plot *plot) {
+    __atomic_store_n(&chains->slots[slot], plot != NULL ? plot : &no_plot, __ATOMIC_RELEASE);
 }
 
-static size_t slots_bytes(uint64_t count) {
-    return sizeof(struct quantum_slots) + count * (sizeof(struct quantum_slot) + sizeof(struct quantum_slab *));
-}
-static struct quantum_slots *slots_of(uint64_t count) {
-    struct quantum_slots *slots = zone_metadata_alloc(&heap.zone, slots_bytes(count));
-    if (slots == NULL) return NULL;
-    slots->mask = count - 1;
-    slots->chains = (struct quantum_slab **)(void *)&slots->slot[count];
-    for (uint64_t i = 0; i < count; i++) show(&slots->slot[i], NULL);
-    return slots;
+static size_t chains_bytes(uint64_t count) { return sizeof(struct quantum_chains) + count * 2 * sizeof(struct quantum_plot *); }
+static struct quantum_chains *chains_of(uint64_t count) {
+    struct quantum_chains *chains = zone_metadata_alloc(&heap.zone, chains_bytes(count));
+    if (chains == NULL) return NULL;
+    chains->mask = count - 1;
+    chains->heads = (struct quantum_plot **)(void *)&chains->slots[count];
+    for (uint64_t i = 0; i < count; i++) show(chains, i, NULL);
+    return chains;
 }
 
-static uint64_t bucket_of(const struct quantum_table *table, const struct quantum_slots *slots, uint64_t start) {
-    return start >> table->slab_shift & slots->mask;
-}
-static void insert(const struct quantum_table *table, struct quantum_slots *slots, struct quantum_slab *slab) {
-    uint64_t bucket = bucket_of(table, slots, slab->start);
-    slab->next = slots->chains[bucket];
-    slots->chains[bucket] = slab;
-    show(&slots->slot[bucket], slab);
+static void insert(struct quantum_chains *chains, struct quantum_plot *plot) {
+    uint64_t slot = slot_of(plot->number, chains->mask);
+    plot->next = chains->heads[slot];
+    chains->heads[slot] = plot;
+    show(chains, slot, plot);
 }
 
-/* Twice as many, where slabs are as many as slots; without memory the old ones serve on. Under the lock. */
+/* From now on these. Who reads the old mask with the new slots sees a part of them. */
+static void use(struct quantum_table *table, struct quantum_chains *chains) {
+    table->chains = chains;
+    __atomic_store_n(&table->slots, chains->slots, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->mask, chains->mask, __ATOMIC_RELEASE);
+}
+
+/* Twice as many, where plots are too many for the slots; without memory the old ones serve on. Under the lock. */
 static void grow(struct quantum_table *table) {
-    struct quantum_slots *old = table->slots, *fresh;
+    struct quantum_chains *old = table->chains, *fresh;
     uint64_t count = old->mask + 1;
-    if (table->slabs < count || (fresh = slots_of(2 * count)) == NULL) return;
+    if (table->plots * SLOTS_A_PLOT < count || (fresh = chains_of(2 * count)) == NULL) return;
     fresh->previous = old;
     for (uint64_t i = 0; i < count; i++)
-        for (struct quantum_slab *slab = old->chains[i], *next; slab != NULL; slab = next) {
-            next = slab->next;
-            insert(table, fresh, slab);
+        for (struct quantum_plot *plot = old->heads[i], *next; plot != NULL; plot = next) {
+            next = plot->next;
+            insert(fresh, plot);
         }
-    __atomic_store_n(&table->slots, fresh, __ATOMIC_RELEASE);
+    use(table, fresh);
+}
+
+/* ------------------------------------------------------------------ the window */
+
+static size_t window_bytes(uint64_t quanta) { return align_up(quanta, platform_info()->page_bytes); }
+
+/*
+ * Round the first slab: all that the arena has, or as much as a window holds. Both ends are multiples of the slab size, so that no slab lies across
+ * them. Without memory or address space there is none, and all slabs have plots.
+ */
+static void open_window(struct quantum_arena *arena, uint64_t start) {
+    struct quantum_table *table = &arena->table;
+    uint64_t quanta = table->slab_size >> table->quantum_shift, half = WINDOW_QUANTA_MAX / 2, lowest = 0, highest = UINT64_MAX;
+    (void)arena_bounds(&arena->arena, &lowest, &highest);
+    uint64_t slab = quantum_number(table, start);
+    uint64_t first = quantum_number(table, lowest) & -quanta, last = highest >> table->quantum_shift | (quanta - 1);
+    if (last - first >= WINDOW_QUANTA_MAX) {
+        if (slab - first > half) first = last - slab > half ? slab - half : last - (WINDOW_QUANTA_MAX - 1);
+        last = first + (WINDOW_QUANTA_MAX - 1);
+    }
+    uint64_t count = last - first + 1;
+    uint8_t *window = platform_reserve(NULL, window_bytes(count), platform_info()->page_bytes);
+    if (window == NULL) return;
+    (void)platform_advise_huge(window, window_bytes(count), false);
+    if (!platform_commit(window, window_bytes(count))) {
+        platform_unreserve(window, window_bytes(count));
+        return;
+    }
+    table->window = window;
+    table->window_start = first << table->quantum_shift;
+    __atomic_store_n(&table->window_count, count, __ATOMIC_RELEASE);
 }
 
 /* ------------------------------------------------------------------ life */
 
-void quantum_table_init(struct quantum_table *table) { *table = (struct quantum_table){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)}; }
+void quantum_init(struct quantum_arena *arena) { arena->table = (struct quantum_table){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)}; }
 
-bool quantum_table_start(struct quantum_table *table, uint64_t quantum, uint64_t slab_size) {
-    struct quantum_slots *slots = slots_of(SLOTS_MIN);
-    if (slots == NULL) return false;
-    table->slab_mask = slab_size - 1;
-    table->slab_shift = bit_lowest(slab_size);
-    table->quantum_shift = bit_lowest(quantum);
-    __atomic_store_n(&table->slots, slots, __ATOMIC_RELEASE);
+bool quantum_table_start(struct quantum_arena *arena, uint64_t slab_size) {
+    struct quantum_table *table = &arena->table;
+    struct quantum_chains *chains = chains_of(SLOTS_MIN);
+    if (chains == NULL) return false;
+    table->slab_size = slab_size;
+    table->quantum_shift = arena->arena.quantum_shift;
+    table->window_tried = false;
+    use(table, chains);
     return true;
 }
 
-static size_t cells_bytes(const struct quantum_table *table) { return ((table->slab_mask + 1) >> table->quantum_shift) * sizeof(uint64_t); }
-
-void quantum_table_drop(struct quantum_table *table) {
-    CHECK(table->slabs == 0);
-    for (struct quantum_slab *slab = table->spare, *next; slab != NULL; slab = next) {
-        next = slab->next;
-        zone_metadata_free(&heap.zone, slab->cells, cells_bytes(table));
-        zone_metadata_free(&heap.zone, slab, sizeof *slab);
+void quantum_table_drop(struct quantum_arena *arena) {
+    struct quantum_table *table = &arena->table;
+    CHECK(table->plots == 0);
+    for (struct quantum_plot *plot = table->spare, *next; plot != NULL; plot = next) {
+        next = plot->next;
+        zone_metadata_free(&heap.zone, plot, PLOT_BYTES);
     }
-    for (struct quantum_slots *slots = table->slots, *next; slots != NULL; slots = next) {
-        next = slots->previous;
-        zone_metadata_free(&heap.zone, slots, slots_bytes(slots->mask + 1));
+    for (struct quantum_chains *chains = table->chains, *next; chains != NULL; chains = next) {
+        next = chains->previous;
+        zone_metadata_free(&heap.zone, chains, chains_bytes(chains->mask + 1));
     }
+    if (table->window_count != 0) platform_unreserve(table->window, window_bytes(table->window_count));
+    table->window_count = 0;
     table->spare = NULL;
-    table->slots = NULL;
+    table->chains = NULL;
 }
 
-/* ------------------------------------------------------------------ slabs */
+/* ------------------------------------------------------------------ plots */
 
-static struct quantum_slab *new_slab(struct quantum_table *table) {
-    struct quantum_slab *slab = table->spare;
-    if (slab != NULL) {
-        table->spare = slab->next;
-        return slab;
+static struct quantum_plot **find_link(const struct quantum_table *table, uint64_t number) {
+    struct quantum_plot **link = &table->chains->heads[slot_of(number, table->chains->mask)];
+    while (*link != NULL && (*link)->number != number) link = &(*link)->next;
+    return link;
+}
+
+static struct quantum_plot *new_plot(struct quantum_table *table, uint64_t number) {
+    struct quantum_plot *plot = table->spare;
+    if (plot != NULL) {
+        table->spare = plot->next;
+    } else {
+        plot = zone_metadata_alloc(&heap.zone, PLOT_BYTES);
+        if (plot == NULL) return NULL;
     }
-    slab = zone_metadata_alloc(&heap.zone, sizeof *slab);
-    if (slab == NULL) return NULL;
-    slab->cells = zone_metadata_alloc(&heap.zone, cells_bytes(table));
-    if (slab->cells != NULL) return slab;
-    zone_metadata_free(&heap.zone, slab, sizeof *slab);
-    return NULL;
+    __atomic_store_n(&plot->number, number, __ATOMIC_RELAXED);
+    table->plots++;
+    grow(table);
+    insert(table->chains, plot);
+    return plot;
 }
 
-bool quantum_table_add(struct quantum_table *table, struct quantum_cache *quantum, uint64_t start) {
+static uint8_t *mark_in(struct quantum_plot *plot, uint64_t number) { return plot->marks + (number & (PLOT_QUANTA - 1)); }
+
+uint8_t *quantum_table_add(struct quantum_arena *arena, uint64_t start) {
+    struct quantum_table *table = &arena->table;
     platform_lock_acquire(&table->lock);
-    struct quantum_slab *slab = new_slab(table);
-    if (slab != NULL) {
-        slab->quantum = quantum;
-        slab->start = start;
-        for (uint64_t i = 0; i <= table->slab_mask >> table->quantum_shift; i++)
-            __atomic_store_n(&slab->cells[i], ~(start + (i << table->quantum_shift)), __ATOMIC_RELAXED);
-        grow(table);
-        insert(table, table->slots, slab);
-        table->slabs++;
+    if (!table->window_tried) open_window(arena, start);
+    table->window_tried = true;
+    uint8_t *marks = quantum_mark_near(table, start);
+    if (marks == NULL) {
+        uint64_t number = quantum_number(table, start);
+        struct quantum_plot *plot = *find_link(table, number >> PLOT_SHIFT);
+        if (plot == NULL) plot = new_plot(table, number >> PLOT_SHIFT);
+        if (plot != NULL) {
+            plot->slabs++;
+            marks = mark_in(plot, number);
+        }
     }
     platform_lock_release(&table->lock);
-    return slab != NULL;
+    return marks;
 }
 
-void quantum_table_remove(struct quantum_table *table, uint64_t start) {
+void quantum_table_remove(struct quantum_arena *arena, uint64_t start) {
+    struct quantum_table *table = &arena->table;
+    if (quantum_mark_near(table, start) != NULL) return;
     platform_lock_acquire(&table->lock);
-    struct quantum_slots *slots = table->slots;
-    uint64_t bucket = bucket_of(table, slots, start);
-    struct quantum_slab **link = &slots->chains[bucket], *slab;
-    while ((slab = *link)->start != start) link = &slab->next;
-    *link = slab->next;
-    if (slots->slot[bucket].cells == slab->cells) show(&slots->slot[bucket], slots->chains[bucket]);
-    slab->next = table->spare;
-    table->spare = slab;
-    table->slabs--;
-    platform_lock_release(&table->lock);
-}
-
-static struct quantum_slab *slab_of(const struct quantum_table *table, uint64_t start) {
-    struct quantum_slab *slab = table->slots->chains[bucket_of(table, table->slots, start)];
-    while (slab != NULL && slab->start != (start & ~table->slab_mask)) slab = slab->next;
-    return slab;
-}
-
-/* ------------------------------------------------------------------ integers */
-
-/* The cell of an integer, where the slot shows its slab; else a cell that holds neither the integer nor its complement. Without the lock. */
-static uint64_t *shown_cell(const struct quantum_table *table, uint64_t start, struct quantum_cache **quantum) {
-    const struct quantum_slots *slots = __atomic_load_n(&table->slots, __ATOMIC_ACQUIRE);
-    const struct quantum_slot *slot = &slots->slot[bucket_of(table, slots, start)];
-    uint64_t *cells = __atomic_load_n(&slot->cells, __ATOMIC_ACQUIRE);
-    *quantum = __atomic_load_n(&slot->quantum, __ATOMIC_RELAXED);
-    return cells + ((start & table->slab_mask) >> table->quantum_shift);
-}
-
-/* The same whatever the slot shows, which is this slab from now on. NULL: it is in no slab. */
-static STRATA_NOINLINE uint64_t *find_cell(struct quantum_table *table, uint64_t start, struct quantum_cache **quantum) {
-    uint64_t *cell = NULL;
-    platform_lock_acquire(&table->lock);
-    const struct quantum_slab *slab = slab_of(table, start);
-    if (slab != NULL) {
-        show(&table->slots->slot[bucket_of(table, table->slots, start)], slab);
-        *quantum = slab->quantum;
-        cell = slab->cells + ((start & table->slab_mask) >> table->quantum_shift);
+    struct quantum_plot **link = find_link(table, quantum_number(table, start) >> PLOT_SHIFT), *plot = *link;
+    if (--plot->slabs == 0) {
+        uint64_t slot = slot_of(plot->number, table->chains->mask);
+        *link = plot->next;
+        if (table->chains->slots[slot] == plot) show(table->chains, slot, table->chains->heads[slot]);
+        __atomic_store_n(&plot->number, PLOT_NONE, __ATOMIC_RELAXED);
+        plot->next = table->spare;
+        table->spare = plot;
+        table->plots--;
     }
     platform_lock_release(&table->lock);
-    return cell;
 }
 
-uint64_t quantum_given(struct quantum_cache *quantum, const void *object) {
-    uint64_t start = (uintptr_t)object - quantum->slab_size;
-    struct quantum_cache *owner;
-    uint64_t *cell = shown_cell(quantum->table, start, &owner);
-    if (STRATA_UNLIKELY(__atomic_load_n(cell, __ATOMIC_RELAXED) != ~start)) cell = find_cell(quantum->table, start, &owner);
-    CHECK(cell != NULL);
-    __atomic_store_n(cell, start, __ATOMIC_RELAXED);
-    return start;
+/* ------------------------------------------------------------------ marks */
+
+/* Whatever the slot shows, which is this plot from now on. */
+static STRATA_NOINLINE uint8_t *find_hidden(struct quantum_table *table, uint64_t number) {
+    platform_lock_acquire(&table->lock);
+    struct quantum_plot *plot = *find_link(table, number >> PLOT_SHIFT);
+    if (plot != NULL) show(table->chains, slot_of(plot->number, table->chains->mask), plot);
+    platform_lock_release(&table->lock);
+    return plot != NULL ? mark_in(plot, number) : NULL;
 }
 
-enum arena_status quantum_free_verified(struct quantum_table *table, struct arena *arena, uint64_t start, uint64_t size) {
-    struct quantum_cache *quantum;
-    uint64_t *cell = shown_cell(table, start, &quantum);
-    if (STRATA_UNLIKELY(__atomic_load_n(cell, __ATOMIC_RELAXED) != start || quantum->size != size)) {
-        cell = find_cell(table, start, &quantum);
-        /* A segment of its own, if anything; or no size at all, which is said there. */
-        if (cell == NULL || size == 0 || align_up(size, arena->quantum) < size) return arena_xfree(arena, start, size);
-        if (__atomic_load_n(cell, __ATOMIC_RELAXED) != start) return ARENA_NOT_ALLOCATED;
-        if (quantum->size != align_up(size, arena->quantum)) return ARENA_SIZE_MISMATCH;
-    }
-    __atomic_store_n(cell, ~start, __ATOMIC_RELAXED);
-    object_cache_free(quantum->cache, (void *)(uintptr_t)(start + quantum->slab_size));
+uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start) {
+    struct quantum_table *table = &arena->table;
+    uint8_t *mark = quantum_mark_near(table, start);
+    if (mark != NULL) return mark;
+    uint64_t number = quantum_number(table, start), mask = __atomic_load_n(&table->mask, __ATOMIC_ACQUIRE);
+    struct quantum_plot **slots = __atomic_load_n(&table->slots, __ATOMIC_RELAXED);
+    struct quantum_plot *plot = __atomic_load_n(&slots[slot_of(number >> PLOT_SHIFT, mask)], __ATOMIC_ACQUIRE);
+    if (STRATA_LIKELY(__atomic_load_n(&plot->number, __ATOMIC_RELAXED) == number >> PLOT_SHIFT)) return mark_in(plot, number);
+    return find_hidden(table, number);
+}
+
+uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *mark) {
+    const struct quantum_plot *plot = (const void *)(mark - ((uintptr_t)mark & (PLOT_BYTES - 1)));
+    return (__atomic_load_n(&plot->number, __ATOMIC_RELAXED) << PLOT_SHIFT | (uint64_t)(mark - plot->marks)) << table->quantum_shift;
+}
+
+enum arena_status quantum_alloc_far(const struct quantum_arena *arena, const uint8_t *mark, uint64_t *start) {
+    *start = quantum_integer_far(&arena->table, mark);
     return ARENA_OK;
 }

@@ -35,6 +35,7 @@ static struct free_totals free_sum(const struct report_snapshot *snapshot) {
     struct free_totals sum = {0, 0, 0, 0};
     for (unsigned i = 0; i < snapshot->cache_count; i++) {
         const struct report_cache *cache = &snapshot->caches[i];
+        if (cache->memory_bytes == 0) continue; /* integers of arenas, or none */
         uint64_t in_slabs = minus(minus(cache->total, cache->in_use), cache->cached);
         sum.cached_objects += cache->cached;
         sum.cached_bytes += cache->cached * cache->object_bytes;

@@ -264,6 +264,8 @@ uint64_t arena_size(struct arena *arena, unsigned kinds);
 enum arena_status arena_lookup(struct arena *arena, uint64_t start, uint64_t *size);
 /* Whether one span holds all of [start, start + size). */
 bool arena_contains(struct arena *arena, uint64_t start, uint64_t size);
+/* The lowest and the highest integer of all spans. False: none can be told, as there is a source, or no span. */
+bool arena_bounds(struct arena *arena, uint64_t *lowest, uint64_t *highest);
 
 struct arena_stats {
     const char *name;

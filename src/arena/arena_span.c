@@ -259,3 +259,14 @@ bool arena_contains(struct arena *arena, uint64_t start, uint64_t size) {
     platform_lock_release(&arena->lock);
     return inside;
 }
+
+bool arena_bounds(struct arena *arena, uint64_t *lowest, uint64_t *highest) {
+    platform_lock_acquire(&arena->lock);
+    bool known = arena->source == NULL && !list_empty(&arena->segments);
+    if (known) {
+        *lowest = CONTAINER_OF(arena->segments.next, struct arena_tag, segment)->start;
+        *highest = tag_last(CONTAINER_OF(arena->segments.prev, struct arena_tag, segment));
+    }
+    platform_lock_release(&arena->lock);
+    return known;
+}

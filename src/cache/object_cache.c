@@ -22,9 +22,7 @@ _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot
 static _Noreturn STRATA_COLD void bad_free(const struct object_cache *cache, const void *object, enum object_slabs_error error) {
     static const char *const texts[] = {
         [OBJECTS_FOREIGN] = "not an object of this cache", [OBJECTS_NO_START] = "not the start of an object", [OBJECTS_TWICE] = "double free"};
-    unsigned long long shown = (uintptr_t)object - cache->bias;
-    if (cache->integers) fatal("%s(): %llu: %s (cache %s)", cache->free_function, shown, texts[error], cache->name);
-    fatal("%s(): 0x%llx: %s (cache %s)", cache->free_function, shown, texts[error], cache->name);
+    fatal("%s(): 0x%llx: %s (cache %s)", cache->free_function, (unsigned long long)(uintptr_t)object, texts[error], cache->name);
 }
 
 unsigned object_construct(struct object_cache *cache, void **objects, unsigned count) {
@@ -137,8 +135,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
                                    .argument = config->argument,
                                    .integers = config->integers,
                                    .alloc_function = config->alloc_function != NULL ? config->alloc_function : "strata_cache_alloc",
-                                   .free_function = config->free_function,
-                                   .bias = config->bias};
+                                   .free_function = config->free_function};
     if (!object_slabs_init(&cache->slabs, zone, config->bytes, config->align, config->slab_bytes, config->source, config->source_context)) {
         zone_metadata_free(zone, cache, sizeof *cache);
         return OBJECT_CACHE_BAD_SIZE;
@@ -152,7 +149,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
     struct object_layer *owner = find_place(objects, &cache->index);
     if (owner != NULL) {
         struct depot *depot = &owner->layer.depots[cache->index];
-        depot_init(depot, cache->integers ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
+        depot_init(depot, cache->integers != 0 ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
                    config->no_magazines ? 0 : objects->magazine_max);
         depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + cache->index * CACHE_ROUNDS_MAX);
         cache->owner = owner;

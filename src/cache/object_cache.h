@@ -85,15 +85,13 @@ struct object_cache_config {
     object_reclaim_call *call_reclaim;
     bool no_magazines; /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
     const char *alloc_function, *free_function; /* of the program's, for messages about them */
-    /* Objects are no memory but integers, that much greater than what the program knows: no object may be NULL. */
-    bool integers;
-    uint64_t bias;
+    /* 0: objects are memory. Else a byte of them stands for so many integers. */
+    uint64_t integers;
 };
 
 struct object_cache {
     char *areas_at; /* these two are all that the fast paths need; immutable */
     unsigned index;
-    bool integers;
     struct object_layer *owner;
     struct object_slabs slabs;
     char name[OBJECT_NAME_BYTES];
@@ -102,7 +100,7 @@ struct object_cache {
     void (*destruct)(void *object, void *argument);
     void *argument;
     const char *alloc_function, *free_function;
-    uint64_t bias;
+    uint64_t integers;                  /* as configured */
     struct object_reclaimer *reclaimer; /* NULL: none; immutable */
     struct object_mover *mover;         /* NULL: none; set once, atomic */
     struct list link;

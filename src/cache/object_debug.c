@@ -38,7 +38,7 @@ static void end_change(struct object_cache *cache) {
 }
 
 bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *layer, const struct debug_features *features) {
-    if (cache->integers || (features == NULL && object_debug_of(cache) == NULL)) return true;
+    if (cache->integers != 0 || (features == NULL && object_debug_of(cache) == NULL)) return true;
     while (!try_change(cache)) platform_word_wait(&cache->debug_changing, 1);
     bool ok = true;
     struct debug_cache *debug = object_debug_of(cache);
@@ -61,7 +61,7 @@ static struct object_cache *pin_next(struct object_caches *objects, uint64_t epo
     platform_lock_acquire(&objects->lock);
     LIST_FOR_EACH(&objects->all, node) {
         struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);
-        if (cache->debug_epoch >= epoch || cache->integers) continue;
+        if (cache->debug_epoch >= epoch || cache->integers != 0) continue;
         cache->debug_epoch = epoch;
         cache->pins++;
         found = cache;

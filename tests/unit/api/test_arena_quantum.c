@@ -1,15 +1,21 @@
 /*
- * test_arena_quantum.c - quantum caches of arenas: every integer can be had, also 0 and the last one, none twice, and all come back; where frees are
- * verified, each wrong one is a status and changes nothing.
+ * test_arena_quantum.c - quantum caches of arenas: every integer can be had, also 0 and the last one, none twice, and all come back; each wrong free
+ * is a status and changes nothing; wherever the marks of integers lie.
  */
 #include "unit/api/arena_api_support.h"
 
-static unsigned flags; /* of the arenas here */
+static bool without_windows; /* of the arenas here: no address space for them, so that all marks lie in plots */
 
 static struct strata_arena *with_caches(const char *name, uint64_t base, uint64_t size, uint64_t quantum, uint64_t largest) {
     struct strata_arena *arena;
-    ASSERT_OK(strata_arena_create(name, base, size, quantum, flags, &arena));
+    sim_fail_only(SIM_FAIL_ALL);
+    sim_fail_call(0, 0);
+    ASSERT_OK(strata_arena_create(name, base, size, quantum, 0, &arena));
     ASSERT_OK(strata_arena_set_quantum_caches(arena, largest));
+    if (without_windows) {
+        sim_fail_only(UINT64_C(1) << SIM_RESERVE);
+        sim_fail_call(1, UINT64_MAX);
+    }
     return arena;
 }
 
@@ -82,9 +88,9 @@ static void exhaust_all(void) {
 static void every_integer_can_be_had(void **state) {
     (void)state;
     exhaust_all();
-    flags = STRATA_ARENA_VERIFY;
+    without_windows = true;
     exhaust_all();
-    flags = 0;
+    without_windows = false;
 }
 
 /* A free at random of what the program has not: `sizes` has the size of what begins at each integer, 0 where nothing does. */
@@ -135,7 +141,7 @@ static void run_at_random(void) {
                 ASSERT_OK(strata_arena_free(arena, held[k].start, held[k].size));
             held[k] = held[--count];
         }
-        if (flags == STRATA_ARENA_VERIFY) free_wrongly(arena, sizes, SPAN, random >> 12);
+        free_wrongly(arena, sizes, SPAN, random >> 12);
         if (turn % 4000 == 0) sound(NULL);
     }
     while (count-- != 0) {
@@ -150,67 +156,125 @@ static void run_at_random(void) {
 static void nothing_is_given_twice(void **state) {
     (void)state;
     run_at_random();
-    flags = STRATA_ARENA_VERIFY;
+    without_windows = true;
     run_at_random();
-    flags = 0;
+    without_windows = false;
 }
 
-/* One by one, in an arena of quantum 1 and in one of 16: freed twice, of another size, inside another, never allocated, another arena's. */
+/* Freed twice, of another size, inside another, never allocated, another arena's; the slab as a segment. */
+static void free_one_by_one(uint64_t quantum) {
+    struct strata_arena *arena = with_caches("checked", 64 * quantum, 4096 * quantum, quantum, 4 * quantum);
+    struct strata_arena *other = with_caches("other", 64 * quantum, 4096 * quantum, quantum, 4 * quantum);
+    uint64_t two = 2 * quantum, first = must_alloc(arena, two), second = must_alloc(arena, two), kept = must_alloc(arena, two);
+    ASSERT_STATUS(strata_arena_free(other, first, two), NOT_ALLOCATED);
+    uint64_t others = must_alloc(other, quantum);
+    ASSERT_STATUS(strata_arena_free(arena, others + 1024 * quantum, quantum), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_free(arena, 5 * quantum, quantum), NOT_ALLOCATED); /* before the span */
+    ASSERT_STATUS(strata_arena_free(arena, UINT64_MAX, quantum), NOT_ALLOCATED);  /* and behind it */
+    ASSERT_STATUS(strata_arena_free(arena, first, quantum), SIZE_MISMATCH);       /* less than it was, */
+    ASSERT_STATUS(strata_arena_free(arena, first, 4 * quantum), SIZE_MISMATCH);   /* more, */
+    ASSERT_STATUS(strata_arena_free(arena, first, 40 * quantum), SIZE_MISMATCH);  /* and more than any cache has */
+    ASSERT_STATUS(strata_arena_free(arena, first + quantum, two), NOT_ALLOCATED); /* not where it begins */
+    ASSERT_STATUS(strata_arena_free(arena, first + two + 1, two), NOT_ALLOCATED); /* between integers, or inside the next */
+    ASSERT_STATUS(strata_arena_free(arena, first, 0), BAD_ARGUMENT);
+    assert_int_equal(strata_arena_free(arena, first, UINT64_MAX), quantum == 1 ? STRATA_ARENA_SIZE_MISMATCH : STRATA_ARENA_BAD_ARGUMENT);
+    ASSERT_OK(strata_arena_free(arena, first, two - quantum + 1)); /* as it could have been asked for */
+    ASSERT_STATUS(strata_arena_free(arena, first, two), NOT_ALLOCATED);
+    ASSERT_OK(strata_arena_free(arena, second, two));
+    ASSERT_STATUS(strata_arena_free(arena, second, two), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_free(arena, first, two), NOT_ALLOCATED);
+    uint64_t again = must_alloc(arena, two), and_again = must_alloc(arena, two);
+    assert_true(again != and_again && again != kept && and_again != kept);
+    /* The slab itself is the cache's, by whatever way. */
+    uint64_t slab_size = 16 * quantum, slab = kept & ~(slab_size - 1);
+    assert_int_not_equal(strata_arena_free(arena, slab, slab_size), STRATA_ARENA_OK);
+    ASSERT_STATUS(strata_arena_xfree(arena, slab, slab_size), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_resize(arena, slab, slab_size, quantum), NOT_ALLOCATED);
+    sound(NULL);
+    ASSERT_OK(strata_arena_free(arena, again, two));
+    ASSERT_OK(strata_arena_free(arena, and_again, two));
+    ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
+    ASSERT_OK(strata_arena_free(arena, kept, two));
+    ASSERT_OK(strata_arena_destroy(arena));
+    ASSERT_OK(strata_arena_free(other, others, quantum));
+    ASSERT_OK(strata_arena_destroy(other));
+    assert_int_equal(sim_failures() != 0, without_windows);
+    sound(NULL);
+}
 static void wrong_frees_are_statuses(void **state) {
     (void)state;
-    for (uint64_t quantum = 1; quantum <= 16; quantum *= 16) {
-        new_still_process(NULL);
-        flags = STRATA_ARENA_VERIFY;
-        struct strata_arena *arena = with_caches("checked", 64 * quantum, 4096 * quantum, quantum, 4 * quantum);
-        struct strata_arena *other = with_caches("other", 64 * quantum, 4096 * quantum, quantum, 4 * quantum);
-        flags = 0;
-        uint64_t two = 2 * quantum, first = must_alloc(arena, two), second = must_alloc(arena, two), kept = must_alloc(arena, two);
-        ASSERT_STATUS(strata_arena_free(other, first, two), NOT_ALLOCATED);
-        uint64_t others = must_alloc(other, quantum);
-        ASSERT_STATUS(strata_arena_free(arena, others + 1024 * quantum, quantum), NOT_ALLOCATED);
-        ASSERT_STATUS(strata_arena_free(arena, 5 * quantum, quantum), NOT_ALLOCATED); /* before the span */
-        ASSERT_STATUS(strata_arena_free(arena, UINT64_MAX, quantum), NOT_ALLOCATED);  /* and behind it */
-        ASSERT_STATUS(strata_arena_free(arena, first, quantum), SIZE_MISMATCH);       /* less than it was, */
-        ASSERT_STATUS(strata_arena_free(arena, first, 4 * quantum), SIZE_MISMATCH);   /* more, */
-        ASSERT_STATUS(strata_arena_free(arena, first + quantum, two), NOT_ALLOCATED); /* not where it begins */
-        ASSERT_STATUS(strata_arena_free(arena, first + two + 1, two), NOT_ALLOCATED); /* between integers, or inside the next */
-        ASSERT_STATUS(strata_arena_free(arena, first, 0), BAD_ARGUMENT);
-        ASSERT_OK(strata_arena_free(arena, first, two - quantum + 1)); /* as it could have been asked for */
-        ASSERT_STATUS(strata_arena_free(arena, first, two), NOT_ALLOCATED);
-        ASSERT_OK(strata_arena_free(arena, second, two));
-        ASSERT_STATUS(strata_arena_free(arena, second, two), NOT_ALLOCATED);
-        ASSERT_STATUS(strata_arena_free(arena, first, two), NOT_ALLOCATED);
-        uint64_t again = must_alloc(arena, two), and_again = must_alloc(arena, two);
-        assert_true(again != and_again && again != kept && and_again != kept);
-        /* The slab itself is the cache's, by whatever way. */
-        uint64_t slab_size = 16 * quantum, slab = kept & ~(slab_size - 1);
-        assert_int_not_equal(strata_arena_free(arena, slab, slab_size), STRATA_ARENA_OK);
-        ASSERT_STATUS(strata_arena_xfree(arena, slab, slab_size), NOT_ALLOCATED);
-        ASSERT_STATUS(strata_arena_resize(arena, slab, slab_size, quantum), NOT_ALLOCATED);
-        sound(NULL);
-        ASSERT_OK(strata_arena_free(arena, again, two));
-        ASSERT_OK(strata_arena_free(arena, and_again, two));
-        ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
-        ASSERT_OK(strata_arena_free(arena, kept, two));
-        ASSERT_OK(strata_arena_destroy(arena));
-        ASSERT_OK(strata_arena_free(other, others, quantum));
-        ASSERT_OK(strata_arena_destroy(other));
-        sound(NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        without_windows = i != 0;
+        for (uint64_t quantum = 1; quantum <= 4096; quantum *= 16) {
+            new_still_process(NULL);
+            free_one_by_one(quantum);
+        }
     }
-    struct strata_arena *arena = NULL;
-    ASSERT_STATUS(strata_arena_create("flags", 0, 0, 1, STRATA_ARENA_VERIFY | STRATA_ARENA_SLEEP, &arena), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_create("flags", 0, 0, 1, 16, &arena), BAD_ARGUMENT);
+    without_windows = false;
 }
 
-/* Slabs whose integers share the bits that the table goes by, many of them, coming and going. */
+/* A destroy that fails may have taken the caches before the one in use: what they gave is gone, and what is left is verified as before. */
+static void wrong_frees_are_statuses_after_a_destroy_that_failed(void **state) {
+    (void)state;
+    new_still_process(NULL);
+    struct strata_arena *arena = with_caches("busy", 0, 4096, 1, 4);
+    uint64_t small = must_alloc(arena, 1), kept = must_alloc(arena, 3);
+    ASSERT_OK(strata_arena_free(arena, small, 1));
+    ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
+    ASSERT_STATUS(strata_arena_free(arena, small, 1), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_free(arena, kept, 1), SIZE_MISMATCH);
+    small = must_alloc(arena, 1);
+    ASSERT_STATUS(strata_arena_free(arena, small, 3), SIZE_MISMATCH);
+    ASSERT_OK(strata_arena_free(arena, small, 1));
+    ASSERT_STATUS(strata_arena_free(arena, small, 1), NOT_ALLOCATED);
+    ASSERT_OK(strata_arena_free(arena, kept, 3));
+    ASSERT_STATUS(strata_arena_free(arena, kept, 3), NOT_ALLOCATED);
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(state);
+}
+
+/* The window lies round the first slab, in the middle of what an arena may have; spans at its borders, inside and outside, are verified alike. */
+static void integers_beside_the_window_are_verified(void **state) {
+    (void)state;
+    enum { SIZE = 64, EACH = SIZE / 4 };
+    const uint64_t half = UINT64_C(1) << 23, first = UINT64_C(1) << 40, last = UINT64_MAX - SIZE + 1;
+    const uint64_t bases[] = {first, 0, last, first - half - SIZE, first - half, first + half - SIZE, first + half};
+    uint64_t all[ARRAY_LENGTH(bases) * EACH], lowest, highest;
+    new_still_process(NULL);
+    struct strata_arena *arena = with_caches("wide", first, SIZE, 1, 4);
+    for (unsigned i = 1; i < ARRAY_LENGTH(bases); i++) {
+        ASSERT_OK(strata_arena_add(arena, bases[i], SIZE));
+        if (i != 2) continue;
+        ASSERT_OK(strata_arena_xalloc(arena, SIZE, 0, 0, 0, 0, SIZE, 0, &lowest));
+        ASSERT_OK(strata_arena_xalloc(arena, SIZE, 0, 0, 0, last, 0, 0, &highest));
+        all[0] = must_alloc(arena, 4);
+        assert_in_range(all[0], first, first + SIZE);
+        ASSERT_OK(strata_arena_xfree(arena, lowest, SIZE));
+        ASSERT_OK(strata_arena_xfree(arena, highest, SIZE));
+    }
+    unsigned count = 1;
+    while (count < ARRAY_LENGTH(all) && strata_arena_alloc(arena, 4, 0, &all[count]) == STRATA_ARENA_OK) count++;
+    assert_int_equal(count, ARRAY_LENGTH(all));
+    for (unsigned i = 0; i < count; i++) {
+        ASSERT_STATUS(strata_arena_free(arena, all[i], 3), SIZE_MISMATCH);
+        ASSERT_STATUS(strata_arena_free(arena, all[i] + 1, 4), NOT_ALLOCATED);
+    }
+    ASSERT_STATUS(strata_arena_free(arena, first + SIZE, 4), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_free(arena, first + half + SIZE, 4), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_free(arena, first - half - SIZE - 4, 4), NOT_ALLOCATED);
+    for (unsigned i = 0; i < count; i++) ASSERT_OK(strata_arena_free(arena, all[i], 4));
+    for (unsigned i = 0; i < count; i++) ASSERT_STATUS(strata_arena_free(arena, all[i], 4), NOT_ALLOCATED);
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(state);
+}
+
+/* Slabs at multiples of a large power of two, many of them, coming and going. */
 static void slabs_far_apart_are_told_apart(void **state) {
     (void)state;
     enum { SPANS = 300 };
     static uint64_t starts[SPANS][16];
     new_still_process(NULL);
-    flags = STRATA_ARENA_VERIFY;
     struct strata_arena *arena = with_caches("far", 0, 16, 1, 4);
-    flags = 0;
     for (uint64_t i = 1; i < SPANS; i++) ASSERT_OK(strata_arena_add(arena, i << 40, 16));
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < SPANS; i++)
@@ -297,10 +361,16 @@ static void the_caches_are_in_the_figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments),          cmocka_unit_test(every_integer_can_be_had),
-        cmocka_unit_test(wrong_frees_are_statuses), cmocka_unit_test(slabs_far_apart_are_told_apart),
-        cmocka_unit_test(nothing_is_given_twice),   cmocka_unit_test(slabs_come_from_the_source_and_go_back),
-        cmocka_unit_test(a_sleeper_looks_again),    cmocka_unit_test(the_caches_are_in_the_figures),
+        cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(every_integer_can_be_had),
+        cmocka_unit_test(wrong_frees_are_statuses),
+        cmocka_unit_test(wrong_frees_are_statuses_after_a_destroy_that_failed),
+        cmocka_unit_test(integers_beside_the_window_are_verified),
+        cmocka_unit_test(slabs_far_apart_are_told_apart),
+        cmocka_unit_test(nothing_is_given_twice),
+        cmocka_unit_test(slabs_come_from_the_source_and_go_back),
+        cmocka_unit_test(a_sleeper_looks_again),
+        cmocka_unit_test(the_caches_are_in_the_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
