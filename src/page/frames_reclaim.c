@@ -16,8 +16,6 @@
 /* Looks, for each block, before it is given up: one that is used is seen as inactive, as active, and again, and others that stay stand between. */
 #define LOOKS_A_BLOCK 4u
 
-#define COUNT(reclaim, what, by) __atomic_fetch_add(&(reclaim)->counts.what, by, __ATOMIC_RELAXED)
-
 /* ------------------------------------------------------------------ who reclaims */
 
 bool frames_reclaim_enter(struct frames_reclaim *reclaim) {

@@ -8,6 +8,8 @@
 #include "page/frames_lru.h"
 #include "page/frames_reclaim.h"
 
+#define COUNT(reclaim, what, by) __atomic_fetch_add(&(reclaim)->counts.what, by, __ATOMIC_RELAXED)
+
 enum frames_reclaimer_state { RECLAIMER_NONE, RECLAIMER_RUNS, RECLAIMER_STOPS };
 #define FRAMES_RECLAIM_CALLERS 16 /* threads that reclaim at a time; more wait for none, and have nothing */
 

@@ -59,21 +59,27 @@ static bool is_short(const struct frame_zone *zone, const struct frames_reclaim 
     return frames_free_now(zone) < reclaim->config.high_frames;
 }
 
-/* One round: up to the high watermark. False: it was not reached. */
-static bool run_round(struct frame_zone *zone, struct frames_reclaim *reclaim) {
-    uint32_t order = __atomic_exchange_n(&reclaim->order, 0, __ATOMIC_RELAXED);
-    struct frames_reclaim_wish wish = {.free_goal = reclaim->config.high_frames, .area = UINT64_C(1) << order, .end = zone->frames};
+/* One round: up to the high watermark, by areas as large as requests have lately wanted. *dropped: frames. */
+static enum frames_status run_round(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t *dropped) {
     uint64_t none = FRAMES_NONE;
-    if (!is_short(zone, reclaim)) return true;
-    if (wish.area > zone->superpage_frames) wish.area = zone->superpage_frames;
-    __atomic_fetch_add(&reclaim->counts.wakes, 1, __ATOMIC_RELAXED);
-    if (!frames_reclaim_enter(reclaim)) return false;
-    (void)frames_reclaim_by_policy(zone, &wish, &none);
+    if (!frames_reclaim_enter(reclaim)) return FRAMES_BUSY;
+    uint32_t order = __atomic_exchange_n(&reclaim->order, 0, __ATOMIC_RELAXED);
+    const struct frames_reclaim_wish wish = {.free_goal = reclaim->config.high_frames,
+                                             .area = min_u64(UINT64_C(1) << order, zone->superpage_frames),
+                                             .end = zone->frames};
+    COUNT(reclaim, wakes, 1);
+    *dropped = frames_reclaim_by_policy(zone, &wish, &none);
     frames_reclaim_leave(reclaim);
-    if (is_short(zone, reclaim)) return false;
+    if (is_short(zone, reclaim)) return FRAMES_NO_FRAMES;
     __atomic_store_n(&zone->is_short, 0, __ATOMIC_RELAXED);
     frames_compaction_wake(zone);
-    return true;
+    return FRAMES_OK;
+}
+
+enum frames_status frames_reclaim_balance(struct frame_zone *zone, uint64_t *dropped) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    *dropped = 0;
+    return frames_free_now(zone) < reclaim->config.low_frames ? run_round(zone, reclaim, dropped) : FRAMES_OK;
 }
 
 static void run(void *argument) {
@@ -88,7 +94,9 @@ static void run(void *argument) {
             continue;
         }
         if (__atomic_exchange_n(&reclaim->wanted, 0, __ATOMIC_ACQ_REL) == 0 && retry_ns == 0) continue;
-        retry_ns = run_round(zone, reclaim) ? 0 : min_u64(max_u64(2 * retry_ns, RETRY_NS_MIN), RETRY_NS_MAX);
+        uint64_t dropped;
+        bool balanced = !is_short(zone, reclaim) || run_round(zone, reclaim, &dropped) == FRAMES_OK;
+        retry_ns = balanced ? 0 : min_u64(max_u64(2 * retry_ns, RETRY_NS_MIN), RETRY_NS_MAX);
     }
     __atomic_store_n(&reclaim->state, RECLAIMER_NONE, __ATOMIC_RELEASE);
     platform_word_wake(&reclaim->state);
