@@ -19,6 +19,8 @@ struct frames_reclaim {
     struct frames_reclaim_counts counts;      /* atomic */
     uint32_t callers[FRAMES_RECLAIM_CALLERS]; /* atomic: the numbers of threads that reclaim right now */
     uint64_t cursor;                          /* atomic: where linear reclaim goes on */
+    uint32_t *judged;                         /* a superpage each, atomic: the last look for areas that passed over the one that begins there */
+    uint32_t looks;                           /* atomic: of these */
     uint32_t order;                           /* atomic: the largest that requests have wanted since the thread's last round */
 
     /* the thread */

@@ -137,6 +137,7 @@ static void list_all(struct frame_zone *zone, struct frames_reclaim *reclaim) {
 
 static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
     set_hooks(zone, false);
+    if (zone->kind == FRAMES_MEMFD) platform_presence_keep(false);
     __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
     (void)frames_direct_set_reclaim(zone, NULL);
     __atomic_store_n(&zone->reclaim, NULL, __ATOMIC_RELEASE);
@@ -145,7 +146,8 @@ static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
 
 enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct frames_reclaim_config *config) {
     size_t page = platform_info()->page_bytes, head = align_up(sizeof(struct frames_reclaim), page);
-    size_t bytes = align_up(head + frames_lru_bytes(zone->frames), page);
+    size_t lists = align_up(frames_lru_bytes(zone->frames), CACHE_LINE_BYTES);
+    size_t bytes = align_up(head + lists + zone->superpage_count * sizeof(uint32_t), page);
     void *none = NULL;
     if (frames_reclaim_of(zone) != NULL) return FRAMES_BUSY;
     char *memory = platform_reserve(NULL, bytes, page);
@@ -157,6 +159,7 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
         reclaim->bytes = bytes;
         reclaim->process = platform_process_id();
         frames_lru_init(&reclaim->lru, zone->frames, memory + head);
+        reclaim->judged = (uint32_t *)(void *)(memory + head + lists);
         ready = __atomic_compare_exchange_n(&zone->reclaim, &none, (void *)reclaim, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
     if (!ready) {
@@ -164,6 +167,7 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
         return none != NULL ? FRAMES_BUSY : FRAMES_NO_MEMORY;
     }
     set_hooks(zone, true);
+    if (zone->kind == FRAMES_MEMFD) platform_presence_keep(true);
     list_all(zone, reclaim);
     if (!config->thread) return FRAMES_OK;
     reclaim->state = RECLAIMER_RUNS;
