@@ -124,11 +124,8 @@ uint32_t place_alloc_superpage(struct place *place) {
 uint64_t place_free_frames(const struct place *place) { return place->config.frames - place->used; }
 
 void place_balance(struct place *place) {
-    uint64_t low = place->config.frames * PERCENT_LOW / 100, high = place->config.frames * PERCENT_HIGH / 100, free = place_free_frames(place);
-    if (free < low) {
-        enum strata_zone_status status = strata_zone_reclaim(place->zone, high - free, 0, NULL);
-        if (status != STRATA_ZONE_NO_FRAMES && status != STRATA_ZONE_BUSY) must(place, status, "strata_zone_reclaim");
-    }
+    enum strata_zone_status reclaimed = strata_zone_reclaim_balance(place->zone, NULL);
+    if (reclaimed != STRATA_ZONE_NO_FRAMES && reclaimed != STRATA_ZONE_BUSY) must(place, reclaimed, "strata_zone_reclaim_balance");
     if (!place->config.compaction || place->fallbacks_left-- != 0) return;
     /* What the compaction thread does when allocations fell back to another group (section 7.3), as often as it would look. */
     place->fallbacks_left = FALLBACK_LOOKS;

@@ -69,6 +69,17 @@ STRATA_API enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_
  */
 STRATA_API enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed);
 
+/*
+ * strata_zone_reclaim_balance - what the zone's thread does when it is woken, on this thread: where fewer frames are free than the low watermark,
+ * reclaims up to the high one, by areas as large as the requests that reclaimed since the last time have wanted (section 3.2). For programs that have a
+ * thread of their own for such work, and call it now and then.
+ *
+ * reclaimed: receives how many frames were dropped, also where it fails; may be NULL. Returns STRATA_ZONE_OK, also where nothing had to be done;
+ * STRATA_ZONE_NO_FRAMES: all were looked at, and fewer are free; STRATA_ZONE_BAD_ARGUMENT: not started; STRATA_ZONE_BUSY: within an owner's function,
+ * or 16 threads reclaim. Calls owners' functions. Cost: as strata_zone_reclaim; where nothing has to be done, a look at each CPU's counts.
+ */
+STRATA_API enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, uint64_t *reclaimed);
+
 struct strata_zone_reclaim_stats {
     enum strata_zone_reclaim_policy policy;
     bool running, thread;                             /* started; its thread is there */

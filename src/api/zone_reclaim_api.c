@@ -60,6 +60,16 @@ enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t f
     return (enum strata_zone_status)status;
 }
 
+enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, uint64_t *reclaimed) {
+    uint64_t dropped = 0;
+    if (reclaimed != NULL) *reclaimed = 0;
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (!frames_reclaim_is_started(inner(zone))) return not_started(zone, "strata_zone_reclaim_balance");
+    enum frames_status status = frames_reclaim_balance(inner(zone), &dropped);
+    if (reclaimed != NULL) *reclaimed = dropped;
+    return (enum strata_zone_status)status;
+}
+
 enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, struct strata_zone_reclaim_stats *stats) {
     struct frames_reclaim_info info;
     if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;

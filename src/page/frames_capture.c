@@ -12,6 +12,8 @@
 #define CAPTURE_FLAGS ((unsigned)(FRAMES_CAPTURE_AT | FRAMES_CAPTURE_NO_RECLAIM | FRAMES_CAPTURE_NO_HOLD))
 /* Ranges that frames_capture_run tries. */
 #define TRIES_MAX 8u
+/* Ranges that are looked at behind the first that will do, for a cheaper one; the next search goes on where this one ended. */
+#define SEARCH_MAX 1024u
 
 enum frames_status frames_capture_check(const struct frame_zone *zone, const struct frames_capture_request *request,
                                         struct frames_complaint *complaint) {
@@ -59,13 +61,15 @@ static uint64_t block_cost(const struct frame_zone *zone, uint64_t first, unsign
     return moves ? count : 4 * (uint64_t)count; /* what is dropped has to be had again */
 }
 
-static uint64_t span_cost(struct frame_zone *zone, struct span span, bool reclaims) {
+/* NEVER also where it is `limit` or more: each frame costs at least 1, so that counts tell it of most without a look at their blocks. */
+static uint64_t span_cost(struct frame_zone *zone, struct span span, bool reclaims, uint64_t limit) {
     struct frames_superpage *superpage = span.superpage;
     uint64_t cost = 0, base = frames_first_of(zone, superpage);
     struct frames_slot *slot = frames_lock(zone, superpage);
+    bool whole = span.count == zone->superpage_frames;
     if (superpage->capture != 0)
         cost = NEVER;
-    else if (span.count == zone->superpage_frames && (superpage->used[FRAMES_UNMOVABLE] != 0 || superpage->pinned != 0))
+    else if (whole && (superpage->used[FRAMES_UNMOVABLE] != 0 || superpage->pinned != 0 || zone->superpage_frames - superpage->free >= limit))
         cost = NEVER;
     for (unsigned i = span.first, end = span.first + span.count; cost != NEVER && i < end;) {
         i = frames_bits_next_set(superpage->allocated, i, end);
@@ -73,17 +77,17 @@ static uint64_t span_cost(struct frame_zone *zone, struct span span, bool reclai
         unsigned head, count;
         frames_block_at(zone, superpage, i, &head, &count);
         uint64_t more = block_cost(zone, base + head, count, reclaims);
-        cost = more == NEVER ? NEVER : cost + more;
+        cost = more == NEVER || cost + more >= limit ? NEVER : cost + more;
         i = head + count;
     }
     frames_unlock(zone, slot);
     return cost;
 }
 
-static uint64_t range_cost(struct frame_zone *zone, uint64_t first, uint64_t frames, bool reclaims) {
+static uint64_t range_cost(struct frame_zone *zone, uint64_t first, uint64_t frames, bool reclaims, uint64_t limit) {
     uint64_t cost = 0;
     for (uint64_t i = first_superpage(zone, first); i <= last_superpage(zone, first, frames); i++) {
-        uint64_t more = span_cost(zone, span_of(zone, i, first, frames), reclaims);
+        uint64_t more = span_cost(zone, span_of(zone, i, first, frames), reclaims, limit - cost);
         if (more == NEVER) return NEVER;
         cost += more;
     }
@@ -95,7 +99,7 @@ struct tries {
     unsigned count;
 };
 
-/* The cheapest range that was not tried yet; FRAMES_NONE. */
+/* The cheapest range that was not tried yet, of small zones; of others, of those that a search looks at. FRAMES_NONE: there is none. */
 static uint64_t choose(struct frame_zone *zone, const struct frames_capture_request *request, uint64_t frames, uint64_t align,
                        const struct tries *tries) {
     bool whole = frames >= zone->superpage_frames, reclaims = (request->flags & FRAMES_CAPTURE_NO_RECLAIM) == 0;
@@ -103,15 +107,20 @@ static uint64_t choose(struct frame_zone *zone, const struct frames_capture_requ
     platform_lock_acquire(&zone->lock);
     uint64_t end = (in_partition ? zone->superpage_count : zone->partition_first) << zone->superpage_shift;
     platform_lock_release(&zone->lock);
-    uint64_t best = FRAMES_NONE, best_cost = NEVER;
-    for (uint64_t first = 0; first + frames <= end && best_cost != 0; first += align) {
+    if (frames > end) return FRAMES_NONE;
+    uint64_t ranges = (end - frames) / align + 1, best = FRAMES_NONE, best_cost = NEVER, more = SEARCH_MAX;
+    uint64_t at = ranges > SEARCH_MAX ? __atomic_load_n(&zone->capture_cursor, __ATOMIC_RELAXED) % ranges : 0;
+    for (uint64_t left = ranges; left != 0 && more != 0 && best_cost != 0; left--, at = at + 1 < ranges ? at + 1 : 0) {
+        uint64_t first = at * align;
+        if (best != FRAMES_NONE) more--;
         if (!whole && frames_offset_of(zone, first) + frames > zone->superpage_frames) continue;
         bool tried = false;
         for (unsigned t = 0; t < tries->count; t++) tried |= tries->firsts[t] == first;
         if (tried) continue;
-        uint64_t cost = range_cost(zone, first, frames, reclaims);
+        uint64_t cost = range_cost(zone, first, frames, reclaims, best_cost);
         if (cost < best_cost) best_cost = cost, best = first;
     }
+    __atomic_store_n(&zone->capture_cursor, at, __ATOMIC_RELAXED);
     return best;
 }
 

@@ -5,7 +5,8 @@
  * inactive one is dropped, or becomes active again where it was used. While the active list is the longer one, each look at the other is preceded by
  * one at it. By address, areas (2^order frames, or whole superpages) are emptied in turn, whatever is in them. By area of the oldest, the same is
  * done to the one that the oldest inactive block lies in; and where the active list is the longer one, all of the area of its oldest block becomes
- * inactive first. The paper reclaims what it can of an area; here one that holds something that can't go (pinned, unmovable, without a reclaiming
+ * inactive first. An area that is unfit is noted as such for the rest of the look, so that its other blocks cost no more than their turn. The paper
+ * reclaims what it can of an area; here one that holds something that can't go (pinned, unmovable, without a reclaiming
  * owner) is left alone, and its block goes to the young end: half an area serves nobody. No lock is held while owners are asked; an area that a
  * request captures meanwhile is kept from all others (section 8).
  */
@@ -15,8 +16,6 @@
 #define CLUSTER_FRAMES 32u
 /* Looks, for each block, before it is given up: one that is used is seen as inactive, as active, and again, and others that stay stand between. */
 #define LOOKS_A_BLOCK 4u
-
-#define COUNT(reclaim, what, by) __atomic_fetch_add(&(reclaim)->counts.what, by, __ATOMIC_RELAXED)
 
 /* ------------------------------------------------------------------ who reclaims */
 
@@ -121,6 +120,7 @@ static bool can_go(const struct frame_zone *zone, uint32_t note) {
 static bool part_can_be_emptied(struct frame_zone *zone, const struct frames_superpage *superpage, unsigned from, unsigned to) {
     const uint32_t *notes = &zone->notes[frames_first_of(zone, superpage)];
     if (superpage->captured_frames != 0 || superpage->capture != 0) return false; /* a part of it is somebody's */
+    if (to - from == zone->superpage_frames && (superpage->used[FRAMES_UNMOVABLE] != 0 || superpage->pinned != 0)) return false;
     for (unsigned at = frames_bits_next_set(superpage->allocated, from, to); at < to;) {
         unsigned first, count;
         frames_block_at(zone, superpage, at, &first, &count);
@@ -255,10 +255,33 @@ static uint64_t by_address(struct frame_zone *zone, struct frames_reclaim *recla
     return dropped;
 }
 
+/* Of whole superpages it is noted which a look has passed over; of parts of one it is found out again, which is cheap. */
+static uint32_t *verdict_on(const struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish,
+                            uint64_t first) {
+    return wish->area >= zone->superpage_frames ? &reclaim->judged[first >> zone->superpage_shift] : NULL;
+}
+static bool is_judged(const uint32_t *verdict, uint32_t look) { return verdict != NULL && __atomic_load_n(verdict, __ATOMIC_RELAXED) == look; }
+
+/* Whether there is an area that could be emptied, and was not tried. */
+static bool any_area(struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint32_t look) {
+    for (uint64_t at = 0; at < wish->end; at += wish->area) {
+        uint64_t first = area_of(zone, at, wish->area);
+        if (first + wish->area > wish->end || is_judged(verdict_on(zone, reclaim, wish, first), look)) continue;
+        if (each_part(zone, first, wish->area, part_can_be_emptied) && !each_part(zone, first, wish->area, part_is_free)) return true;
+    }
+    return false;
+}
+
 static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
     struct frames_lru *lru = &reclaim->lru;
-    uint64_t dropped = 0, in_vain = 0;
+    const uint64_t areas = zone->frames / wish->area + 1;
+    uint32_t look = __atomic_add_fetch(&reclaim->looks, 1, __ATOMIC_RELAXED);
+    uint64_t dropped = 0, in_vain = 0, patience = areas;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
+        if (in_vain == patience) { /* before all blocks are turned for nothing */
+            if (!any_area(zone, reclaim, wish, look)) break;
+            patience *= 2;
+        }
         age_active(zone, reclaim, wish->area, in_vain++);
         uint64_t oldest = frames_lru_turn(lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
         bool dirty;
@@ -269,12 +292,16 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
             continue;
         }
         uint64_t first = area_of(zone, oldest, wish->area);
+        uint32_t *verdict = verdict_on(zone, reclaim, wish, first);
+        COUNT(reclaim, scanned, frames);
+        if (is_judged(verdict, look)) continue;
         if (first + wish->area > wish->end || !each_part(zone, first, wish->area, part_can_be_emptied)) {
+            if (verdict != NULL) __atomic_store_n(verdict, look, __ATOMIC_RELAXED);
             COUNT(reclaim, areas_unfit, 1);
-            COUNT(reclaim, scanned, frames);
             continue;
         }
         in_vain = 0;
+        patience = areas;
         if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) return dropped;
     }
     return is_done(zone, wish, dropped) || wish->one_area ? dropped : by_age(zone, reclaim, wish, dropped);

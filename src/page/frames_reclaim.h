@@ -28,6 +28,8 @@ bool frames_reclaim_is_started(const struct frame_zone *zone);
 
 /* At least `frames` frames, by areas of 2^order, where that can be; FRAMES_NO_FRAMES: fewer. FRAMES_BUSY: within an owner's function. */
 enum frames_status frames_reclaim(struct frame_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed);
+/* What the thread does when it is woken, on this one: below the low watermark it reclaims up to the high one. FRAMES_NO_FRAMES: not so far; BUSY. */
+enum frames_status frames_reclaim_balance(struct frame_zone *zone, uint64_t *dropped);
 
 struct frames_reclaim_counts {
     uint64_t scanned, unmapped, written;                                               /* frames */

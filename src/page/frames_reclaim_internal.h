@@ -8,6 +8,8 @@
 #include "page/frames_lru.h"
 #include "page/frames_reclaim.h"
 
+#define COUNT(reclaim, what, by) __atomic_fetch_add(&(reclaim)->counts.what, by, __ATOMIC_RELAXED)
+
 enum frames_reclaimer_state { RECLAIMER_NONE, RECLAIMER_RUNS, RECLAIMER_STOPS };
 #define FRAMES_RECLAIM_CALLERS 16 /* threads that reclaim at a time; more wait for none, and have nothing */
 
@@ -17,6 +19,8 @@ struct frames_reclaim {
     struct frames_reclaim_counts counts;      /* atomic */
     uint32_t callers[FRAMES_RECLAIM_CALLERS]; /* atomic: the numbers of threads that reclaim right now */
     uint64_t cursor;                          /* atomic: where linear reclaim goes on */
+    uint32_t *judged;                         /* a superpage each, atomic: the last look for areas that passed over the one that begins there */
+    uint32_t looks;                           /* atomic: of these */
     uint32_t order;                           /* atomic: the largest that requests have wanted since the thread's last round */
 
     /* the thread */

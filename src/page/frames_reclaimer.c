@@ -59,21 +59,27 @@ static bool is_short(const struct frame_zone *zone, const struct frames_reclaim 
     return frames_free_now(zone) < reclaim->config.high_frames;
 }
 
-/* One round: up to the high watermark. False: it was not reached. */
-static bool run_round(struct frame_zone *zone, struct frames_reclaim *reclaim) {
-    uint32_t order = __atomic_exchange_n(&reclaim->order, 0, __ATOMIC_RELAXED);
-    struct frames_reclaim_wish wish = {.free_goal = reclaim->config.high_frames, .area = UINT64_C(1) << order, .end = zone->frames};
+/* One round: up to the high watermark, by areas as large as requests have lately wanted. *dropped: frames. */
+static enum frames_status run_round(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t *dropped) {
     uint64_t none = FRAMES_NONE;
-    if (!is_short(zone, reclaim)) return true;
-    if (wish.area > zone->superpage_frames) wish.area = zone->superpage_frames;
-    __atomic_fetch_add(&reclaim->counts.wakes, 1, __ATOMIC_RELAXED);
-    if (!frames_reclaim_enter(reclaim)) return false;
-    (void)frames_reclaim_by_policy(zone, &wish, &none);
+    if (!frames_reclaim_enter(reclaim)) return FRAMES_BUSY;
+    uint32_t order = __atomic_exchange_n(&reclaim->order, 0, __ATOMIC_RELAXED);
+    const struct frames_reclaim_wish wish = {.free_goal = reclaim->config.high_frames,
+                                             .area = min_u64(UINT64_C(1) << order, zone->superpage_frames),
+                                             .end = zone->frames};
+    COUNT(reclaim, wakes, 1);
+    *dropped = frames_reclaim_by_policy(zone, &wish, &none);
     frames_reclaim_leave(reclaim);
-    if (is_short(zone, reclaim)) return false;
+    if (is_short(zone, reclaim)) return FRAMES_NO_FRAMES;
     __atomic_store_n(&zone->is_short, 0, __ATOMIC_RELAXED);
     frames_compaction_wake(zone);
-    return true;
+    return FRAMES_OK;
+}
+
+enum frames_status frames_reclaim_balance(struct frame_zone *zone, uint64_t *dropped) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    *dropped = 0;
+    return frames_free_now(zone) < reclaim->config.low_frames ? run_round(zone, reclaim, dropped) : FRAMES_OK;
 }
 
 static void run(void *argument) {
@@ -88,7 +94,9 @@ static void run(void *argument) {
             continue;
         }
         if (__atomic_exchange_n(&reclaim->wanted, 0, __ATOMIC_ACQ_REL) == 0 && retry_ns == 0) continue;
-        retry_ns = run_round(zone, reclaim) ? 0 : min_u64(max_u64(2 * retry_ns, RETRY_NS_MIN), RETRY_NS_MAX);
+        uint64_t dropped;
+        bool balanced = !is_short(zone, reclaim) || run_round(zone, reclaim, &dropped) == FRAMES_OK;
+        retry_ns = balanced ? 0 : min_u64(max_u64(2 * retry_ns, RETRY_NS_MIN), RETRY_NS_MAX);
     }
     __atomic_store_n(&reclaim->state, RECLAIMER_NONE, __ATOMIC_RELEASE);
     platform_word_wake(&reclaim->state);
@@ -129,6 +137,7 @@ static void list_all(struct frame_zone *zone, struct frames_reclaim *reclaim) {
 
 static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
     set_hooks(zone, false);
+    if (zone->kind == FRAMES_MEMFD) platform_presence_keep(false);
     __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
     (void)frames_direct_set_reclaim(zone, NULL);
     __atomic_store_n(&zone->reclaim, NULL, __ATOMIC_RELEASE);
@@ -137,7 +146,8 @@ static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
 
 enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct frames_reclaim_config *config) {
     size_t page = platform_info()->page_bytes, head = align_up(sizeof(struct frames_reclaim), page);
-    size_t bytes = align_up(head + frames_lru_bytes(zone->frames), page);
+    size_t lists = align_up(frames_lru_bytes(zone->frames), CACHE_LINE_BYTES);
+    size_t bytes = align_up(head + lists + zone->superpage_count * sizeof(uint32_t), page);
     void *none = NULL;
     if (frames_reclaim_of(zone) != NULL) return FRAMES_BUSY;
     char *memory = platform_reserve(NULL, bytes, page);
@@ -149,6 +159,7 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
         reclaim->bytes = bytes;
         reclaim->process = platform_process_id();
         frames_lru_init(&reclaim->lru, zone->frames, memory + head);
+        reclaim->judged = (uint32_t *)(void *)(memory + head + lists);
         ready = __atomic_compare_exchange_n(&zone->reclaim, &none, (void *)reclaim, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
     if (!ready) {
@@ -156,6 +167,7 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
         return none != NULL ? FRAMES_BUSY : FRAMES_NO_MEMORY;
     }
     set_hooks(zone, true);
+    if (zone->kind == FRAMES_MEMFD) platform_presence_keep(true);
     list_all(zone, reclaim);
     if (!config->thread) return FRAMES_OK;
     reclaim->state = RECLAIMER_RUNS;

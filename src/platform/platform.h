@@ -78,6 +78,8 @@ enum platform_page {
 };
 /* enum platform_page of each page of a committed range. False: can't be found out. Linear in the pages. */
 bool platform_presence(const void *address, size_t bytes, uint8_t *pages);
+/* Somebody looks often from now on, or no longer: a file is kept open meanwhile. Counted. */
+void platform_presence_keep(bool keep);
 /* Of a committed range: how many bytes are mapped by huge pages. False: can't be found out. */
 bool platform_huge_in(const void *address, size_t bytes, uint64_t *huge_bytes);
 /* Drops pages as platform_release does and makes the range one ordinary mapping again, after moves have split it. Stays committed. */

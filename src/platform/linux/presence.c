@@ -1,12 +1,16 @@
 /*
  * presence.c - which pages of a range are there, by what the kernel shows of a process's own page tables in /proc/self/pagemap.
  *
- * Frame numbers, which need a privilege, are not looked at. No locks, no state; errno is kept.
+ * Frame numbers, which need a privilege, are not looked at. To open the file costs more than a look, so that it is kept where somebody looks often
+ * (platform_presence_keep). It is a number among those of a process that does not know of it, which may close it, have its own under the same number,
+ * and fork: so before each look it is identified by device and inode, and belongs to the process that opened it. Who looks takes it, and others open
+ * one for themselves; no locks. A child that is forked in the instant in which it changes hands opens it for each look. errno is kept.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "platform/linux/linux.h"
@@ -26,7 +30,77 @@ struct scan_request {
 #define SCAN_CALL _IOWR('f', 16, struct scan_request)
 #define SCAN_PAGE_IS_HUGE (UINT64_C(1) << 6)
 
+/* ------------------------------------------------------------------ the file */
+
+#define FILE_NUMBER_LEAST 200 /* programs count on getting low ones */
+enum { KEPT_NONE, KEPT_CHANGES, KEPT_FIRST /* file number 0, and so on */ };
+
+struct pagemap {
+    int number; /* -1: none */
+    unsigned process;
+    dev_t device;
+    ino_t inode;
+};
+static struct {
+    uint32_t state, keepers; /* atomic: KEPT_*, and who wants it kept */
+    struct pagemap pagemap;  /* by who has made it KEPT_CHANGES */
+} kept;
+
 static int open_pagemap(void) { return open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
+
+static bool identify(struct pagemap *pagemap) {
+    struct stat status;
+    if (pagemap->number < 0 || fstat(pagemap->number, &status) != 0) return false;
+    pagemap->device = status.st_dev;
+    pagemap->inode = status.st_ino;
+    return true;
+}
+
+/* The kept one becomes the caller's, unless it is not there, or not what it was any more. */
+static bool take_kept(struct pagemap *pagemap) {
+    uint32_t state = __atomic_load_n(&kept.state, __ATOMIC_RELAXED);
+    if (state < KEPT_FIRST || !__atomic_compare_exchange_n(&kept.state, &state, KEPT_CHANGES, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return false;
+    struct pagemap was = *pagemap = kept.pagemap;
+    __atomic_store_n(&kept.state, KEPT_NONE, __ATOMIC_RELEASE);
+    if (!identify(pagemap) || pagemap->device != was.device || pagemap->inode != was.inode) return false;
+    if (was.process == platform_process_id()) return true;
+    close(was.number); /* of the parent's page tables */
+    return false;
+}
+
+static struct pagemap take_pagemap(void) {
+    struct pagemap pagemap;
+    if (take_kept(&pagemap)) return pagemap;
+    pagemap = (struct pagemap){.number = open_pagemap(), .process = platform_process_id()};
+    int high = __atomic_load_n(&kept.keepers, __ATOMIC_RELAXED) != 0 ? fcntl(pagemap.number, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST) : -1;
+    if (high >= 0) {
+        close(pagemap.number);
+        pagemap.number = high;
+    }
+    return pagemap;
+}
+
+static void put_pagemap(struct pagemap *pagemap) {
+    uint32_t none = KEPT_NONE;
+    bool keeps = __atomic_load_n(&kept.keepers, __ATOMIC_RELAXED) != 0 && (pagemap->inode != 0 || identify(pagemap));
+    if (keeps && __atomic_compare_exchange_n(&kept.state, &none, KEPT_CHANGES, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        kept.pagemap = *pagemap;
+        __atomic_store_n(&kept.state, (uint32_t)pagemap->number + KEPT_FIRST, __ATOMIC_RELEASE);
+    } else if (pagemap->number >= 0)
+        close(pagemap->number);
+}
+
+STRATA_COLD void platform_presence_keep(bool keep) {
+    int saved = errno;
+    struct pagemap pagemap;
+    if (keep)
+        __atomic_fetch_add(&kept.keepers, 1, __ATOMIC_RELAXED);
+    else if (__atomic_sub_fetch(&kept.keepers, 1, __ATOMIC_RELAXED) == 0 && take_kept(&pagemap))
+        close(pagemap.number);
+    errno = saved;
+}
+
+/* ------------------------------------------------------------------ looks */
 
 static bool read_entries(int file, uintptr_t address, size_t pages, uint8_t *result) {
     uint64_t entries[ENTRIES];
@@ -44,9 +118,10 @@ static bool read_entries(int file, uintptr_t address, size_t pages, uint8_t *res
 }
 
 STRATA_COLD bool platform_presence(const void *address, size_t bytes, uint8_t *pages) {
-    int saved = errno, file = open_pagemap();
-    bool ok = file >= 0 && read_entries(file, (uintptr_t)address, bytes >> platform_info()->page_shift, pages);
-    if (file >= 0) close(file);
+    int saved = errno;
+    struct pagemap pagemap = take_pagemap();
+    bool ok = pagemap.number >= 0 && read_entries(pagemap.number, (uintptr_t)address, bytes >> platform_info()->page_shift, pages);
+    put_pagemap(&pagemap);
     errno = saved;
     return ok;
 }

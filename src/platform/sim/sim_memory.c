@@ -347,6 +347,8 @@ bool platform_populate_all(const struct platform_range *ranges, size_t count) {
     return true;
 }
 
+void platform_presence_keep(bool keep) { (void)keep; }
+
 bool platform_presence(const void *address, size_t bytes, uint8_t *pages) {
     struct range range = check_range("platform_presence", (void *)(uintptr_t)address, bytes, NEEDS_COMMITTED);
     if (sim_call_fails(SIM_PRESENCE)) return false;

@@ -302,6 +302,60 @@ static void runs_of_several_superpages(void **state) {
     assert_int_equal(stats().unmapped, 3 * PER_SUPERPAGE);
 }
 
+/* A request that reclaims for itself tells the background how large a run is wanted, once (section 3.2): it then frees superpages, not frames. */
+static void the_background_frees_what_requests_want(void **state) {
+    (void)state;
+    begin(STRATA_ZONE_RECLAIM_AREA);
+    assert_int_equal(strata_zone_reclaim_stop(zone), STRATA_ZONE_OK);
+    const struct strata_zone_reclaim_config config = {.policy = STRATA_ZONE_RECLAIM_AREA, .low_frames = 600, .high_frames = 2 * PER_SUPERPAGE};
+    assert_int_equal(strata_zone_reclaim_start(zone, &config), STRATA_ZONE_OK);
+    uint64_t had = 1;
+    assert_int_equal(strata_zone_reclaim_balance(zone, &had), STRATA_ZONE_OK); /* enough is free */
+    assert_int_equal(had, 0);
+    mix_ages();
+    for (uint64_t i = 0; i < FRAMES; i++)
+        if ((i * 40503) % FRAMES < FRAMES / 2) strata_zone_touch(zone, frame_of[i], false);
+    assert_int_equal(strata_zone_set_effort(zone, STRATA_ZONE_RECLAIM), STRATA_ZONE_OK);
+    assert_int_equal(price_of_a_superpage(), PER_SUPERPAGE);
+    assert_int_equal(strata_zone_reclaim_balance(zone, &had), STRATA_ZONE_OK); /* 512 are free */
+    assert_int_equal(had, PER_SUPERPAGE);
+    struct strata_zone_stats now;
+    assert_int_equal(strata_zone_stats_get(zone, &now), STRATA_ZONE_OK);
+    assert_int_equal(now.free, 2 * PER_SUPERPAGE);
+    uint64_t frames[3];
+    assert_int_equal(strata_zone_set_effort(zone, 0), STRATA_ZONE_OK);
+    for (unsigned i = 0; i < 2; i++) assert_int_equal(strata_zone_alloc(zone, PER_SUPERPAGE, STRATA_ZONE_UNMOVABLE, &frames[i]), STRATA_ZONE_OK);
+    /* Nobody has wanted a run since: the oldest frames go, wherever they lie. */
+    assert_int_equal(strata_zone_reclaim_balance(zone, &had), STRATA_ZONE_OK);
+    assert_int_equal(had, 2 * PER_SUPERPAGE);
+    assert_int_equal(strata_zone_alloc(zone, PER_SUPERPAGE, STRATA_ZONE_UNMOVABLE, &frames[2]), STRATA_ZONE_NO_FRAMES);
+    /* What nobody may drop: all is looked at, and that is said. */
+    answer = STRATA_ZONE_LATER;
+    while (strata_zone_alloc(zone, 1, STRATA_ZONE_UNMOVABLE, &frames[2]) == STRATA_ZONE_OK) {}
+    assert_int_equal(strata_zone_reclaim_balance(zone, NULL), STRATA_ZONE_NO_FRAMES);
+}
+
+/* An area that can't be emptied is judged once for each request, not with each of its blocks: a request in vain ends before all blocks are turned. */
+static void a_request_in_vain_ends_soon(void **state) {
+    (void)state;
+    begin(STRATA_ZONE_RECLAIM_AREA);
+    make_many(0, FRAMES);
+    for (unsigned i = 0; i < SUPERPAGES; i++) assert_int_equal(strata_zone_pin(zone, (uint64_t)i * PER_SUPERPAGE + i, 1), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_set_effort(zone, STRATA_ZONE_RECLAIM), STRATA_ZONE_OK);
+    uint64_t frame;
+    assert_int_equal(strata_zone_alloc(zone, PER_SUPERPAGE, STRATA_ZONE_UNMOVABLE, &frame), STRATA_ZONE_NO_FRAMES);
+    assert_int_equal(drops, 0);
+    assert_true(stats().scanned <= 2 * SUPERPAGES);
+    /* One area becomes free to go; it is that of the youngest, and found. */
+    uint64_t last = frame_of[FRAMES - 1] / PER_SUPERPAGE;
+    assert_int_equal(strata_zone_unpin(zone, last * PER_SUPERPAGE + last, 1), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_alloc(zone, PER_SUPERPAGE, STRATA_ZONE_UNMOVABLE, &frame), STRATA_ZONE_OK);
+    assert_int_equal(frame, last * PER_SUPERPAGE);
+    assert_true(stats().areas_unfit <= 2 * SUPERPAGES);
+    for (unsigned i = 0; i < SUPERPAGES; i++)
+        if (i != last) assert_int_equal(strata_zone_unpin(zone, (uint64_t)i * PER_SUPERPAGE + i, 1), STRATA_ZONE_OK);
+}
+
 static void a_request_goes_on_to_the_lowest_watermark(void **state) {
     (void)state;
     begin(STRATA_ZONE_RECLAIM_LRU);
@@ -358,6 +412,9 @@ static void bad_arguments(void **state) {
     explained("strata_zone_reclaim_start: high_frames = 16385 (at most the zone's frames)");
     assert_int_equal(strata_zone_reclaim(zone, 1, 0, NULL), STRATA_ZONE_BAD_ARGUMENT);
     explained("strata_zone_reclaim: reclaim = 0 (started: strata_zone_reclaim_start)");
+    assert_int_equal(strata_zone_reclaim_balance(zone, NULL), STRATA_ZONE_BAD_ARGUMENT);
+    explained("strata_zone_reclaim_balance: reclaim = 0 (started: strata_zone_reclaim_start)");
+    assert_int_equal(strata_zone_reclaim_balance(NULL, NULL), STRATA_ZONE_BAD_ARGUMENT);
     assert_int_equal(strata_zone_reclaim_start(NULL, &plain), STRATA_ZONE_BAD_ARGUMENT);
     assert_int_equal(strata_zone_reclaim_start(zone, NULL), STRATA_ZONE_BAD_ARGUMENT);
     assert_int_equal(strata_zone_reclaim_stats_get(zone, NULL), STRATA_ZONE_BAD_ARGUMENT);
@@ -383,6 +440,8 @@ int main(void) {
         cmocka_unit_test_teardown(areas_that_hold_what_stays_are_left_alone, end),
         cmocka_unit_test_teardown(a_captured_area_is_nobody_elses, end),
         cmocka_unit_test_teardown(runs_of_several_superpages, end),
+        cmocka_unit_test_teardown(the_background_frees_what_requests_want, end),
+        cmocka_unit_test_teardown(a_request_in_vain_ends_soon, end),
         cmocka_unit_test_teardown(a_request_goes_on_to_the_lowest_watermark, end),
         cmocka_unit_test_teardown(owners_do_not_reclaim, end),
         cmocka_unit_test_teardown(bad_arguments, end),
