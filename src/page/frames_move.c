@@ -107,10 +107,11 @@ static enum frames_answer transfer(struct frame_zone *zone, const struct frames_
     else
         frames_copy(zone, block->first, to, block->frames);
     if (answer == FRAMES_WROTE) answer = FRAMES_LATER; /* no answer to this question */
-    if (mapped && answer == FRAMES_YES)
-        frames_window_switch(zone, block, to);
-    else if (mapped)
-        frames_window_let_go(zone, block);
+    if (mapped && answer == FRAMES_YES && !frames_window_switch(zone, block, to)) {
+        if (number != 0) fatal("zone \"%s\": a page that has moved can't show its frame: the process has no mappings left", zone->name);
+        answer = FRAMES_LATER;
+    }
+    if (mapped && answer != FRAMES_YES) frames_window_let_go(zone, block);
     return answer;
 }
 

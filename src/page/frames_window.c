@@ -3,7 +3,8 @@
  *
  * A window has a table with the frame of each of its pages, a frame that is shown has NOTE_MAPPED and the address in zone->addresses. Both change
  * under the lock of the frame's superpage and then the zone's. Invariant: the two agree, but while the frame is being moved. A run is shown or hidden
- * as a whole: to hide one, its frames are pinned first, so that nothing is moved meanwhile.
+ * as a whole: to hide one, its frames are pinned first, so that nothing is moved meanwhile, and all of it by one call to the system, which may have
+ * no mappings left. One run is hidden at a time (zone->hiding), so that who comes second finds that the pages show nothing.
  */
 #include "page/frames_internal.h"
 
@@ -142,8 +143,9 @@ enum frames_status frames_at(struct frame_zone *zone, const void *address, bool 
     }
 }
 
-/* Pages from `address` on, all of them pinned: as many as show frames side by side of one superpage. Returns how many bytes that were. */
-static size_t hide(struct frame_zone *zone, char *address, size_t bytes) {
+/* Pages from `address` on, all of them pinned and hidden: as many as showed frames side by side of one superpage. Returns how many bytes that were.
+ */
+static size_t forget(struct frame_zone *zone, char *address, size_t bytes) {
     platform_lock_acquire(&zone->lock);
     uint64_t first = shown_by(zone, address), frames = 1;
     struct frames_window *window = window_of(zone, address, bytes);
@@ -155,8 +157,6 @@ static size_t hide(struct frame_zone *zone, char *address, size_t bytes) {
     struct frames_superpage *superpage = frames_superpage_of(zone, first);
     struct frames_slot *slot = frames_lock(zone, superpage);
     if (slot != NULL) platform_lock_acquire(&zone->lock);
-    if (!platform_shared_hide(address, frames << zone->frame_shift))
-        fatal("strata_zone_unmap: address = %p can't be hidden: the process has no mappings left", (void *)address);
     for (uint64_t i = 0; i < frames; i++) {
         entries[i] = 0;
         zone->addresses[first + i] = 0;
@@ -171,23 +171,37 @@ static size_t hide(struct frame_zone *zone, char *address, size_t bytes) {
     return frames << zone->frame_shift;
 }
 
-enum frames_status frames_unmap(struct frame_zone *zone, char *address, size_t bytes) {
+/* The frames of the pages from `address` on can move again. */
+static void unpin_shown(struct frame_zone *zone, char *address, size_t bytes) {
+    for (size_t done = 0; done < bytes; done += frame_bytes(zone)) {
+        uint64_t frame, at;
+        CHECK(frames_at(zone, address + done, false, &frame) == FRAMES_OK && frames_unpin(zone, frame, 1, &at) == FRAMES_OK);
+    }
+}
+
+/* Under zone->hiding. */
+static enum frames_status unmap(struct frame_zone *zone, char *address, size_t bytes) {
     size_t unit = zone->kind == FRAMES_HUGETLB ? FRAMES_SUPERPAGE_BYTES : frame_bytes(zone), done = 0;
     enum frames_status status = FRAMES_OK;
-    uint64_t frame, at;
-    if (zone->backend->show == NULL) return FRAMES_UNSUPPORTED;
+    uint64_t frame;
     platform_lock_acquire(&zone->lock);
     bool known = bytes != 0 && ((uintptr_t)address | bytes) % unit == 0 && window_of(zone, address, bytes) != NULL;
     platform_lock_release(&zone->lock);
     if (!known) return FRAMES_BAD_ARGUMENT;
-    for (; done < bytes && status == FRAMES_OK; done += frame_bytes(zone)) status = frames_at(zone, address + done, true, &frame);
+    while (done < bytes && (status = frames_at(zone, address + done, true, &frame)) == FRAMES_OK) done += frame_bytes(zone);
+    if (status == FRAMES_OK && !platform_shared_hide(address, bytes)) status = FRAMES_NO_MEMORY;
     if (status != FRAMES_OK) {
-        for (done -= frame_bytes(zone); done > 0; done -= frame_bytes(zone)) {
-            (void)frames_at(zone, address + done - frame_bytes(zone), false, &frame);
-            (void)frames_unpin(zone, frame, 1, &at);
-        }
+        unpin_shown(zone, address, done);
         return status;
     }
-    for (done = 0; done < bytes;) done += hide(zone, address + done, bytes - done);
+    for (done = 0; done < bytes;) done += forget(zone, address + done, bytes - done);
     return FRAMES_OK;
+}
+
+enum frames_status frames_unmap(struct frame_zone *zone, char *address, size_t bytes) {
+    if (zone->backend->show == NULL) return FRAMES_UNSUPPORTED;
+    platform_lock_acquire(&zone->hiding);
+    enum frames_status status = unmap(zone, address, bytes);
+    platform_lock_release(&zone->hiding);
+    return status;
 }

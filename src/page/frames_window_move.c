@@ -85,14 +85,28 @@ static void note_switched(struct frame_zone *zone, uint64_t from, uint64_t to, c
     frames_unlock(zone, slot);
 }
 
-void frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to) {
+/* Frames from `first` on, at most `frames`, that are shown side by side; *address: where. */
+static uint64_t shown_together(struct frame_zone *zone, uint64_t first, uint64_t frames, char **address) {
+    uint64_t count = 1;
+    *address = shown_at(zone, first);
+    while (*address != NULL && count < frames && shown_at(zone, first + count) == *address + (count << zone->frame_shift)) count++;
+    return count;
+}
+
+bool frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to) {
     struct platform_faults *faults = faults_of(zone);
-    for (uint64_t i = 0; i < block->frames; i++) {
-        char *address = shown_at(zone, block->first + i);
+    bool switched = false;
+    for (uint64_t i = 0, count; i < block->frames; i += count) {
+        char *address;
+        count = shown_together(zone, block->first + i, block->frames - i, &address);
         if (address == NULL) continue;
-        if (!zone->backend->show(zone, to + i, 1, address))
+        if (!zone->backend->show(zone, to + i, count, address)) {
+            if (!switched) return false;
             fatal("zone \"%s\": page %p can't show another frame: the process has no mappings left", zone->name, (void *)address);
-        platform_faults_wake(faults, address, frame_bytes(zone));
-        note_switched(zone, block->first + i, to + i, address);
+        }
+        switched = true;
+        platform_faults_wake(faults, address, count << zone->frame_shift);
+        for (uint64_t j = 0; j < count; j++) note_switched(zone, block->first + i + j, to + i + j, address + (j << zone->frame_shift));
     }
+    return true;
 }

@@ -10,7 +10,8 @@
 bool frames_window_hold(struct frame_zone *zone, const struct frames_block *block);
 /* Writes go on, to the same frames. */
 void frames_window_let_go(struct frame_zone *zone, const struct frames_block *block);
-/* The pages show `to` from here on, and writes go on there. The notes of both follow. */
-void frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to);
+/* The pages show `to` from here on, and writes go on there. The notes of both follow. False: no mappings left; nothing has changed, they still wait.
+ */
+bool frames_window_switch(struct frame_zone *zone, const struct frames_block *block, uint64_t to);
 
 #endif
