@@ -162,7 +162,7 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
 }
 
 /* In one bucket: the longest free run in which this one fits. */
-static struct superpage *search_longest(struct list *bucket, unsigned granules, unsigned align, unsigned *start) {
+static STRATA_COLD struct superpage *search_longest(struct list *bucket, unsigned granules, unsigned align, unsigned *start) {
     struct superpage *best = NULL;
     unsigned looks = 0;
     LIST_FOR_EACH(bucket, node) {
@@ -177,7 +177,7 @@ static struct superpage *search_longest(struct list *bucket, unsigned granules, 
     return best;
 }
 
-static struct superpage *steal(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+static STRATA_COLD struct superpage *steal(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
     struct superpage *best = NULL;
     for (unsigned m = 0; m < MOBILITY_GROUPS; m++) {
         if (m == mobility) continue;
