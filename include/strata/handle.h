@@ -16,7 +16,8 @@
  *     strata_handle_write_end(pages, page);
  *
  * Valid in C11 and C++. For all functions, where nothing else is said:
- *   - a status says what was wrong; what fails has changed nothing. errno stays as it was;
+ *   - a status says what was wrong, strata_zone_explain of the zone in words: function, handle, what it must be. What fails has changed nothing.
+ * errno stays as it was. Handles that were destroyed are not recognised: to use them raises SIGSEGV;
  *   - threads: any may call at any time, but for strata_handles_destroy. Guards and locks belong to the program, not to a thread: another one may end
  *     them. A thread that has a read guard and asks for a write guard of the same block waits for itself, for ever;
  *   - fork: as the zone (strata/zone.h): none where other threads are in a call here. Guards and locks are copied;

@@ -17,7 +17,8 @@
  * Valid in C11 and C++. For all functions, where nothing else is said:
  *   - runs are [frame, frame + frames). bytes must be multiples of what is said;
  *   - a status says what was wrong, strata_zone_explain in words: function, argument, value, what is allowed. What fails has changed nothing. A null
- *     pointer to a zone, or for a result, is STRATA_ZONE_BAD_ARGUMENT. A zone that was destroyed is not recognised;
+ *     pointer to a zone, or for a result, is STRATA_ZONE_BAD_ARGUMENT. A zone that was destroyed is not recognised, but its memory is gone: to use it
+ *     raises SIGSEGV, as with any wild pointer. Nor is another zone's frame, which is a number like others: it is an error where it is free here;
  *   - threads: any thread may call at any time, but for strata_zone_destroy. No lock of strata is held while a function of the program runs;
  *   - fork: the memory of STRATA_ZONE_MEMFD and STRATA_ZONE_HUGETLB is shared with the child, that of STRATA_ZONE_ANON copied. What strata
  *     knows of the frames is copied: a child must not allocate or free frames of a shared zone while its parent does, and none where other threads
@@ -115,7 +116,8 @@ struct strata_zone_config {
  *
  * config: may go once the call is back. zone: receives it. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY;
  * STRATA_ZONE_NO_HUGE_PAGES; STRATA_ZONE_UNSUPPORTED: the system has no such memory, or no such node. Memory behind the frames is taken
- * when they are first touched, but for STRATA_ZONE_HUGETLB. Cost: linear in superpages, some 10 ns each; 256 bytes for each, and 4 to 20 bytes
+ * when they are first touched, but for STRATA_ZONE_HUGETLB. Limits of the process (RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_AS) that are too low are
+ * STRATA_ZONE_NO_MEMORY; no signal is raised. Cost: linear in superpages, some 10 ns each; 256 bytes for each, and 4 to 20 bytes
  * for each frame that is allocated as movable, with an owner, pinned or mapped.
  */
 STRATA_API enum strata_zone_status strata_zone_create(const struct strata_zone_config *config,
@@ -230,7 +232,8 @@ STRATA_API enum strata_zone_status strata_zone_query(struct strata_zone *zone, u
 
 /* strata_zone_address - where all frames are always in reach, in order: those of the first begin at frame 0. NULL: no such frame, or no memory. */
 STRATA_API void *strata_zone_address(struct strata_zone *zone, uint64_t frame) STRATA_NOEXCEPT;
-/* The file number of the memory, which stays strata's; -1: none. strata_zone_frame_bytes: of a frame; 0 for NULL. */
+/* The file number of the memory, which stays strata's; -1: none. The file keeps its size whatever others do with it, where the system has seals.
+ * strata_zone_frame_bytes: of a frame; 0 for NULL. */
 STRATA_API int strata_zone_file(struct strata_zone *zone) STRATA_NOEXCEPT;
 STRATA_API size_t strata_zone_frame_bytes(struct strata_zone *zone) STRATA_NOEXCEPT;
 STRATA_API uint64_t strata_zone_frames(struct strata_zone *zone) STRATA_NOEXCEPT;
@@ -245,7 +248,8 @@ STRATA_API void strata_zone_poke(struct strata_zone *zone, uint64_t frame, uint6
 STRATA_API void strata_zone_touch(struct strata_zone *zone, uint64_t frame, bool write) STRATA_NOEXCEPT;
 /*
  * strata_zone_populate - memory behind a run is taken now, so that touching it can't fail (a write that finds none ends the process by SIGBUS, or by
- * the system's killer). STRATA_ZONE_NO_MEMORY; on STRATA_ZONE_SIM it does nothing. strata_zone_discard: gives it back; the run is allocated, and
+ * the system's killer). STRATA_ZONE_NO_MEMORY; where a memory control group is at its limit, the system ends a process of the group here, too. On
+ * STRATA_ZONE_SIM it does nothing. strata_zone_discard: gives it back; the run is allocated, and
  * reads as zeros.
  */
 STRATA_API enum strata_zone_status strata_zone_populate(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
@@ -253,7 +257,9 @@ STRATA_API enum strata_zone_status strata_zone_discard(struct strata_zone *zone,
 
 /*
  * Windows: address space of which each page shows a frame that the program chooses. strata moves movable frames that are in a window behind its back:
- * the address stays, and strata_zone_frame_at tells the frame. A frame is in one window at a time.
+ * the address stays, and strata_zone_frame_at tells the frame. A frame is in one window at a time. Where the system forbids userfaultfd, or the
+ * process has no mappings left, frames that are in a window stay where they are: a move is refused as if an owner had said STRATA_ZONE_LATER. Windows
+ * of STRATA_ZONE_HUGETLB show whole superpages, and so does whatever is said of them below: sizes, addresses and first frames are multiples of one.
  */
 /* strata_zone_window_open - bytes: a multiple of the frame's size (STRATA_ZONE_HUGETLB: of a superpage). address: receives it, aligned to a
  * superpage. */
@@ -281,6 +287,7 @@ STRATA_API enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, 
  * strata_zone_partition_resize - the movable partition gets another size; rounded up to superpages; 0: none.
  *
  * STRATA_ZONE_BAD_ARGUMENT: larger than the zone. STRATA_ZONE_BUSY: unmovable frames lie, or are captured, where it would grow; nothing has changed.
+ * It can always shrink: what lies in it stays there, among others from then on.
  * Cost: linear in the superpages that change sides. (Section 2.2.)
  */
 STRATA_API enum strata_zone_status strata_zone_partition_resize(struct strata_zone *zone, uint64_t bytes) STRATA_NOEXCEPT;

@@ -7,8 +7,8 @@
  * Memory" (2007), section 7.
  *
  * Valid in C11 and C++. For all functions: threads: any. Signals: not for signal handlers. errno stays as it was. fork: as the zone; a child has no
- * compactor. A null pointer to a zone, or for a result where it is not said to be allowed, is STRATA_ZONE_BAD_ARGUMENT; what fails has changed
- * nothing.
+ * compactor. A null pointer to a zone, or for a result where it is not said to be allowed, is STRATA_ZONE_BAD_ARGUMENT; of what else is wrong
+ * strata_zone_explain tells more; what fails has changed nothing.
  */
 #ifndef STRATA_ZONE_COMPACT_H
 #define STRATA_ZONE_COMPACT_H
@@ -39,7 +39,7 @@ struct strata_zone_compact_counts {
     uint64_t failed_pinned;    /* left where they are: for these reasons */
     uint64_t failed_busy;      /* being moved or reclaimed by somebody else */
     uint64_t failed_unmovable; /* nobody can be asked, or the owner has said STRATA_ZONE_NEVER */
-    uint64_t failed_later;     /* the owner said so */
+    uint64_t failed_later;     /* the owner said so; or a window shows it, and the system can't hold writes back (strata/zone.h) */
     uint64_t failed_room;      /* nothing suitable was free above */
     uint64_t gone;             /* freed before they could be moved */
     uint64_t races_lost;       /* windows that were emptied for a request, and could not be had */

@@ -10,6 +10,7 @@
 #include "strata/handle.h"
 
 #include "api/handle_state.h"
+#include "page/frames.h"
 #include "platform/platform.h"
 
 struct entry {
@@ -102,10 +103,26 @@ static struct entry *entry_of(struct strata_handles *handles, strata_handle hand
     return place < __atomic_load_n(&handles->entries_used, __ATOMIC_ACQUIRE) ? &handles->entries[place] : NULL;
 }
 
-static enum strata_handle_status change(struct strata_handles *handles, strata_handle handle, handle_step_function *function) {
+/* Kept with the zone, for strata_zone_explain. */
+static STRATA_COLD void complain(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
+    frames_complain((struct frame_zone *)(void *)zone, function, &(struct frames_complaint){argument, allowed, value});
+}
+static STRATA_COLD enum strata_handle_status misused(struct strata_handles *handles, const char *function, strata_handle handle,
+                                                     enum strata_handle_status status) {
+    static const char *const texts[] = {[STRATA_HANDLE_NO_HANDLE] = "freed, or never was one; must be of strata_handle_alloc",
+                                        [STRATA_HANDLE_IN_USE] = "locked, guarded or pinned; must not be",
+                                        [STRATA_HANDLE_NOT_HELD] = "not held in this way; must be",
+                                        [STRATA_HANDLE_TOO_OFTEN] = "held as often as can be counted; must be less often"};
+    const char *text = status < ARRAY_LENGTH(texts) ? texts[status] : NULL;
+    if (text != NULL) complain(handles->zone, function, "handle", handle, text);
+    return status;
+}
+
+static enum strata_handle_status change(struct strata_handles *handles, const char *function, strata_handle handle, handle_step_function *next) {
     if (handles == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
     struct entry *entry = entry_of(handles, handle);
-    return entry == NULL ? STRATA_HANDLE_NO_HANDLE : public_status(take(entry, handle >> 32, function));
+    enum strata_handle_status status = entry == NULL ? STRATA_HANDLE_NO_HANDLE : public_status(take(entry, handle >> 32, next));
+    return STRATA_LIKELY(status == STRATA_HANDLE_OK) ? status : misused(handles, function, handle, status);
 }
 
 /* Of a block that is held. */
@@ -163,7 +180,11 @@ static enum strata_zone_answer migrate(struct strata_zone *zone, uint64_t from, 
 /* ------------------------------------------------------------------ life */
 
 enum strata_handle_status strata_handles_create(struct strata_zone *zone, uint64_t handles_max, struct strata_handles **out) {
-    if (zone == NULL || out == NULL || handles_max > STRATA_HANDLES_MAX) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (zone == NULL || out == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (handles_max > STRATA_HANDLES_MAX) {
+        complain(zone, "strata_handles_create", "handles_max", handles_max, "at most STRATA_HANDLES_MAX, 2^28");
+        return STRATA_HANDLE_BAD_ARGUMENT;
+    }
     if (strata_zone_address(zone, 0) == NULL) return STRATA_HANDLE_UNSUPPORTED;
     if (handles_max == 0) handles_max = min_u64(strata_zone_frames(zone), STRATA_HANDLES_MAX);
     platform_init();
@@ -191,7 +212,8 @@ enum strata_handle_status strata_handles_destroy(struct strata_handles *handles)
     if (handles == NULL) return STRATA_HANDLE_OK;
     for (uint64_t i = 0; i < handles->entries_used; i++) {
         uint64_t state = handles->entries[i].state;
-        if ((state & HANDLE_WRITER) != 0 || handle_readers(state) != 0 || handle_pins(state) != 0) return STRATA_HANDLE_IN_USE;
+        if ((state & HANDLE_WRITER) != 0 || handle_readers(state) != 0 || handle_pins(state) != 0)
+            return misused(handles, "strata_handles_destroy", HANDLE_OF(handle_generation(state), i), STRATA_HANDLE_IN_USE);
     }
     for (uint64_t i = 0; i < handles->entries_used; i++) {
         const struct entry *entry = &handles->entries[i];
@@ -232,9 +254,12 @@ static void give_place(struct strata_handles *handles, struct entry *entry) {
 
 enum strata_handle_status strata_handle_alloc(struct strata_handles *handles, size_t bytes, strata_handle *handle) {
     enum strata_handle_status status;
-    if (handles == NULL || handle == NULL || bytes == 0) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (handles == NULL || handle == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
     uint64_t frames = bytes / handles->frame_bytes + (bytes % handles->frame_bytes != 0), frame;
-    if (frames > strata_zone_frames(handles->zone)) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (bytes == 0 || frames > strata_zone_frames(handles->zone)) {
+        complain(handles->zone, "strata_handle_alloc", "bytes", bytes, "above 0, at most those of the zone");
+        return STRATA_HANDLE_BAD_ARGUMENT;
+    }
     struct entry *entry = take_place(handles, &status);
     if (entry == NULL) return status;
     uint64_t generation = handle_generation(__atomic_load_n(&entry->state, __ATOMIC_RELAXED)),
@@ -263,7 +288,7 @@ static void let_mover_go(void) {
 
 enum strata_handle_status strata_handle_free(struct strata_handles *handles, strata_handle handle) {
     if (handle == 0) return STRATA_HANDLE_OK;
-    enum strata_handle_status status = change(handles, handle, handle_free_begin);
+    enum strata_handle_status status = change(handles, "strata_handle_free", handle, handle_free_begin);
     if (status != STRATA_HANDLE_OK) return status;
     struct entry *entry = &handles->entries[HANDLE_PLACE(handle)];
     uint64_t frames = entry->frames;
@@ -271,7 +296,7 @@ enum strata_handle_status strata_handle_free(struct strata_handles *handles, str
     while ((freed = strata_zone_free(handles->zone, entry->frame, frames)) == STRATA_ZONE_BUSY) let_mover_go();
     if (freed != STRATA_ZONE_OK) {
         (void)take(entry, handle >> 32, handle_write_end);
-        return STRATA_HANDLE_IN_USE;
+        return misused(handles, "strata_handle_free", handle, STRATA_HANDLE_IN_USE);
     }
     (void)take(entry, handle >> 32, handle_free_end);
     give_place(handles, entry);
@@ -282,15 +307,18 @@ enum strata_handle_status strata_handle_free(struct strata_handles *handles, str
 
 /* ------------------------------------------------------------------ holding a block */
 
+#define LOCK "strata_handle_lock"
+#define UNLOCK "strata_handle_unlock"
+
 enum strata_handle_status strata_handle_lock(struct strata_handles *handles, strata_handle handle, void **address) {
-    enum strata_handle_status status = change(handles, handle, handle_pin);
+    enum strata_handle_status status = change(handles, LOCK, handle, handle_pin);
     if (status != STRATA_HANDLE_OK) return status;
     struct entry *entry = &handles->entries[HANDLE_PLACE(handle)];
     enum strata_zone_status pinned;
     while ((pinned = strata_zone_pin(handles->zone, entry->frame, entry->frames)) == STRATA_ZONE_BUSY) let_mover_go();
     if (pinned != STRATA_ZONE_OK) {
         (void)take(entry, handle >> 32, handle_unpin);
-        return pinned == STRATA_ZONE_PINNED ? STRATA_HANDLE_TOO_OFTEN : STRATA_HANDLE_NO_MEMORY;
+        return pinned == STRATA_ZONE_PINNED ? misused(handles, LOCK, handle, STRATA_HANDLE_TOO_OFTEN) : STRATA_HANDLE_NO_MEMORY;
     }
     if (address != NULL) *address = address_of(handles, handle);
     return STRATA_HANDLE_OK;
@@ -300,39 +328,40 @@ enum strata_handle_status strata_handle_unlock(struct strata_handles *handles, s
     if (handles == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
     struct entry *entry = entry_of(handles, handle);
     uint64_t state = entry == NULL ? 0 : __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
-    if ((state & HANDLE_LIVE) == 0 || handle_generation(state) != handle >> 32) return STRATA_HANDLE_NO_HANDLE;
-    if (handle_pins(state) == 0) return STRATA_HANDLE_NOT_HELD;
+    if ((state & HANDLE_LIVE) == 0 || handle_generation(state) != handle >> 32) return misused(handles, UNLOCK, handle, STRATA_HANDLE_NO_HANDLE);
+    if (handle_pins(state) == 0) return misused(handles, UNLOCK, handle, STRATA_HANDLE_NOT_HELD);
     uint64_t frame = entry->frame; /* stays while it is locked */
     /* The zone first: a mover that comes in between finds it locked here; and nobody frees it meanwhile. */
-    if (strata_zone_unpin(handles->zone, frame, entry->frames) != STRATA_ZONE_OK) return STRATA_HANDLE_NOT_HELD;
+    if (strata_zone_unpin(handles->zone, frame, entry->frames) != STRATA_ZONE_OK) return misused(handles, UNLOCK, handle, STRATA_HANDLE_NOT_HELD);
     return public_status(take(entry, handle >> 32, handle_unpin));
 }
 
 enum strata_handle_status strata_handle_read(struct strata_handles *handles, strata_handle handle, const void **address) {
     if (address == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
-    enum strata_handle_status status = change(handles, handle, handle_read);
+    enum strata_handle_status status = change(handles, "strata_handle_read", handle, handle_read);
     if (status == STRATA_HANDLE_OK) *address = address_of(handles, handle);
     return status;
 }
 enum strata_handle_status strata_handle_read_end(struct strata_handles *handles, strata_handle handle) {
-    return change(handles, handle, handle_read_end);
+    return change(handles, "strata_handle_read_end", handle, handle_read_end);
 }
 
 enum strata_handle_status strata_handle_write(struct strata_handles *handles, strata_handle handle, void **address) {
     if (address == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
-    enum strata_handle_status status = change(handles, handle, handle_write);
+    enum strata_handle_status status = change(handles, "strata_handle_write", handle, handle_write);
     if (status == STRATA_HANDLE_OK) *address = address_of(handles, handle);
     return status;
 }
 enum strata_handle_status strata_handle_write_end(struct strata_handles *handles, strata_handle handle) {
-    return change(handles, handle, handle_write_end);
+    return change(handles, "strata_handle_write_end", handle, handle_write_end);
 }
 
 /* ------------------------------------------------------------------ looking inside */
 
+#define QUERY "strata_handle_query"
 enum strata_handle_status strata_handle_query(struct strata_handles *handles, strata_handle handle, struct strata_handle_info *info) {
     if (info == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
-    enum strata_handle_status status = change(handles, handle, handle_read); /* so that it stays, as it is told */
+    enum strata_handle_status status = change(handles, QUERY, handle, handle_read); /* so that it stays, as it is told */
     if (status != STRATA_HANDLE_OK) return status;
     const struct entry *entry = &handles->entries[HANDLE_PLACE(handle)];
     uint64_t state = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
@@ -342,7 +371,7 @@ enum strata_handle_status strata_handle_query(struct strata_handles *handles, st
                                         .readers = (unsigned)handle_readers(state) - 1,
                                         .moving = (state & HANDLE_MOVING) != 0,
                                         .moves = entry->moves};
-    return change(handles, handle, handle_read_end);
+    return change(handles, QUERY, handle, handle_read_end);
 }
 
 enum strata_handle_status strata_handles_stats_get(struct strata_handles *handles, struct strata_handles_stats *stats) {

@@ -6,6 +6,8 @@
  */
 #include "strata/zone.h"
 
+#include <string.h>
+
 #include "api/heap.h"
 #include "base/check.h"
 #include "page/frames.h"
@@ -114,8 +116,9 @@ static STRATA_COLD enum strata_zone_status bad_run(struct frame_zone *zone, cons
 }
 
 static size_t explain(const char *function, const struct frames_complaint *complaint, char *text, size_t bytes) {
-    return format_text(text, text != NULL ? bytes : 0, "%s: %s = %llu (%s)", function, complaint->argument, (unsigned long long)complaint->value,
-                       complaint->allowed);
+    bool is_address = strcmp(complaint->argument, "address") == 0;
+    return format_text(text, text != NULL ? bytes : 0, is_address ? "%s: %s = 0x%llx (%s)" : "%s: %s = %llu (%s)", function, complaint->argument,
+                       (unsigned long long)complaint->value, complaint->allowed);
 }
 size_t strata_zone_explain(struct strata_zone *zone, char *text, size_t bytes) {
     struct frames_complaint complaint;
@@ -164,7 +167,13 @@ size_t strata_zone_explain_config(const struct strata_zone_config *config, char 
 }
 
 enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) {
-    return zone == NULL ? STRATA_ZONE_OK : (enum strata_zone_status)frames_zone_destroy(zone_of(zone));
+    struct strata_zone_stats stats;
+    enum frames_status status = zone == NULL ? FRAMES_OK : frames_zone_destroy(zone_of(zone));
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    (void)strata_zone_stats_get(zone, &stats);
+    struct frames_complaint complaint = {"pinned frames", "0", stats.pinned};
+    if (status == FRAMES_BUSY) complaint = (struct frames_complaint){"captures", "0, and nothing that is being moved or reclaimed", stats.captures};
+    return complain(zone_of(zone), "strata_zone_destroy", status, &complaint);
 }
 
 /* ------------------------------------------------------------------ owners */

@@ -1,5 +1,6 @@
 /*
- * zone_compact_api.c - the public functions of compaction (strata/zone_compact.h) over page/. Arguments are looked at here. No lock of its own.
+ * zone_compact_api.c - the public functions of compaction (strata/zone_compact.h) over page/. Arguments are looked at here, and what was wrong is
+ * kept with the zone for strata_zone_explain. No lock of its own.
  */
 #include "strata/zone_compact.h"
 
@@ -9,17 +10,24 @@
 #define DEFAULT_UNUSABLE 0.75
 #define DEFAULT_INTERVAL_NS UINT64_C(1000000000)
 #define INTERVAL_NS_MIN UINT64_C(1000000)
+#define START "strata_zone_compactor_start"
 
 _Static_assert(STRATA_ZONE_ORDERS <= FRAMES_INDEX_ORDERS, "the index knows all orders");
 
 static struct frame_zone *inner(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
+
+static enum strata_zone_status bad(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
+    frames_complain(inner(zone), function, &(struct frames_complaint){argument, allowed, value});
+    return STRATA_ZONE_BAD_ARGUMENT;
+}
 
 static bool is_within_superpage(struct strata_zone *zone, unsigned order) {
     return order < STRATA_ZONE_ORDERS && frames_frame_bytes(inner(zone)) << order <= STRATA_ZONE_SUPERPAGE_BYTES;
 }
 
 enum strata_zone_status strata_zone_indices_get(struct strata_zone *zone, unsigned order, struct strata_zone_indices *indices) {
-    if (zone == NULL || indices == NULL || order >= STRATA_ZONE_ORDERS) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || indices == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (order >= STRATA_ZONE_ORDERS) return bad(zone, "strata_zone_indices_get", "order", order, "below STRATA_ZONE_ORDERS, 31");
     struct frames_free free, movable;
     frames_free_get(inner(zone), 0, false, &free);
     frames_free_get(inner(zone), 0, true, &movable);
@@ -47,7 +55,8 @@ static void tell_counts(struct strata_zone_compact_counts *told, const struct fr
 }
 
 enum strata_zone_status strata_zone_compact(struct strata_zone *zone, unsigned order, struct strata_zone_compact_counts *told) {
-    if (zone == NULL || !is_within_superpage(zone, order)) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (!is_within_superpage(zone, order)) return bad(zone, "strata_zone_compact", "order", order, "at most that of a superpage");
     const struct frames_compact_goal goal = {.order = order};
     struct frames_compact_counts counts;
     enum frames_compact_end end;
@@ -63,10 +72,15 @@ enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, co
     if (config != NULL && config->order != 0) inner_config.order = config->order;
     if (config != NULL && config->unusable != 0) inner_config.unusable = config->unusable;
     if (config != NULL && config->interval_ns != 0) inner_config.interval_ns = config->interval_ns;
-    if (zone == NULL || !is_within_superpage(zone, inner_config.order)) return STRATA_ZONE_BAD_ARGUMENT;
-    /* The interval may double six times; what is no number is not inside of these either. */
-    if (!(inner_config.unusable > 0 && inner_config.unusable <= 1)) return STRATA_ZONE_BAD_ARGUMENT;
-    if (inner_config.interval_ns < INTERVAL_NS_MIN || inner_config.interval_ns > UINT64_MAX >> 8) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (!is_within_superpage(zone, inner_config.order)) return bad(zone, START, "order", inner_config.order, "at most that of a superpage");
+    /* The interval may double six times; what is no number is not inside of these either. Complaints have whole numbers. */
+    if (!(inner_config.unusable > 0 && inner_config.unusable <= 1)) {
+        bool is_whole = inner_config.unusable >= 0 && inner_config.unusable < (double)UINT64_MAX;
+        return bad(zone, START, "unusable", is_whole ? (uint64_t)inner_config.unusable : 0, "a number above 0, at most 1");
+    }
+    if (inner_config.interval_ns < INTERVAL_NS_MIN || inner_config.interval_ns > UINT64_MAX >> 8)
+        return bad(zone, START, "interval_ns", inner_config.interval_ns, "1 ms at least, 2^56 ns at most");
     return (enum strata_zone_status)frames_compactor_start(inner(zone), &inner_config);
 }
 

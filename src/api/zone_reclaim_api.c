@@ -102,4 +102,4 @@ enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, 
     return STRATA_ZONE_OK;
 }
 
-const char *strata_zone_reclaim_check(struct strata_zone *zone) { return frames_reclaim_check(inner(zone)); }
+const char *strata_zone_reclaim_check(struct strata_zone *zone) { return zone != NULL ? frames_reclaim_check(inner(zone)) : "reclaim: no zone"; }

@@ -62,16 +62,17 @@ static enum frames_status compact_for(struct frame_zone *zone, const struct fram
     if (!is_fragmented(zone, request, superpages, false) || !is_fragmented(zone, request, superpages, true)) return FRAMES_NO_FRAMES;
     const struct frames_compact_goal goal = {.request = request, .order = order, .movable_only = true, .superpages = superpages};
     for (unsigned others = 0; others < OTHERS_MAX; others++) {
-        enum frames_compact_end end = frames_compact(zone, &goal, NULL, frame);
+        struct frames_compact_counts counts = {0};
+        enum frames_compact_end end = frames_compact(zone, &goal, &counts, frame);
         if (end == FRAMES_COMPACT_DONE || end == FRAMES_COMPACT_MET) note_pass(compaction, order, end == FRAMES_COMPACT_MET);
         if (end == FRAMES_COMPACT_DONE) return FRAMES_OK;
+        /* By another's pass, or where windows of this one were not emptied as a whole, and yet there is room now. */
+        if ((end == FRAMES_COMPACT_OTHER || counts.moved != 0) && frames_alloc(zone, request, frame) == FRAMES_OK) return FRAMES_OK;
         if (end != FRAMES_COMPACT_OTHER) break;
-        if (frames_alloc(zone, request, frame) == FRAMES_OK) return FRAMES_OK;
     }
     return FRAMES_NO_FRAMES;
 }
 
-/* False: nothing was freed. */
 /* False: nothing was had back. *frame: as frames_reclaim_function has it. */
 static bool reclaim_for(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);

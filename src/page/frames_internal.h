@@ -126,6 +126,7 @@ struct frame_zone {
     unsigned effort;                               /* atomic */
     unsigned owner_count;                          /* atomic: release after the owner is written */
     struct frames_window *windows;
+    struct platform_lock hiding;     /* LOCK_RANK_FRAMES_HIDING; frames_window.c */
     struct frames_capture *captures; /* FRAMES_CAPTURES_MAX; numbered from 1 in superpages */
     struct frames_hooks hooks;       /* atomic each */
     uint64_t low_frames;             /* atomic; 0: grew_short is never told */

@@ -3,7 +3,8 @@
  *
  * A window has a table with the frame of each of its pages, a frame that is shown has NOTE_MAPPED and the address in zone->addresses. Both change
  * under the lock of the frame's superpage and then the zone's. Invariant: the two agree, but while the frame is being moved. A run is shown or hidden
- * as a whole: to hide one, its frames are pinned first, so that nothing is moved meanwhile.
+ * as a whole: to hide one, its frames are pinned first, so that nothing is moved meanwhile, and all of it by one call to the system, which may have
+ * no mappings left. One run is hidden at a time (zone->hiding), so that who comes second finds that the pages show nothing.
  */
 #include "page/frames_internal.h"
 
@@ -142,9 +143,7 @@ enum frames_status frames_at(struct frame_zone *zone, const void *address, bool 
     }
 }
 
-/*
- * Pages from `address` on, which show nothing any more, and whose frames are pinned: as many as showed frames side by side of one superpage are
- * forgotten, and their frames unpinned. Returns how many bytes that were.
+/* Pages from `address` on, all of them pinned and hidden: as many as showed frames side by side of one superpage. Returns how many bytes that were.
  */
 static size_t forget(struct frame_zone *zone, char *address, size_t bytes) {
     platform_lock_acquire(&zone->lock);
@@ -172,34 +171,37 @@ static size_t forget(struct frame_zone *zone, char *address, size_t bytes) {
     return frames << zone->frame_shift;
 }
 
-/* The first of the range were pinned. */
+/* The frames of the pages from `address` on can move again. */
 static void unpin_shown(struct frame_zone *zone, char *address, size_t bytes) {
-    uint64_t frame, at;
-    for (; bytes > 0; bytes -= frame_bytes(zone)) {
-        (void)frames_at(zone, address + bytes - frame_bytes(zone), false, &frame);
-        (void)frames_unpin(zone, frame, 1, &at);
+    for (size_t done = 0; done < bytes; done += frame_bytes(zone)) {
+        uint64_t frame, at;
+        CHECK(frames_at(zone, address + done, false, &frame) == FRAMES_OK && frames_unpin(zone, frame, 1, &at) == FRAMES_OK);
     }
 }
 
-enum frames_status frames_unmap(struct frame_zone *zone, char *address, size_t bytes) {
+/* Under zone->hiding. */
+static enum frames_status unmap(struct frame_zone *zone, char *address, size_t bytes) {
     size_t unit = zone->kind == FRAMES_HUGETLB ? FRAMES_SUPERPAGE_BYTES : frame_bytes(zone), done = 0;
     enum frames_status status = FRAMES_OK;
     uint64_t frame;
-    if (zone->backend->show == NULL) return FRAMES_UNSUPPORTED;
     platform_lock_acquire(&zone->lock);
     bool known = bytes != 0 && ((uintptr_t)address | bytes) % unit == 0 && window_of(zone, address, bytes) != NULL;
     platform_lock_release(&zone->lock);
     if (!known) return FRAMES_BAD_ARGUMENT;
-    for (; done < bytes && status == FRAMES_OK; done += frame_bytes(zone)) status = frames_at(zone, address + done, true, &frame);
+    while (done < bytes && (status = frames_at(zone, address + done, true, &frame)) == FRAMES_OK) done += frame_bytes(zone);
+    if (status == FRAMES_OK && !platform_shared_hide(address, bytes)) status = FRAMES_NO_MEMORY;
     if (status != FRAMES_OK) {
-        unpin_shown(zone, address, done - frame_bytes(zone));
+        unpin_shown(zone, address, done);
         return status;
-    }
-    /* By one call, which is refused or done as a whole: until the pages are forgotten nobody else gets their place. */
-    if (!platform_shared_hide(address, bytes)) {
-        unpin_shown(zone, address, bytes);
-        return FRAMES_NO_MEMORY;
     }
     for (done = 0; done < bytes;) done += forget(zone, address + done, bytes - done);
     return FRAMES_OK;
+}
+
+enum frames_status frames_unmap(struct frame_zone *zone, char *address, size_t bytes) {
+    if (zone->backend->show == NULL) return FRAMES_UNSUPPORTED;
+    platform_lock_acquire(&zone->hiding);
+    enum frames_status status = unmap(zone, address, bytes);
+    platform_lock_release(&zone->hiding);
+    return status;
 }

@@ -94,6 +94,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     zone->file = -1;
     (void)format_text(zone->name, sizeof zone->name, "%s", config->name);
     zone->lock.rank = LOCK_RANK_FRAMES;
+    zone->hiding.rank = LOCK_RANK_FRAMES_HIDING;
     zone->reserve = superpages_of(config->reserve_bytes);
     zone->partition_first = superpages - superpages_of(config->partition_bytes);
     zone->effort = FRAMES_COMPACT | FRAMES_RECLAIM;

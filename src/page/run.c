@@ -3,15 +3,16 @@
  *
  * Placement (contiguity paper, section 2): a superpage serves one mobility group; within a group the search goes from the
  * superpages whose longest free run is shortest to those where it is longest, and prefers pages that are present. A group
- * without room takes a fresh superpage; where there is none it steals from the superpage with the most room in another
+ * without room takes a fresh superpage; where there is none it steals from the superpage with the longest free run in another
  * group, and takes that one over when it gets the larger part of it. Lock: LOCK_RANK_ZONE.
  */
 #include "page/zone_internal.h"
 
 #include "base/check.h"
 
-/* How many superpages of one bucket are looked at for the fullest. */
+/* How many superpages of one bucket are looked at for the fullest; for the one with the longest free run, which is wanted rarely. */
 #define BUCKET_LOOKS 8
+#define STEAL_LOOKS 64
 /* From this size on a block's run that can't have all its pages present has as many as can be, before it has the fullest superpage. */
 #define LONG_RUN_GRANULES 32
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
@@ -160,13 +161,29 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     return superpage;
 }
 
-static struct superpage *steal(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+/* In one bucket: the longest free run in which this one fits. */
+static STRATA_COLD struct superpage *search_longest(struct list *bucket, unsigned granules, unsigned align, unsigned *start) {
+    struct superpage *best = NULL;
+    unsigned looks = 0;
+    LIST_FOR_EACH(bucket, node) {
+        if (looks++ == STEAL_LOOKS) break;
+        struct superpage *superpage = CONTAINER_OF(node, struct superpage, bucket);
+        if (superpage->largest_free < granules || (best != NULL && superpage->largest_free <= best->largest_free)) continue;
+        unsigned at = superpage_find_run(superpage, granules, align);
+        if (at == SUPERPAGE_GRANULES) continue;
+        best = superpage;
+        *start = at;
+    }
+    return best;
+}
+
+static STRATA_COLD struct superpage *steal(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
     struct superpage *best = NULL;
     for (unsigned m = 0; m < MOBILITY_GROUPS; m++) {
         if (m == mobility) continue;
         for (unsigned b = ZONE_BUCKETS; b-- > bit_highest(granules);) {
             unsigned at;
-            struct superpage *superpage = search_bucket(&zone->buckets[m][b], granules, align, &at);
+            struct superpage *superpage = search_longest(&zone->buckets[m][b], granules, align, &at);
             if (superpage == NULL) continue;
             if (best == NULL || superpage->largest_free > best->largest_free) {
                 best = superpage;

@@ -134,13 +134,14 @@ uint64_t platform_precise_ns(void);
  * locks in falling layer order: the holder of a lock of rank r takes only locks of a higher number.
  */
 enum lock_rank {
-    LOCK_RANK_API = 1,                      /* options, fork, maintenance */
-    LOCK_RANK_ARENAS,                       /* the list of the program's arenas */
-    LOCK_RANK_DEBUG,                        /* api/ which caches are debugged */
-    LOCK_RANK_OBJECTS,                      /* cache/ the list of object caches */
-    LOCK_RANK_DRAIN,                        /* one drain of CPU caches at a time */
-    LOCK_RANK_DEPOT,                        /* cache/ depot, one a cache */
-    LOCK_RANK_SLAB,                         /* slab/ lists, one a cache */
+    LOCK_RANK_API = 1,                         /* options, fork, maintenance */
+    LOCK_RANK_ARENAS,                          /* the list of the program's arenas */
+    LOCK_RANK_DEBUG,                           /* api/ which caches are debugged */
+    LOCK_RANK_OBJECTS,                         /* cache/ the list of object caches */
+    LOCK_RANK_DRAIN,                           /* one drain of CPU caches at a time */
+    LOCK_RANK_DEPOT,                           /* cache/ depot, one a cache */
+    LOCK_RANK_FRAMES_HIDING = LOCK_RANK_DEPOT, /* page/ pages of windows, one a zone of frames: it knows no cache */
+    LOCK_RANK_SLAB,                            /* slab/ lists, one a cache */
     LOCK_RANK_FRAMES_SLOT = LOCK_RANK_SLAB, /* page/ zones of frames, which know neither slabs nor the heap's zone nor arenas: one a CPU and zone, */
     LOCK_RANK_ZONE,                         /* page/ zone */
     LOCK_RANK_PAGER = LOCK_RANK_ZONE,       /* page/, one a pager: it knows no zone */

@@ -8,7 +8,7 @@
 
 #include "concurrency/concurrency.h"
 
-enum { FRAME = 4096 };
+enum { FRAME = 4096, TURNS = 200, HIDDEN = 64 };
 
 static struct strata_zone *make(enum strata_zone_backend backend, enum strata_zone_status *status) {
     const struct strata_zone_config config = {.name = "windows", .backend = backend, .bytes = 4 * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = FRAME};
@@ -53,6 +53,51 @@ static void check_windows(struct strata_zone *zone) {
     for (unsigned i = 0; i < 3; i++) EXPECT(strata_zone_free(zone, frames[i], 2) == STRATA_ZONE_OK);
 }
 
+/* Two threads that hide the same pages, which show no neighbours: one of them hides all, the other is told. */
+struct hiding {
+    struct strata_zone *zone;
+    char *pages;
+    pthread_barrier_t *barrier;
+    unsigned *ready; /* atomic: how often either was */
+    unsigned hidden;
+};
+static void *hide(void *argument) {
+    struct hiding *mine = argument;
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        pthread_barrier_wait(mine->barrier);
+        __atomic_fetch_add(mine->ready, 1, __ATOMIC_ACQ_REL); /* both run before either goes on; but not for ever, where there is one CPU */
+        for (unsigned spin = 0; spin < 1000000 && __atomic_load_n(mine->ready, __ATOMIC_ACQUIRE) < 2 * (turn + 1); spin++) continue;
+        enum strata_zone_status status = strata_zone_unmap(mine->zone, mine->pages, (size_t)HIDDEN * FRAME);
+        EXPECT(status == STRATA_ZONE_OK || status == STRATA_ZONE_NOT_MAPPED);
+        mine->hidden += status == STRATA_ZONE_OK;
+        pthread_barrier_wait(mine->barrier);
+    }
+    return NULL;
+}
+static void check_two_that_unmap(struct strata_zone *zone) {
+    pthread_barrier_t barrier;
+    pthread_t first, second;
+    unsigned ready = 0;
+    uint64_t frame;
+    void *window;
+    EXPECT(pthread_barrier_init(&barrier, NULL, 3) == 0);
+    EXPECT(strata_zone_window_open(zone, (size_t)HIDDEN * FRAME, &window) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_alloc(zone, HIDDEN, STRATA_ZONE_MOVABLE, &frame) == STRATA_ZONE_OK);
+    struct hiding hiding[2] = {{zone, window, &barrier, &ready, 0}, {zone, window, &barrier, &ready, 0}};
+    EXPECT(pthread_create(&first, NULL, hide, &hiding[0]) == 0 && pthread_create(&second, NULL, hide, &hiding[1]) == 0);
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        for (unsigned i = 0; i < HIDDEN; i++)
+            EXPECT(strata_zone_map(zone, frame + HIDDEN - 1 - i, 1, (char *)window + (size_t)i * FRAME) == STRATA_ZONE_OK);
+        pthread_barrier_wait(&barrier);
+        pthread_barrier_wait(&barrier);
+    }
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    EXPECT(hiding[0].hidden + hiding[1].hidden == TURNS);
+    EXPECT(strata_zone_window_close(zone, window) == STRATA_ZONE_OK && strata_zone_free(zone, frame, HIDDEN) == STRATA_ZONE_OK);
+    pthread_barrier_destroy(&barrier);
+}
+
 static void check_contents(struct strata_zone *zone) {
     uint64_t frame, other;
     EXPECT(strata_zone_alloc(zone, 512, STRATA_ZONE_UNMOVABLE, &frame) == STRATA_ZONE_OK);
@@ -72,6 +117,7 @@ int main(void) {
     struct strata_zone *zone = make(STRATA_ZONE_MEMFD, &status);
     EXPECT(status == STRATA_ZONE_OK && strata_zone_file(zone) >= 0);
     check_windows(zone);
+    check_two_that_unmap(zone);
     check_contents(zone);
     EXPECT(strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
 

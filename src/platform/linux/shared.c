@@ -2,7 +2,8 @@
  * shared.c - memory with a file number, shown at several addresses: memfd, of ordinary or of huge pages. No locks, no state but the caller's.
  *
  * Ordinary pages are taken by MAP_NORESERVE when they are touched; huge ones are reserved from the system's pool by the first mapping, which fails
- * where it has too few. errno is kept.
+ * where it has too few. The file keeps its size for good (seals, where the system has them): whoever else is given its number can't take pages away
+ * that are in use here. errno is kept.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -40,7 +41,8 @@ static bool set_size(int file, size_t bytes) {
 enum platform_shared_status platform_shared_open(struct platform_shared *shared, size_t bytes, bool huge, const char *name) {
     int saved = errno;
     enum platform_shared_status status = PLATFORM_SHARED_OK;
-    *shared = (struct platform_shared){.bytes = bytes, .file = memfd_create(name, MFD_CLOEXEC | (huge ? MFD_HUGETLB | HUGE_2MB : 0))};
+    *shared = (struct platform_shared){.bytes = bytes};
+    shared->file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | HUGE_2MB : 0));
     if (shared->file < 0)
         status = errno == ENOSYS || errno == EINVAL || errno == ENOENT || errno == ENODEV ? PLATFORM_SHARED_UNSUPPORTED : PLATFORM_SHARED_NO_MEMORY;
     else if (!set_size(shared->file, bytes))
@@ -52,7 +54,10 @@ enum platform_shared_status platform_shared_open(struct platform_shared *shared,
         if (mmap(shared->base, bytes, PROT_READ | PROT_WRITE, flags, shared->file, 0) == MAP_FAILED)
             status = huge ? PLATFORM_SHARED_NO_HUGE : PLATFORM_SHARED_NO_MEMORY;
     }
-    if (status != PLATFORM_SHARED_OK) platform_shared_close(shared);
+    if (status == PLATFORM_SHARED_OK)
+        (void)fcntl(shared->file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    else
+        platform_shared_close(shared);
     errno = saved;
     return status;
 }
@@ -75,6 +80,8 @@ bool platform_shared_show(const struct platform_shared *shared, size_t offset, s
 bool platform_shared_hide(void *address, size_t bytes) {
     int saved = errno;
     bool ok = mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    /* Where mappings are used up there is no new one; what is there can be closed, unless it would have to be cut. */
+    if (!ok && !(ok = mprotect(address, bytes, PROT_NONE) == 0)) (void)mprotect(address, bytes, PROT_READ | PROT_WRITE);
     errno = saved;
     return ok;
 }

@@ -236,6 +236,41 @@ static void stealing_takes_the_largest_room(void **state) {
     assert_empty();
 }
 
+/*
+ * Eight superpages of the movable group, all with a hole, and two other groups that grow: each takes the longest free run that there is, and
+ * all of it before it goes to the next one, so that as few superpages as can be are mixed. One that is less than half free is what it was.
+ */
+static void groups_grow_into_the_longest_holes(void **state) {
+    (void)state;
+    enum { SUPERPAGES = 8, RUN = 20, SMALLEST = 3 };
+    static const unsigned holes[SUPERPAGES] = {260, 300, 400, 200, 500, 270, 350, 310}, order[] = {4, 2, 6, 7, 1, 5, 0, 3};
+    struct zone_config config = plain_config();
+    config.reserve_bytes = SUPERPAGES * SUPERPAGE_BYTES;
+    begin(NULL, config);
+    struct zone_run kept[SUPERPAGES], dropped[SUPERPAGES], grown[SUPERPAGES * SUPERPAGE_GRANULES / RUN];
+    for (unsigned i = 0; i < SUPERPAGES; i++) {
+        kept[i] = must_run(SUPERPAGE_GRANULES - holes[i], 1, MOBILITY_MOVABLE);
+        dropped[i] = must_run(holes[i], 1, MOBILITY_MOVABLE);
+        assert_int_equal(number_of(dropped[i].address), number_of(kept[i].address));
+    }
+    for (unsigned i = 0; i < SUPERPAGES; i++) drop_run(dropped[i]);
+    unsigned count = 0;
+    for (unsigned next = 0; next < SUPERPAGES - 1; next++) {
+        enum mobility mobility = next < SUPERPAGES / 2 ? MOBILITY_RECLAIMABLE : MOBILITY_UNMOVABLE;
+        for (unsigned room = holes[order[next]]; room >= RUN; room -= RUN) {
+            grown[count] = must_run(RUN, 1, mobility);
+            assert_int_equal(number_of(grown[count++].address), number_of(kept[order[next]].address));
+            ASSERT_SOUND();
+        }
+        assert_int_equal(superpage_of(&zone, kept[order[next]].address)->mobility, mobility);
+    }
+    assert_int_equal(group(MOBILITY_MOVABLE).superpages, 1);
+    assert_int_equal(superpage_of(&zone, kept[SMALLEST].address)->mobility, MOBILITY_MOVABLE);
+    while (count != 0) drop_run(grown[--count]);
+    for (unsigned i = 0; i < SUPERPAGES; i++) drop_run(kept[i]);
+    assert_empty();
+}
+
 static void exhausted_address_space_is_a_refusal(void **state) {
     (void)state;
     struct zone_run runs[9], none;
@@ -296,6 +331,7 @@ int main(void) {
         cmocka_unit_test(without_groups_all_mobilities_share_superpages),
         cmocka_unit_test(a_group_without_room_steals_and_takes_over),
         cmocka_unit_test(stealing_takes_the_largest_room),
+        cmocka_unit_test(groups_grow_into_the_longest_holes),
         cmocka_unit_test(exhausted_address_space_is_a_refusal),
         cmocka_unit_test(the_hard_limit_is_exact),
         cmocka_unit_test_setup(tags_lead_to_the_start_of_a_run, plain_zone),
