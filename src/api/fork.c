@@ -27,7 +27,7 @@ static bool is_alone(void) {
     const struct zone *zone = &heap.zone;
     if (!platform_thread_is_alone()) return false;
     return !heap.ready || (heap.objects.layers == NULL && heap.arenas.first == NULL && list_empty(&heap.pools.pools) && heap.watches == NULL &&
-           heap.pressure.first == NULL && heap.debug == NULL && zone->compaction.thread == 0 && zone->mover.process == 0);
+                           heap.pressure.first == NULL && heap.debug == NULL && zone->compaction.thread == 0 && zone->mover.process == 0);
 }
 
 /* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none

@@ -41,7 +41,7 @@ struct debug_heap;
 
 struct heap {
     size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
-    size_t kmem_end; /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
+    size_t kmem_end;  /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
 
     struct platform_lock lock;
     bool layers_stand; /* zone and slabs are built; under the lock */

@@ -340,8 +340,8 @@ ALSO_AS(mallopt, strata_mallopt)
 /*
  * Here the handlers of fork are registered at the latest, where hardly a program has a second thread: a child of a fork before that would find
  * heap.lock held by a thread that it doesn't have. The priority puts it before the constructors of a program that libstrata.a or libstrata-only.a is
- * linked into, which may start threads. The heap is built by the first allocation, as many a process makes none; where the user has set options, which
- * may be wrong, or ask for a report at exit, it is built here. On platform/sim each test builds heaps of its own.
+ * linked into, which may start threads. The heap is built by the first allocation, as many a process makes none; where the user has set options,
+ * which may be wrong, or ask for a report at exit, it is built here. On platform/sim each test builds heaps of its own.
  */
 __attribute__((constructor(102))) static void prepare_at_start(void) {
     heap_fork_register();

@@ -17,7 +17,7 @@
 #define STRATA_COLD __attribute__((noinline, cold))
 #define STRATA_RARE __attribute__((noinline, section(".text.unlikely.rare"))) /* as fast as any, but small programs have no use for it */
 #define STRATA_USUAL __attribute__((hot)) /* for a function that every process needs, in a file of which few need the rest: see cmake/layout.ld */
-#define STRATA_USUAL_DATA __attribute__((section(".data.usual"))) /* the same for a variable: it lies with what is written as the library is loaded */
+#define STRATA_USUAL_DATA __attribute__((section(".data.usual"))) /* the same for a variable: near what the loader writes to */
 #define STRATA_INLINE static inline __attribute__((always_inline, unused))
 #define STRATA_ALIGNED(n) __attribute__((aligned(n)))
 #define STRATA_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

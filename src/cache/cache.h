@@ -29,7 +29,8 @@
 #define CACHE_TRANSFER_MAX (CACHE_ROUNDS_MAX / 2)
 /* Thread mode: this many threads can have a cache at once, others go without. */
 #define CACHE_THREADS_MAX 16384
-/* What there is to know of so many areas is in the layer itself, as on most machines of all CPUs: zeros, where no page is until they are written to. */
+/* What there is to know of so many areas is in the layer itself, as on most machines of all CPUs: zeros, where no page is until they are written to.
+ */
 #define CACHE_AREAS_FEW 256
 
 struct magazine {
