@@ -15,9 +15,9 @@
 #define GROW_TRIES 12
 /* How far the heap is committed ahead: saves calls, costs nothing but commit charge under strict overcommit. */
 #define COMMIT_STEP_SUPERPAGES 16
-/* The flat arrays are half a percent of the heap: from this size on those of a heap that is so many times as large are committed. */
+/* The flat arrays are a thirtieth of the heap, as commit charge: from this size on those of a heap that is so many times as large are committed. */
 #define ARRAYS_AHEAD_FROM_BYTES ((uint64_t)64 << 20)
-#define ARRAYS_AHEAD 16
+#define ARRAYS_AHEAD 4
 /* From so many on, four pages of marks, these are made present by one call. */
 #define MARKS_SUPERPAGES 64
 
@@ -141,7 +141,7 @@ static bool commit_arrays_to(struct zone *zone, uint64_t end) {
     return true;
 }
 
-/* The arrays for a heap of `end` bytes; in one that grows, of several times that, as they are small and three calls a time. */
+/* The arrays for a heap of `end` bytes; in one that grows, of several times that, as they are small and four calls a time. */
 static bool commit_arrays(struct zone *zone, uint64_t end) {
     if (end <= zone->arrays_bytes) return true;
     uint64_t ahead = min_u64(zone->window_bytes, end * ARRAYS_AHEAD);
