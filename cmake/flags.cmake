@@ -32,3 +32,13 @@ foreach(define STRATA_NO_RSEQ STRATA_LOCK_DEBUG)
 endforeach()
 # Checks of what callers promise, where the fast path of other builds takes their word (src/api/kmem.c).
 target_compile_definitions(strata_library_flags INTERFACE $<$<CONFIG:Debug>:STRATA_DEBUG=1>)
+
+# Kinds of local pools, as bits: src/cache/pool.h. What the other kind alone needs is left out (layers.cmake).
+set(STRATA_POOL_KINDS_array 1)
+set(STRATA_POOL_KINDS_stacks 2)
+if(NOT STRATA_POOL_VARIANT MATCHES "^(array|stacks|both)$")
+    message(FATAL_ERROR "STRATA_POOL_VARIANT is ${STRATA_POOL_VARIANT}; allowed: array, stacks, both")
+endif()
+if(NOT STRATA_POOL_VARIANT STREQUAL "both")
+    target_compile_definitions(strata_library_flags INTERFACE STRATA_POOL_KINDS=${STRATA_POOL_KINDS_${STRATA_POOL_VARIANT}})
+endif()

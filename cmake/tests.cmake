@@ -12,7 +12,7 @@
 #   lib_*.c           helper that is a shared object linked to libstrata.so, for dlopen
 #   other .c .cpp     helper not linked to strata, to be run under LD_PRELOAD
 #
-# Helpers end in BUILD/tests/FOLDER/NAME and are run by pytest. tests/install is a project of its own.
+# Helpers end in BUILD/tests/FOLDER/NAME and are run by pytest. tests/install is a project of its own, and pytest builds tests/umem/notes.
 
 set(tests_dir ${PROJECT_SOURCE_DIR}/tests)
 
@@ -44,7 +44,7 @@ function(strata_add_program source)
 endfunction()
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${tests_dir}/*.c ${tests_dir}/*.cpp)
-list(FILTER sources EXCLUDE REGEX "/tests/install/")
+list(FILTER sources EXCLUDE REGEX "/tests/(install|umem/notes)/")
 set(model_sources ${sources})
 list(FILTER model_sources INCLUDE REGEX "/tests/model/")
 list(FILTER model_sources EXCLUDE REGEX "/test_[^/]*$")
@@ -85,6 +85,19 @@ if(STRATA_TESTS)
         # cmocka ends with 0 when a test was skipped; here a test that checks nothing has failed.
         set_tests_properties(${program_test} PROPERTIES LABELS ${program_label} TIMEOUT ${ctest_timeout_s}
             FAIL_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+    endforeach()
+    # The mechanism of fixed pools once more, as each single STRATA_POOL_VARIANT makes it; all other tests of pools want both kinds.
+    if(NOT STRATA_POOL_VARIANT STREQUAL "both")
+        message(FATAL_ERROR "STRATA_TESTS needs STRATA_POOL_VARIANT=both")
+    endif()
+    foreach(kind rounds stacks)
+        set(program_target unit_cache_test_pool_bound_${kind})
+        add_executable(${program_target} tests/unit/cache/test_pool_bound.c src/cache/pool.c src/cache/pool_check.c src/cache/pool_${kind}.c)
+        target_include_directories(${program_target} PRIVATE ${tests_dir})
+        target_compile_definitions(${program_target} PRIVATE STRATA_POOL_KINDS=POOL_KIND_$<UPPER_CASE:${kind}> STRATA_TEST_STRIDE=${STRATA_TEST_STRIDE})
+        target_link_libraries(${program_target} PRIVATE strata_sim cmocka)
+        add_test(NAME unit.cache.test_pool_bound_${kind} COMMAND ${program_target})
+        set_tests_properties(unit.cache.test_pool_bound_${kind} PROPERTIES LABELS unit TIMEOUT ${ctest_timeout_s} FAIL_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
     endforeach()
     if(model_sources)
         add_library(strata_model SHARED ${model_sources})

@@ -69,6 +69,8 @@ enum strata_pool_flags {
      * Local pools as in section 3.1 of the paper: two stacks, Active and Backup, linked through the free objects themselves, and global lists that
      * change hands by one pointer. For experiments: what strata does otherwise, one array of m pointers, keeps everything of ours
      * out of the program's memory, so that a write after free can't break the pool. Requests are answered with the same numbers of global accesses.
+     * A library that was built with one kind only (STRATA_POOL_VARIANT of CMake) has all pools of that kind: with `array` this flag is a
+     * bad argument, with `stacks` it changes nothing; strata_pool_stats_get tells.
      */
     STRATA_POOL_STACKS = 1,
 };

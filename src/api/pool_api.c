@@ -86,7 +86,7 @@ STRATA_EXPORT void strata_pool_local_destroy(struct strata_pool_local *local) {
 
 /* ------------------------------------------------------------------ objects */
 
-/* The local pool's array is empty, as that of the stacks always is. */
+/* The local pool's array is empty, as that of stacks beside the other kind always is. */
 static STRATA_NOINLINE void *alloc_slow(struct pool_local *local) {
     bool grew = false;
     void *object = NULL;
@@ -139,7 +139,7 @@ STRATA_EXPORT enum strata_pool_status strata_pool_stats_get(struct strata_pool *
                                       .m_alpha = pool->m_alpha,
                                       .m_beta = pool->m_beta,
                                       .requests_apart = pool_requests_apart(pool->m, pool->m_alpha, pool->m_beta),
-                                      .flags = pool->stacks ? STRATA_POOL_STACKS : 0,
+                                      .flags = pool_is_of_stacks(pool) ? STRATA_POOL_STACKS : 0,
                                       .alpha_accesses = stats.accesses.alpha,
                                       .beta_accesses = stats.accesses.beta,
                                       .alpha_short = stats.accesses.alpha_short,

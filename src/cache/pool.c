@@ -79,7 +79,7 @@ static void chunks_destroy(struct pool *pool) {
 static uint64_t make_objects(struct pool *pool, uint64_t wanted) {
     uint64_t made = 0;
     wanted = min_u64(wanted, pool->objects_max - pool->objects);
-    if (!pool->stacks && !rounds_reserve(pool, pool->objects + wanted)) {
+    if (!pool_is_of_stacks(pool) && !rounds_reserve(pool, pool->objects + wanted)) {
         wanted = min_u64(wanted, pool->m_alpha); /* a growth beyond all measure must not stand in the way of the next transfer */
         if (!rounds_reserve(pool, pool->objects + wanted)) return 0;
     }
@@ -92,7 +92,7 @@ static uint64_t make_objects(struct pool *pool, uint64_t wanted) {
         __atomic_store_n(&chunk->made, chunk->made + count, __ATOMIC_RELAXED);
         COUNTER_ADD(pool->objects, count);
         made += count;
-        if (pool->stacks)
+        if (pool_is_of_stacks(pool))
             stacks_make(pool, first, count);
         else
             rounds_make(pool, first, count);
@@ -115,7 +115,7 @@ static bool config_is_good(const struct pool_config *config) {
            (config->alignment == 0 || is_power_of_two(config->alignment)) && config->alignment <= POOL_OBJECT_BYTES_MAX && config->m != 0 &&
            config->m <= POOL_M_MAX && config->m_alpha <= config->m && config->m_beta <= config->m &&
            (config->objects_max == 0 || (config->objects_max >= config->objects_start && config->objects_max >= m_alpha)) &&
-           (config->flags & ~POOL_STACKS) == 0;
+           (config->flags & ~POOL_FLAGS) == 0;
 }
 
 static void pool_free_memory(struct pool *pool) {
@@ -143,7 +143,7 @@ enum pool_status pool_create(struct pool_layer *layer, const struct pool_config 
                           .m = (uint32_t)config->m,
                           .m_alpha = config->m_alpha != 0 ? (uint32_t)config->m_alpha : half,
                           .m_beta = config->m_beta != 0 ? (uint32_t)config->m_beta : half,
-                          .stacks = (config->flags & POOL_STACKS) != 0,
+                          .stacks = STRATA_POOL_KINDS == POOL_KIND_STACKS || (config->flags & POOL_STACKS) != 0,
                           .objects_max = config->objects_max != 0 ? config->objects_max : UINT64_MAX,
                           .objects_grow = config->objects_grow,
                           .chunk = POOL_NO_CHUNK,
@@ -152,7 +152,7 @@ enum pool_status pool_create(struct pool_layer *layer, const struct pool_config 
     format_text(pool->name, sizeof pool->name, "%s", config->name);
     list_init(&pool->link);
     list_init(&pool->locals);
-    if ((pool->stacks && !stacks_init(pool)) || make_objects(pool, config->objects_start) < config->objects_start) {
+    if ((pool_is_of_stacks(pool) && !stacks_init(pool)) || make_objects(pool, config->objects_start) < config->objects_start) {
         pool_free_memory(pool);
         return POOL_NO_MEMORY;
     }
@@ -171,14 +171,14 @@ enum pool_status pool_destroy(struct pool *pool, uint64_t *in_use) {
 }
 
 static size_t local_bytes(const struct pool *pool) {
-    return align_up(sizeof(struct pool_local) + (pool->stacks ? 0 : pool->m * sizeof(void *)), CACHE_LINE_BYTES);
+    return align_up(sizeof(struct pool_local) + (pool_is_of_stacks(pool) ? 0 : pool->m * sizeof(void *)), CACHE_LINE_BYTES);
 }
 
 struct pool_local *pool_local_create(struct pool *pool) {
     pool_lock(pool);
     struct pool_local *local = pool_memory_get(pool, local_bytes(pool));
     if (local != NULL) {
-        *local = (struct pool_local){.pool = pool, .limit = pool->stacks ? 0 : pool->m};
+        *local = (struct pool_local){.pool = pool, .limit = pool_is_of_stacks(pool) ? 0 : pool->m};
         list_push_back(&pool->locals, &local->link);
         pool->locals_count++;
         pool->locals_max = max_u64(pool->locals_max, pool->locals_count);
@@ -188,7 +188,7 @@ struct pool_local *pool_local_create(struct pool *pool) {
 }
 
 static void give(struct pool_local *local, uint32_t count) {
-    if (local->pool->stacks)
+    if (pool_is_of_stacks(local->pool))
         stacks_give(local->pool, local, count);
     else
         rounds_give(local->pool, local, count);
@@ -215,7 +215,7 @@ static bool take_from_global(struct pool_local *local, bool *grew) {
     if (pool->global < pool->m_alpha) *grew = make_objects(pool, growth(pool)) != 0;
     uint32_t count = (uint32_t)min_u64(pool->m_alpha, pool->global);
     struct pool_accesses one = {.alpha = count != 0, .alpha_short = count != 0 && count < pool->m_alpha, .alpha_failures = count == 0};
-    if (count != 0 && pool->stacks)
+    if (count != 0 && pool_is_of_stacks(pool))
         stacks_take(pool, local, count);
     else if (count != 0)
         rounds_take(pool, local, count);
@@ -242,12 +242,12 @@ static void give_to_global(struct pool_local *local) {
 void *pool_alloc_slow(struct pool_local *local, bool *grew) {
     *grew = false;
     if (pool_local_objects(local) == 0 && !take_from_global(local, grew)) return NULL;
-    return local->pool->stacks ? stacks_pop(local) : pool_pop(local);
+    return pool_is_of_stacks(local->pool) ? stacks_pop(local) : pool_pop(local);
 }
 
 void pool_free_slow(struct pool_local *local, void *object) {
     if (pool_local_objects(local) == local->pool->m) give_to_global(local);
-    if (local->pool->stacks)
+    if (pool_is_of_stacks(local->pool))
         stacks_push(local, object);
     else
         CHECK(pool_push(local, object));

@@ -37,6 +37,17 @@
 #define POOL_NAME_BYTES 32
 #define POOL_STACKS 1u
 
+/*
+ * Which kinds of local pools there are, by STRATA_POOL_VARIANT of CMake: where it is one, pools are of that kind, and nothing asks for it at run
+ * time. POOL_FLAGS: those that pool_create takes. Where there are only stacks, a pool is of these also without the flag.
+ */
+#define POOL_KIND_ROUNDS 1
+#define POOL_KIND_STACKS 2
+#ifndef STRATA_POOL_KINDS
+#define STRATA_POOL_KINDS (POOL_KIND_ROUNDS | POOL_KIND_STACKS)
+#endif
+#define POOL_FLAGS ((STRATA_POOL_KINDS & POOL_KIND_STACKS) != 0 ? POOL_STACKS : 0)
+
 enum pool_status { POOL_OK = 0, POOL_NO_MEMORY, POOL_BAD_ARGUMENT, POOL_FOREIGN, POOL_BUSY };
 
 /* All pools of a heap. */
@@ -78,8 +89,8 @@ struct pool {
     uint32_t alignment;
     uint64_t reciprocal; /* ceil(2^40 / object_bytes): a division by one multiplication */
     uint32_t m, m_alpha, m_beta;
-    uint32_t backup; /* stacks: capacity of the Backup stack; the Active stack has the other m_beta */
-    bool stacks;
+    uint32_t backup;                    /* stacks: capacity of the Backup stack; the Active stack has the other m_beta */
+    bool stacks;                        /* see pool_is_of_stacks */
     uint64_t objects_max, objects_grow; /* UINT64_MAX: no limit; 0: by size */
     char name[POOL_NAME_BYTES];
 
@@ -132,8 +143,31 @@ void pool_local_destroy(struct pool_local *local);
 void *pool_alloc_slow(struct pool_local *local, bool *grew);
 void pool_free_slow(struct pool_local *local, void *object);
 
-/* An object from the rounds; NULL: there is none, ask pool_alloc_slow. */
+STRATA_INLINE bool pool_is_of_stacks(const struct pool *pool) {
+    if (STRATA_POOL_KINDS == POOL_KIND_ROUNDS) return false;
+    return STRATA_POOL_KINDS == POOL_KIND_STACKS || pool->stacks;
+}
+
+/* The object that follows in a list. */
+STRATA_INLINE void *stacks_next(const void *object) { return *(void *const *)object; }
+/* By the owner, without a lock: of a local pool that holds objects; to one that is not full. */
+STRATA_INLINE void *stacks_pop(struct pool_local *local) {
+    void **head = local->stacked > local->pool->backup ? &local->active_head : &local->backup_head;
+    void *object = *head;
+    *head = stacks_next(object);
+    __atomic_store_n(&local->stacked, local->stacked - 1, __ATOMIC_RELAXED);
+    return object;
+}
+STRATA_INLINE void stacks_push(struct pool_local *local, void *object) {
+    void **head = local->stacked >= local->pool->backup ? &local->active_head : &local->backup_head;
+    *(void **)object = *head;
+    *head = object;
+    __atomic_store_n(&local->stacked, local->stacked + 1, __ATOMIC_RELAXED);
+}
+
+/* An object from the rounds, or from the stacks where there is nothing else; NULL: there is none, ask pool_alloc_slow. */
 STRATA_INLINE void *pool_pop(struct pool_local *local) {
+    if (STRATA_POOL_KINDS == POOL_KIND_STACKS) return STRATA_LIKELY(local->stacked != 0) ? stacks_pop(local) : NULL;
     uint32_t count = local->count;
     if (STRATA_UNLIKELY(count == 0)) return NULL;
     void *object = local->rounds[count - 1];
@@ -142,6 +176,11 @@ STRATA_INLINE void *pool_pop(struct pool_local *local) {
 }
 /* False: no room, ask pool_free_slow. The object is one of the pool: see pool_owns. */
 STRATA_INLINE bool pool_push(struct pool_local *local, void *object) {
+    if (STRATA_POOL_KINDS == POOL_KIND_STACKS) {
+        if (STRATA_UNLIKELY(local->stacked == local->pool->m)) return false;
+        stacks_push(local, object);
+        return true;
+    }
     uint32_t count = local->count;
     if (STRATA_UNLIKELY(count >= local->limit)) return false;
     local->rounds[count] = object;

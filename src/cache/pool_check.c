@@ -62,8 +62,8 @@ static const char *check_list(struct pool *pool, const void *object, uint64_t co
 static const char *check_local(struct pool *pool, const struct pool_local *local) {
     uint32_t stacked = local->stacked, backup = (uint32_t)min_u64(stacked, pool->backup);
     if (local->pool != pool) return "pool: a local pool of another pool";
-    if (local->limit != (pool->stacks ? 0 : pool->m)) return "pool: a local pool of another kind";
-    if (local->count > local->limit || stacked > (pool->stacks ? pool->m : 0)) return "pool: a local pool holds more than m";
+    if (local->limit != (pool_is_of_stacks(pool) ? 0 : pool->m)) return "pool: a local pool of another kind";
+    if (local->count > local->limit || stacked > (pool_is_of_stacks(pool) ? pool->m : 0)) return "pool: a local pool holds more than m";
     const char *broken = check_array(pool, local->rounds, local->count);
     if (broken == NULL) broken = check_list(pool, local->backup_head, backup);
     if (broken == NULL) broken = check_list(pool, local->active_head, stacked - backup);
@@ -71,7 +71,7 @@ static const char *check_local(struct pool *pool, const struct pool_local *local
 }
 
 static const char *check_global(struct pool *pool) {
-    if (!pool->stacks) {
+    if (!pool_is_of_stacks(pool)) {
         if (pool->objects > pool->rounds_capacity) return "pool: no room for every object";
         return check_array(pool, pool->rounds, pool->global);
     }

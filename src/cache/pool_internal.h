@@ -27,12 +27,6 @@ bool stacks_init(struct pool *pool);
 void stacks_make(struct pool *pool, char *first, uint64_t count);
 void stacks_take(struct pool *pool, struct pool_local *local, uint32_t count);
 void stacks_give(struct pool *pool, struct pool_local *local, uint32_t count);
-/* By the owner, without a lock: of a local pool that holds objects; to one that is not full. */
-void *stacks_pop(struct pool_local *local);
-void stacks_push(struct pool_local *local, void *object);
-
-/* The object that follows in a list. */
-STRATA_INLINE void *stacks_next(const void *object) { return *(void *const *)object; }
 
 STRATA_INLINE uint32_t pool_local_objects(const struct pool_local *local) {
     return __atomic_load_n(&local->count, __ATOMIC_RELAXED) + __atomic_load_n(&local->stacked, __ATOMIC_RELAXED);

@@ -6,7 +6,7 @@
  * full local pool gives is its whole Active stack, whatever m_beta is. Taking moves one pointer too where the list on top is m_alpha long and fits
  * into Backup; with m_alpha = m_beta = m / 2 it always is and does. Else lists are cut and joined by walking along them.
  *
- * Lengths are counted, links end nowhere. Lock: the pool's, but for pop and push.
+ * Lengths are counted, links end nowhere. Lock: the pool's; pop and push, which need none, are in pool.h.
  */
 #include "cache/pool_internal.h"
 
@@ -98,19 +98,4 @@ void stacks_give(struct pool *pool, struct pool_local *local, uint32_t count) {
     push_list(pool, (struct pool_list){local->active_head, active});
     push_list(pool, (struct pool_list){local->backup_head, count - active}); /* none, but when all are given */
     __atomic_store_n(&local->stacked, local->stacked - count, __ATOMIC_RELAXED);
-}
-
-void *stacks_pop(struct pool_local *local) {
-    void **head = local->stacked > local->pool->backup ? &local->active_head : &local->backup_head;
-    void *object = *head;
-    *head = stacks_next(object);
-    __atomic_store_n(&local->stacked, local->stacked - 1, __ATOMIC_RELAXED);
-    return object;
-}
-
-void stacks_push(struct pool_local *local, void *object) {
-    void **head = local->stacked >= local->pool->backup ? &local->active_head : &local->backup_head;
-    link_to(object, *head);
-    *head = object;
-    __atomic_store_n(&local->stacked, local->stacked + 1, __ATOMIC_RELAXED);
 }

@@ -115,7 +115,7 @@ static unsigned worst_case(unsigned flags, unsigned m, unsigned m_alpha, unsigne
  */
 static void the_worst_case_is_no_worse_than_the_lemma_says(void **state) {
     (void)state;
-    for (unsigned flags = 0; flags <= POOL_STACKS; flags++)
+    for (unsigned flags = 0; flags <= POOL_FLAGS; flags++)
         for (unsigned m = 1; m <= 12; m++) {
             unsigned best = 0;
             for (unsigned a = 1; a <= m; a++)
@@ -133,7 +133,7 @@ static void the_worst_case_is_no_worse_than_the_lemma_says(void **state) {
 /* The bound of Theorem 2.3 is reached: by a program that only allocates. */
 static void the_bound_is_reached(void **state) {
     (void)state;
-    for (unsigned flags = 0; flags <= POOL_STACKS; flags++)
+    for (unsigned flags = 0; flags <= POOL_FLAGS; flags++)
         for (unsigned m = 2; m <= 64; m += 2) {
             build(flags, m, 0, 0, 0);
             for (unsigned requests = 1; requests <= 1000; requests++) {
@@ -150,7 +150,7 @@ static void the_bound_is_reached(void **state) {
 static void so_many_objects_suffice(void **state) {
     enum { M = 20, P = 4 };
     (void)state;
-    for (unsigned flags = 0; flags <= POOL_STACKS; flags++)
+    for (unsigned flags = 0; flags <= POOL_FLAGS; flags++)
         for (unsigned m = 1; m <= 16; m++)
             for (unsigned less = 0; less <= 1; less++) {
                 struct pool_local *others[P - 1];
@@ -177,6 +177,20 @@ static void so_many_objects_suffice(void **state) {
             }
 }
 
+/* Where one kind was compiled in, all pools are of it, and what would want the other is refused. */
+static void kinds_are_those_that_were_compiled(void **state) {
+    (void)state;
+    struct pool_config config = {.name = "kinds", .object_bytes = 16, .m = 4};
+    build(0, 4, 0, 0, 0);
+    assert_int_equal(pool_is_of_stacks(pool), STRATA_POOL_KINDS == POOL_KIND_STACKS);
+    assert_int_equal(pool->stacks, STRATA_POOL_KINDS == POOL_KIND_STACKS);
+    config.flags = POOL_STACKS;
+    assert_int_equal(pool_create(&pools, &config, &pool), STRATA_POOL_KINDS == POOL_KIND_ROUNDS ? POOL_BAD_ARGUMENT : POOL_OK);
+    if (STRATA_POOL_KINDS != POOL_KIND_ROUNDS) assert_true(pool_is_of_stacks(pool));
+    config.flags = POOL_STACKS << 1;
+    assert_int_equal(pool_create(&pools, &config, &pool), POOL_BAD_ARGUMENT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bound_is_lowest_at_half),
@@ -184,6 +198,7 @@ int main(void) {
         cmocka_unit_test(the_worst_case_is_no_worse_than_the_lemma_says),
         cmocka_unit_test(the_bound_is_reached),
         cmocka_unit_test(so_many_objects_suffice),
+        cmocka_unit_test(kinds_are_those_that_were_compiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
