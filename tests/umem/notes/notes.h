@@ -39,8 +39,8 @@ unsigned number_take(void);
 void number_give(unsigned number);
 void *place_take(size_t size);
 void place_give(void *place, size_t size);
-size_t places_used(void);   /* bytes of the disk that notes have */
-size_t disk_used(void);     /* of those that were imported for them */
+size_t places_used(void); /* bytes of the disk that notes have */
+size_t disk_used(void);   /* of those that were imported for them */
 unsigned places_count(void);
 
 /* index.c */
