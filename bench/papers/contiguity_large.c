@@ -4,9 +4,9 @@
  *     contiguity_large GIB
  *
  * Low fill: a sixteenth of the zone is allocated page by page, of all mobilities mixed, and three of four pages at random freed again; then the
- * indices are computed, superpages and runs of 1 GiB asked for, and one pass compacts. Full: all that is left is filled by movable blocks of 64 frames,
- * of which one in each superpage is freed again, and superpages are captured, which have to be chosen among all, and emptied. Reports what each step
- * took of the processor. Ends with an error where the zone finds itself wrong or a page does not hold its word. One thread.
+ * indices are computed, superpages and runs of 1 GiB asked for, and one pass compacts. Full: all that is left is filled by movable blocks of 64
+ * frames, of which one in each superpage is freed again, and superpages are captured, which have to be chosen among all, and emptied. Reports what
+ * each step took of the processor. Ends with an error where the zone finds itself wrong or a page does not hold its word. One thread.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -122,8 +122,8 @@ int main(int argc, char **argv) {
     must(strata_zone_compact_stats_get(zone, &compact), "strata_zone_compact_stats_get");
     must(strata_zone_indices_get(zone, 9, &after), "strata_zone_indices_get");
     must(strata_zone_stats_get(zone, &stats), "strata_zone_stats_get");
-    printf(", \"kept\": %" PRIu64 ", \"moved\": %" PRIu64 ", \"compact_ms\": %.1f, \"unusable\": [%.5f, %.5f]", kept, compact.counts.moved, compact_ms,
-           before.unusable, after.unusable);
+    printf(", \"kept\": %" PRIu64 ", \"moved\": %" PRIu64 ", \"compact_ms\": %.1f, \"unusable\": [%.5f, %.5f]", kept, compact.counts.moved,
+           compact_ms, before.unusable, after.unusable);
     printf(", \"metadata_bytes_a_frame\": %.2f, \"free_superpages\": %" PRIu64, (double)stats.metadata_bytes / (double)frames, stats.free_superpages);
     const char *wrong = strata_zone_check(zone);
     if (wrong) load_fail(wrong);

@@ -301,7 +301,7 @@ STRATA_API enum strata_zone_status strata_zone_set_reserve(struct strata_zone *z
  * freed, moved away or reclaimed. Nobody else is given them until the request is done, or given up. (Section 8.)
  */
 enum strata_zone_capture_flags {
-    STRATA_ZONE_CAPTURE_AT = 1, /* the range that begins with `at`; else the one that has least to be moved and dropped, and nothing that can't */
+    STRATA_ZONE_CAPTURE_AT = 1,         /* the range that begins with `at`; else one with little to be moved and dropped, and nothing that can't */
     STRATA_ZONE_CAPTURE_NO_RECLAIM = 2, /* moves, drops nothing */
     STRATA_ZONE_CAPTURE_NO_HOLD = 4,    /* frames that become free are anybody's: for experiments, figure 11 */
 };
@@ -319,7 +319,7 @@ struct strata_zone_capture_request {
  *
  * frame: receives the first of the run. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_FRAMES: no range has only free, movable and reclaimable frames, or
  * what was tried could not be emptied; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_BUSY: another capture wants a part of that range (with
- * STRATA_ZONE_CAPTURE_AT). Cost: of what has to be moved.
+ * STRATA_ZONE_CAPTURE_AT). Cost: of what has to be moved; of the search, a look at each range until one will do, then at up to 1,024 more.
  */
 STRATA_API enum strata_zone_status strata_zone_capture_run(struct strata_zone *zone, const struct strata_zone_capture_request *request,
                                                            uint64_t *frame);

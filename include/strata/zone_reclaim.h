@@ -71,8 +71,8 @@ STRATA_API enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone,
 
 /*
  * strata_zone_reclaim_balance - what the zone's thread does when it is woken, on this thread: where fewer frames are free than the low watermark,
- * reclaims up to the high one, by areas as large as the requests that reclaimed since the last time have wanted (section 3.2). For programs that have a
- * thread of their own for such work, and call it now and then.
+ * reclaims up to the high one, by areas as large as the requests that reclaimed since the last time have wanted (section 3.2). For programs that have
+ * a thread of their own for such work, and call it now and then.
  *
  * reclaimed: receives how many frames were dropped, also where it fails; may be NULL. Returns STRATA_ZONE_OK, also where nothing had to be done;
  * STRATA_ZONE_NO_FRAMES: all were looked at, and fewer are free; STRATA_ZONE_BAD_ARGUMENT: not started; STRATA_ZONE_BUSY: within an owner's function,

@@ -135,10 +135,10 @@ struct frame_zone {
     /* counted; by the lock */
     uint64_t failures, fallbacks, retypes, reserve_uses, whole_allocs;
     uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
-    uint64_t mapped;     /* frames in windows */
-    uint64_t races_lost; /* atomic */
+    uint64_t mapped;         /* frames in windows */
+    uint64_t races_lost;     /* atomic */
     uint64_t capture_cursor; /* atomic: the range at which the next search for a capture begins, in a large zone */
-    uint64_t moving;     /* atomic: isolated blocks */
+    uint64_t moving;         /* atomic: isolated blocks */
 
     /* for compaction (frames_compact.c) and reclaim (frames_lru.c, frames_reclaim.c): theirs, NULL until they are first used */
     void *compaction, *reclaim;

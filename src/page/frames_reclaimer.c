@@ -64,9 +64,8 @@ static enum frames_status run_round(struct frame_zone *zone, struct frames_recla
     uint64_t none = FRAMES_NONE;
     if (!frames_reclaim_enter(reclaim)) return FRAMES_BUSY;
     uint32_t order = __atomic_exchange_n(&reclaim->order, 0, __ATOMIC_RELAXED);
-    const struct frames_reclaim_wish wish = {.free_goal = reclaim->config.high_frames,
-                                             .area = min_u64(UINT64_C(1) << order, zone->superpage_frames),
-                                             .end = zone->frames};
+    const struct frames_reclaim_wish wish = {
+        .free_goal = reclaim->config.high_frames, .area = min_u64(UINT64_C(1) << order, zone->superpage_frames), .end = zone->frames};
     COUNT(reclaim, wakes, 1);
     *dropped = frames_reclaim_by_policy(zone, &wish, &none);
     frames_reclaim_leave(reclaim);

@@ -59,7 +59,8 @@ static bool identify(struct pagemap *pagemap) {
 /* The kept one becomes the caller's, unless it is not there, or not what it was any more. */
 static bool take_kept(struct pagemap *pagemap) {
     uint32_t state = __atomic_load_n(&kept.state, __ATOMIC_RELAXED);
-    if (state < KEPT_FIRST || !__atomic_compare_exchange_n(&kept.state, &state, KEPT_CHANGES, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return false;
+    if (state < KEPT_FIRST || !__atomic_compare_exchange_n(&kept.state, &state, KEPT_CHANGES, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return false;
     struct pagemap was = *pagemap = kept.pagemap;
     __atomic_store_n(&kept.state, KEPT_NONE, __ATOMIC_RELEASE);
     if (!identify(pagemap) || pagemap->device != was.device || pagemap->inode != was.inode) return false;

@@ -373,6 +373,37 @@ static void a_zone_that_gets_no_memory_leaves_nothing(void **state) {
     assert_int_equal(sim_reserved_bytes(), 0);
 }
 
+/*
+ * In a zone with more superpages than a search looks at behind its first find, each search begins where the last one ended: what is far away is not
+ * looked for, but comes next, and one in front of the beginning is found as well.
+ */
+static void searches_for_captures_go_round(void **state) {
+    (void)state;
+    enum { SUPERPAGES = 5000 };
+    static const uint64_t fit[] = {100, 200, 4000};
+    const struct frames_owner program = {.name = "cache", .reclaim = drop};
+    const struct frames_capture_request capture = {.frames = SUPERPAGE, .mobility = FRAMES_UNMOVABLE};
+    unsigned owner;
+    uint64_t frame;
+    open_with(SUPERPAGES, 0, 0, 0);
+    assert_int_equal(frames_owner_add(zone, &program, &owner), FRAMES_OK);
+    for (unsigned i = 0; i < SUPERPAGES; i++) assert_int_not_equal(alloc(SUPERPAGE, FRAMES_UNMOVABLE), FRAMES_NONE);
+    for (unsigned i = 0; i < ARRAY_LENGTH(fit); i++) {
+        const struct frames_request block = {.frames = SUPERPAGE / 2, .mobility = FRAMES_RECLAIMABLE, .owner = owner};
+        release(fit[i] * SUPERPAGE, SUPERPAGE);
+        for (unsigned half = 0; half < 2; half++) assert_int_equal(frames_alloc(zone, &block, &frame), FRAMES_OK);
+        assert_int_equal(superpage(frame), fit[i]);
+    }
+    assert_int_equal(frames_capture_run(zone, &capture, &frame), FRAMES_OK);
+    assert_int_equal(superpage(frame), 100); /* all cost the same: the first */
+    assert_int_equal(frames_capture_run(zone, &capture, &frame), FRAMES_OK);
+    assert_int_equal(superpage(frame), 4000); /* the search went on behind the 1124th */
+    assert_int_equal(frames_capture_run(zone, &capture, &frame), FRAMES_OK);
+    assert_int_equal(superpage(frame), 200); /* and round */
+    assert_int_equal(frames_capture_run(zone, &capture, &frame), FRAMES_NO_FRAMES);
+    close_zone();
+}
+
 /* A terabyte takes memory for what is used of it. */
 static void a_terabyte_is_a_zone(void **state) {
     (void)state;
@@ -408,6 +439,7 @@ int main(void) {
         cmocka_unit_test(without_holding_it_does),
         cmocka_unit_test(a_capture_waits_for_frees_and_can_be_given_up),
         cmocka_unit_test(what_is_pinned_or_unmovable_is_not_chosen),
+        cmocka_unit_test(searches_for_captures_go_round),
         cmocka_unit_test(a_zone_that_gets_no_memory_leaves_nothing),
         cmocka_unit_test(a_terabyte_is_a_zone),
     };

@@ -5,6 +5,7 @@
  * hardly a mapping left. What changes the process is done in a child.
  */
 #define _GNU_SOURCE 1
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -204,6 +205,64 @@ static void presence_is_told_page_by_page(void **state) {
     platform_unreserve(range, MANY * page_bytes);
 }
 
+/* The number of the file that is kept for looks; -1: none is. */
+static int kept_file(void) {
+    char path[64], name[64];
+    for (int number = 0; number < 1024; number++) {
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+        ssize_t length = readlink(path, name, sizeof name - 1);
+        name[length > 0 ? length : 0] = 0;
+        if (strstr(name, "/pagemap") != NULL) return number;
+    }
+    return -1;
+}
+
+/* One page is there; the next is not. */
+static bool looks_right(char *range) {
+    uint8_t pages[PAGES];
+    range[0] = 1;
+    return platform_presence(range, range_bytes, pages) && pages[0] == PLATFORM_PAGE_PRESENT && pages[1] == PLATFORM_PAGE_ABSENT;
+}
+
+/* The program closes the file, has its own under the same number, and forks; no look is wrong, and nobody else's file is closed. */
+static void keep_a_file(void *unused) {
+    (void)unused;
+    char *range = new_range();
+    EXPECT(looks_right(range) && kept_file() == -1);
+    platform_presence_keep(true);
+    platform_presence_keep(true);
+    EXPECT(looks_right(range));
+    int number = kept_file();
+    EXPECT(number >= 200 && (fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
+    EXPECT(looks_right(range) && kept_file() == number);
+    EXPECT(close(number) == 0 && looks_right(range));
+    number = kept_file();
+    int zeros = open("/dev/zero", O_RDONLY);
+    EXPECT(zeros >= 0 && dup2(zeros, number) == number && looks_right(range));
+    char byte = 1;
+    EXPECT(read(number, &byte, 1) == 1 && byte == 0 && close(number) == 0);
+    EXPECT(looks_right(range) && kept_file() >= 0);
+    range[page_bytes] = 1; /* there in the parent only */
+    pid_t child = fork();
+    if (child == 0) {
+        (void)platform_release(range, 2 * page_bytes);
+        _exit(looks_right(range) && kept_file() >= 0 ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    (void)platform_release(range, 2 * page_bytes);
+    EXPECT(looks_right(range));
+    platform_presence_keep(false);
+    EXPECT(kept_file() >= 0);
+    platform_presence_keep(false);
+    EXPECT(kept_file() == -1 && looks_right(range) && kept_file() == -1);
+}
+
+static void a_file_is_kept_for_who_looks_often(void **state) {
+    (void)state;
+    assert_int_equal(child_status(keep_a_file, NULL), 0);
+}
+
 /* A process that has no descriptor left can't look: it says so. */
 static void look_without_descriptors(void *unused) {
     uint8_t pages[PAGES];
@@ -364,6 +423,7 @@ int main(void) {
         cmocka_unit_test(contents_change_places_unhurt),
         cmocka_unit_test(presence_is_told_page_by_page),
         cmocka_unit_test(what_cannot_be_found_out_is_said),
+        cmocka_unit_test(a_file_is_kept_for_who_looks_often),
         cmocka_unit_test(huge_pages_are_counted),
         cmocka_unit_test(many_ranges_come_and_go),
         cmocka_unit_test(one_range_needs_no_newer_call),
