@@ -4,6 +4,7 @@
 #   make run       the same, then real programs under strata and under the other allocators, compared
 #   make test      every check: two compilers, sanitizers, layers, format, installation, model, fault, stress and real programs
 #   make bench     the benchmarks of docs/benchmarks.md, in an hour; QUICK=1 for minutes; BENCH_ARGS goes to bench/bench.py (--write-docs)
+#   make tidy      clang-tidy over the library, beside the checks of make test: some five minutes
 #   make papers    the papers' experiments, and docs/papers.md; ONLY=contiguity|kmem|magazines|vh|umpa for one paper (the page stays as it is), QUICK=1 for
 #                  seconds each, PAPERS_ARGS goes to bench/papers/papers.py
 #   make install   to PREFIX (default /usr/local); DESTDIR is honoured
@@ -12,7 +13,7 @@
 PREFIX ?= /usr/local
 
 .DEFAULT_GOAL := all
-.PHONY: all run test bench papers install format clean
+.PHONY: all run test tidy bench papers install format clean
 .NOTPARALLEL:
 
 all:
@@ -27,6 +28,11 @@ run:
 test:
 	@tools/setup.sh build run test
 	@build/venv/bin/python tools/run_checks.py
+
+tidy:
+	@tools/setup.sh build test
+	@tools/build.sh clang-debug
+	@tools/check_tidy.sh build/clang-debug 2
 
 bench:
 	@tools/setup.sh build run bench

@@ -99,7 +99,6 @@ def all_steps() -> list[Step]:
         script("aarch64", ["tools/check_aarch64.sh"], r"^aarch64: \d+ files, 0 failures$", []),
         script("format", ["tools/check_format.sh"], r"^format: \d+ sources, \d+ texts, 0 failures$", []),
         script("man", ["tools/check_man.sh"], r"^man: \d+ pages, \d+ functions, 0 failures$", []),
-        script("tidy", ["tools/check_tidy.sh", "build/clang-debug", "2"], r"^tidy: \d+ files, no findings$", ["build:clang-debug"]),
     ]
 
 

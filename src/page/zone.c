@@ -150,8 +150,9 @@ static bool commit_arrays(struct zone *zone, uint64_t end) {
 
 static bool extend_to(struct zone *zone, uint64_t end) {
     uint64_t from = zone->extent_bytes;
-    if (!commit_arrays(zone, end)) return false;
+    /* The heap first: where that is refused the arrays for it would take what is left of a limit on data. */
     if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
+    if (!commit_arrays(zone, end)) return false;
     if (end - from >= MARKS_SUPERPAGES * SUPERPAGE_BYTES) populate_marks(zone, from, end);
     *(volatile uint8_t *)&zone->superpages[from >> SUPERPAGE_SHIFT].state = SUPERPAGE_FREE; /* as it is: one fault, where a look first would be two */
     zone->extent_bytes = end;

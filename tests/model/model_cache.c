@@ -34,6 +34,9 @@ static unsigned area_now(void) {
     return id == 0 || id >= AREAS ? AREAS : id;
 }
 
+/* What goes past a depot that has enough goes so many rounds at a time. */
+#define PIECE 16
+
 /* ------------------------------------------------------------------ allocation */
 
 /* What slabs gave, beyond the object that was returned, is in the array: whatever it is, it must have been free. */
@@ -100,8 +103,10 @@ static void free_one(struct reference_cache *cache, unsigned n) {
         if (array != NULL) reference_open(cache, area);
         if (array != NULL && array->count >= array->limit) {
             struct reference_magazine past_the_depot, *magazine = &past_the_depot;
+            unsigned cut = half_of(cache);
+            if (full_before >= caches.depots[cache->tag].full_max) cut = (unsigned)min_u64(cut, PIECE);
             if (caches.depots[cache->tag].full_count > full_before) magazine = push_magazine(cache);
-            reference_cut(array, magazine, half_of(cache));
+            reference_cut(array, magazine, cut);
         }
     }
     if (array != NULL && array->count < array->limit) array->rounds[array->count++] = object;

@@ -317,7 +317,7 @@ static void step_failures(const struct model_record *record) {
 static bool begin_growing(const struct sim_config *sim, const struct zone_config *config, unsigned choice) {
     static const uint64_t others[] = {6 * MIB, 20 * MIB, 50 * MIB};
     struct sim_config limited_sim = *sim;
-    limited_sim.address_limit_bytes = 69 * GIB;
+    limited_sim.address_limit_bytes = 71 * GIB;
     sim_reset(&limited_sim);
     void *below = platform_reserve(NULL, 65 * GIB, 64 * KIB);
     if (below == NULL || !zone_init(&zone, config)) return false;
