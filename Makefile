@@ -31,8 +31,9 @@ test:
 
 tidy:
 	@tools/setup.sh build test
-	@tools/build.sh clang-debug
+	@tools/build.sh clang-debug clang-sim
 	@tools/check_tidy.sh build/clang-debug 2
+	@tools/check_tidy.sh build/clang-sim 2
 
 bench:
 	@tools/setup.sh build run bench

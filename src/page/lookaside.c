@@ -23,8 +23,10 @@
 /* The descriptors and heads of a superpage that has no runs: they say nothing, and may be a thirtieth of its size. */
 static void release_descriptors(struct zone *zone, struct superpage *superpage) {
     size_t at = (size_t)(superpage - zone->superpages), bytes = SUPERPAGE_GRANULES * sizeof(struct granule_desc), page = platform_info()->page_bytes;
-    if (!superpage->described || bytes % page != 0 || sizeof(struct head_area) % page != 0) return;
-    if (!platform_release(&zone->descs[at * SUPERPAGE_GRANULES], bytes) || !platform_release(&zone->heads[at], sizeof(struct head_area))) return;
+    if (!superpage->described || bytes % page != 0) return;
+    if (!platform_release(&zone->descs[at * SUPERPAGE_GRANULES], bytes)) return;
+    /* With pages of 16 KiB they share some with their neighbours, and stay. */
+    if (sizeof(struct head_area) % page == 0 && !platform_release(&zone->heads[at], sizeof(struct head_area))) return;
     superpage->described = false;
     zone->counters.described--;
 }

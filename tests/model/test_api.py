@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def share(monkeypatch):
     """Two fifths of the budget for each test, as for page/ and slab/."""
-    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 5)) * 0.4))
+    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 3.5)) * 0.4))
 
 
 def test_api_agrees_with_its_reference(model, explore):

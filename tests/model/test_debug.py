@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def share(monkeypatch):
     """A fifth of the budget for each test: there are few states, and each run has many of them."""
-    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 5)) * 0.2))
+    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 3.5)) * 0.2))
 
 
 def test_reports_agree_with_their_reference(model, explore):

@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def share(monkeypatch):
     """A third of the budget for each test."""
-    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 5)) / 3))
+    monkeypatch.setenv("STRATA_MODEL_SECONDS", str(float(os.environ.get("STRATA_MODEL_SECONDS", 3.5)) / 3))
 
 
 def test_pager_agrees_with_its_model(model, explore):
