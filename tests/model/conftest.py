@@ -7,7 +7,7 @@ as it comes, so that a crash can be told from the last one:
 Where the records are many, a file has them: $(cat FILE) then.
 
 Environment: STRATA_MODEL_LIB, the shared object with the runners (tests/model/model.h says what they are); STRATA_MODEL_SECONDS, how
-long each test goes on (default 10); STRATA_MODEL_SEED, where it begins (default: from the clock; a failure tells it);
+long each test goes on (default 3.5); STRATA_MODEL_SEED, where it begins (default: from the clock; a failure tells it);
 STRATA_MODEL_LONG, when set, the number of operations of the random runs (default: what fits into the budget, in runs of 100,000).
 """
 
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from logs import last_lines  # noqa: E402
 
 RECORD_BYTES = 8
-DEFAULT_SECONDS = 5
+DEFAULT_SECONDS = 3.5
 HANG_SECONDS = 120
 SLOWEST_OPERATIONS_PER_SECOND = 1000  # of a long run on a busy machine
 SHRINK_SECONDS = 60

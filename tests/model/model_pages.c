@@ -17,9 +17,10 @@
 #define MS UINT64_C(1000000)
 
 static uint64_t failures; /* injected before the operation under way */
-/* Pages were moved by copies, or may have been, while a call failed: where the source of a copy can't be given back it stays, and nobody counts it. */
+/* Pages were moved by copies, or may have been, while a call failed: where the source of a copy can't be given back it stays, and nobody counts it.
+ */
 static bool left_behind, moves_one_by_one;
-static bool scarce;       /* a limit of memory or mappings may stop any operation */
+static bool scarce; /* a limit of memory or mappings may stop any operation */
 
 /* ------------------------------------------------------------------ help */
 
