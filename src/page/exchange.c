@@ -183,6 +183,7 @@ static void copy_row(struct zone *zone, const struct row *row) {
 }
 
 static void move_row(struct zone *zone, const struct row *row, bool tables) {
+    size_t kept_bytes; /* both ends are of blocks, whose pages count as present whether they are or not */
     bool wanted = tables ? prefers_tables(zone, row->moves->bytes >> GRANULE_SHIFT, row->moves->to) : prefers_faults(zone, row), done = false;
     platform_lock_acquire(&zone->lock);
     for (size_t i = 0; i < row->count; i++) {
@@ -190,7 +191,8 @@ static void move_row(struct zone *zone, const struct row *row, bool tables) {
         end_watches(zone, row->to_block, row->moves[i].to, row->moves[i].bytes);
     }
     if (wanted)
-        done = tables ? zone_move(zone, row->moves->from, row->moves->to, row->moves->bytes) : zone_move_one_by_one(zone, row->moves, row->count);
+        done = tables ? zone_move(zone, row->moves->from, row->moves->to, row->moves->bytes, &kept_bytes)
+                      : zone_move_one_by_one(zone, row->moves, row->count);
     for (size_t i = 0; done && i < row->count; i++) {
         if (block_of(zone, row->from_blocks[i])->holes) note_holes(zone, row->to_block);
         note_holes(zone, row->from_blocks[i]);

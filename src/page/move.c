@@ -39,20 +39,22 @@ static void end_target(struct zone *zone, char *to, size_t bytes) {
     zone->mover.process = 0;
 }
 
-/* Of a target that is nobody's fault any more. */
-static void copy_rest(char *from, char *to, size_t bytes) {
-    if (bytes == 0) return;
+/* Of a target that is nobody's fault any more. Returns how many bytes of the source can't be given back, and stay present, as zeros. */
+static size_t copy_rest(char *from, char *to, size_t bytes) {
+    if (bytes == 0) return 0;
     __builtin_memcpy(to, from, bytes);
-    if (!platform_release(from, bytes)) __builtin_memset(from, 0, bytes);
+    if (platform_release(from, bytes)) return 0;
+    __builtin_memset(from, 0, bytes);
+    return bytes;
 }
 
-static bool move_one_by_one(struct zone *zone, char *from, char *to, size_t bytes) {
+static bool move_one_by_one(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes) {
     size_t moved = 0;
     if (!mover_ready(zone) || !begin_target(zone, to, bytes)) return false;
     if (platform_release(to, bytes)) (void)platform_faults_move(&zone->mover.faults, to, from, bytes, &moved);
     end_target(zone, to, bytes);
     if (moved == 0) return false;
-    copy_rest(from + moved, to + moved, bytes - moved);
+    *kept_bytes = copy_rest(from + moved, to + moved, bytes - moved);
     return true;
 }
 
@@ -78,7 +80,8 @@ bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves
         zone->counters.moves += moved[i] != 0;
     }
     end_target(zone, first, (size_t)(end - first));
-    for (size_t i = 0; i < count; i++) copy_rest(moves[i].from + moved[i], moves[i].to + moved[i], moves[i].bytes - moved[i]);
+    /* Both ends are of blocks, whose pages count as present whether they are or not. */
+    for (size_t i = 0; i < count; i++) (void)copy_rest(moves[i].from + moved[i], moves[i].to + moved[i], moves[i].bytes - moved[i]);
     return true;
 }
 
@@ -117,12 +120,13 @@ bool zone_can_move(struct zone *zone) {
 /* Three moves one by one, each for three times what a copy costs, would be no better than copying, and worse to undo. */
 bool zone_can_swap(const struct zone *zone) { return zone_can_move_tables(zone); }
 
-bool zone_move(struct zone *zone, char *from, char *to, size_t bytes) {
+bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes) {
     bool one_by_one = zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_UFFD;
+    *kept_bytes = 0;
     if (zone_can_move_tables(zone) && platform_move(from, to, bytes)) {
         note_moved(zone, from, bytes);
         zone_note_cuts(zone, to, bytes);
-    } else if (!one_by_one || !move_one_by_one(zone, from, to, bytes)) {
+    } else if (!one_by_one || !move_one_by_one(zone, from, to, bytes, kept_bytes)) {
         return false;
     }
     zone->counters.moves++;

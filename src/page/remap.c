@@ -31,7 +31,22 @@ static void marks_follow(struct zone *zone, struct superpage *source, unsigned a
     zone_superpage_relink(zone, target, target_idle);
 }
 
-void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) {
+/* Granules that the marks left, but whose pages are there, as zeros: the source of a copy, that could not be given back. */
+static void mark_kept(struct zone *zone, size_t at, size_t granules) {
+    for (size_t end = at + granules; at < end;) {
+        struct superpage *superpage = &zone->superpages[at / SUPERPAGE_GRANULES];
+        unsigned start = (unsigned)(at % SUPERPAGE_GRANULES), count = (unsigned)min_u64(end - at, SUPERPAGE_GRANULES - start);
+        unsigned idle_before = superpage->idle;
+        bits_set(superpage->populated, start, count);
+        COUNTER_ADD(zone->counters.populated, count);
+        zone->counters.populated_total += count;
+        superpage_recount(superpage);
+        zone_superpage_relink(zone, superpage, idle_before);
+        at += count;
+    }
+}
+
+void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules, size_t kept_bytes) {
     size_t at = zone_granule_of(zone, from), to_at = zone_granule_of(zone, to);
     for (size_t done = 0; done < granules;) {
         unsigned source_at = (unsigned)((at + done) % SUPERPAGE_GRANULES), target_at = (unsigned)((to_at + done) % SUPERPAGE_GRANULES);
@@ -40,6 +55,8 @@ void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules) 
                      target_at, count);
         done += count;
     }
+    size_t kept = kept_bytes >> GRANULE_SHIFT;
+    if (kept != 0) mark_kept(zone, at + granules - kept, kept);
 }
 
 /* The longest run of granules that are present and free, at most `wanted` long. */
@@ -97,8 +114,9 @@ static bool fill(struct zone *zone, const struct target *target, struct superpag
         bool whole = source.count == SUPERPAGE_GRANULES, huge = source.superpage->huge;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
         char *to = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
-        if (!zone_move(zone, from, to, (size_t)source.count << GRANULE_SHIFT)) return false;
-        zone_moved_pages(zone, from, to, source.count);
+        size_t kept_bytes;
+        if (!zone_move(zone, from, to, (size_t)source.count << GRANULE_SHIFT, &kept_bytes)) return false;
+        zone_moved_pages(zone, from, to, source.count, kept_bytes);
         if (whole) zone_note_advice(zone, superpage, 1, huge); /* the advice belongs to the mapping, which moved */
         start += source.count;
         granules -= source.count;

@@ -98,15 +98,15 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     if (first == NULL) return NULL;
     char *target = superpage_address(zone, first);
     block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
-    size_t old = moved.granules;
-    if (!zone_move(zone, address, target, old << GRANULE_SHIFT)) {
+    size_t old = moved.granules, kept_bytes;
+    if (!zone_move(zone, address, target, old << GRANULE_SHIFT, &kept_bytes)) {
         block_give_up(zone, first, 0, moved.superpages);
         return NULL;
     }
     block_of(zone, address)->holes = false; /* what is absent there is what has moved */
     block_end(zone, address);
     zone_wake_blocks(zone); /* it shall not rest: its pages are gone */
-    zone_moved_pages(zone, address, target, old);
+    zone_moved_pages(zone, address, target, old, kept_bytes);
     bool zeroed;
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, &zeroed);
     moved.granules = granules;

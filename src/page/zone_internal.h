@@ -95,12 +95,14 @@ void zone_trim_to_limit(struct zone *zone);
  * allocated, out of other superpages with idle ones, by changing page tables; as far as it goes.
  */
 void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to);
-/* After zone_move of `granules` from `from` to `to`: the marks follow the pages. Neither side is allocated at this moment. */
-void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules);
+/* After zone_move of `granules` from `from` to `to`, which kept so many bytes: the marks follow the pages. Neither side is allocated at this moment.
+ */
+void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules, size_t kept_bytes);
 
 /*
  * Another address for pages (move.c). zone_move: both ranges are committed and apart, the former pages of `to` are dropped, `from` reads as zeros
- * then. False: copy; `from` is as it was, `to` may have lost its pages. can_move, can_swap: whether it is worth a try.
+ * then. What the kernel will not move is copied, and may not be given back: the last *kept_bytes of `from` stay present. False: copy; `from` is as it
+ * was, `to` may have lost its pages. can_move, can_swap: whether it is worth a try.
  */
 bool zone_can_move(struct zone *zone);
 bool zone_can_swap(const struct zone *zone);
@@ -111,7 +113,7 @@ bool zone_can_move_tables(const struct zone *zone);
  */
 #define ROW_MOVES 64
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
-bool zone_move(struct zone *zone, char *from, char *to, size_t bytes);
+bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
 /* Page tables have moved here: mappings begin and end at both ends from now on. */
 void zone_note_cuts(struct zone *zone, const char *address, size_t bytes);
 

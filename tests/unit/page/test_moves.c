@@ -63,6 +63,27 @@ static void what_will_not_move_is_copied(void **state) {
     }
 }
 
+/* Nor taken back, as locked pages are not: what the copy leaves is idle, counted and all zeros. */
+static void what_a_copy_leaves_is_counted(void **state) {
+    (void)state;
+    for (unsigned nth = 3; nth <= PAGES; nth += 13) {
+        crowded_block(ZONE_MOVES_AUTO);
+        sim_faults_offer(PLATFORM_FAULTS_MOVE);
+        sim_fail_only(UINT64_C(1) << SIM_FAULTS_MOVE | UINT64_C(1) << SIM_RELEASE);
+        sim_fail_call(nth, SIM_FOREVER); /* the target is emptied by the first call */
+        char *moved = grown();
+        assert_true(sim_failures() >= 2); /* the move, the source of the copy, and what is asked for again */
+        sim_fail_call(0, 0);
+        assert_non_null(moved);
+        assert_true(is_marked(moved, PAGES, 1));
+        unsigned gone = nth - 2; /* one by one; reading them would make them present */
+        assert_true(is_zero(block + gone * GRANULE_BYTES, (PAGES - gone) * GRANULE_BYTES));
+        assert_true(sim_populated_pages((char *)zone.base, zone.extent_bytes) <= counters().populated);
+        block = moved;
+        drop_both();
+    }
+}
+
 /* Of the first page, of the target, of all: then it is the caller's to copy, and the block is as it was. */
 static void a_refusal_leaves_the_block(void **state) {
     (void)state;
@@ -208,6 +229,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_mappings_pages_move_one_by_one),
         cmocka_unit_test(what_will_not_move_is_copied),
+        cmocka_unit_test(what_a_copy_leaves_is_counted),
         cmocka_unit_test(a_refusal_leaves_the_block),
         cmocka_unit_test(a_system_without_is_asked_once),
         cmocka_unit_test(a_child_opens_its_own),
