@@ -12,6 +12,7 @@
 #include <strata/zone.h>
 #include <strata/zone_compact.h>
 
+#include "own_process.h"
 #include "pages_support.h"
 
 enum { WATCHED = 96, WATCHES = 3, FRAMES = 1024, SHOWN = 256, LEFT_MAX = 4 };
@@ -193,20 +194,6 @@ static const struct test {
     {"windows", "background:off", windows},
 };
 
-static void run_in_a_process(const char *program, const struct test *test) {
-    pid_t child = fork();
-    EXPECT(child >= 0);
-    if (child == 0) {
-        EXPECT(setenv("STRATA_CONF", test->conf, 1) == 0);
-        execl("/proc/self/exe", program, test->name, (char *)NULL);
-        _exit(127);
-    }
-    int status;
-    EXPECT(waitpid(child, &status, 0) == child);
-    if (status != 0) fprintf(stderr, "%s: status %#x\n", test->name, (unsigned)status);
-    EXPECT(status == 0);
-}
-
 int main(int argc, char **argv) {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     if (!MAPPINGS_MAY_END) {
@@ -215,7 +202,7 @@ int main(int argc, char **argv) {
     }
     for (unsigned i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         if (argc == 1) {
-            run_in_a_process(argv[0], &tests[i]);
+            run_in_own_process(tests[i].name, tests[i].conf, NULL, NULL);
         } else if (strcmp(argv[1], tests[i].name) == 0) {
             alarm(100);
             tests[i].body();

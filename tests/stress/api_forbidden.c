@@ -7,7 +7,6 @@
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
-#include <sys/wait.h>
 
 #include <strata/page_watch.h>
 #include <strata/paging.h>
@@ -15,6 +14,7 @@
 #include <strata/zone_compact.h>
 
 #include "forbid.h"
+#include "own_process.h"
 #include "pages_support.h"
 
 enum { BLOCKS = 12, TURNS = 6, WATCHED = 64, FRAMES = 1024 };
@@ -207,26 +207,16 @@ static const struct test {
 #endif
 };
 
-static void run_in_a_process(const char *program, const struct test *test) {
-    pid_t child = fork();
-    EXPECT(child >= 0);
-    if (child == 0) {
-        EXPECT(setenv("STRATA_CONF", test->conf, 1) == 0);
-        forbid(SYS_userfaultfd, EPERM);
-        execl("/proc/self/exe", program, test->name, (char *)NULL);
-        _exit(127);
-    }
-    int status;
-    EXPECT(waitpid(child, &status, 0) == child);
-    if (status != 0) fprintf(stderr, "%s: status %#x\n", test->name, (unsigned)status);
-    EXPECT(status == 0);
+static void forbid_faults(const void *context) {
+    (void)context;
+    forbid(SYS_userfaultfd, EPERM);
 }
 
 int main(int argc, char **argv) {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     for (unsigned i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         if (argc == 1) {
-            run_in_a_process(argv[0], &tests[i]);
+            run_in_own_process(tests[i].name, tests[i].conf, forbid_faults, NULL);
         } else if (strcmp(argv[1], tests[i].name) == 0) {
             drop_privilege();
             expect_forbidden();

@@ -6,8 +6,8 @@
  * address space than any limit leaves; there that case is left out.
  */
 #include <sys/resource.h>
-#include <sys/wait.h>
 
+#include "own_process.h"
 #include "pages_support.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
@@ -135,20 +135,11 @@ static const struct test {
     {"mappings", "background:off", 0, few_mappings},
 };
 
-static void run_in_a_process(const char *program, const struct test *test) {
-    pid_t child = fork();
-    EXPECT(child >= 0);
-    if (child == 0) {
-        const struct rlimit limit = {test->address_bytes, test->address_bytes};
-        EXPECT(setenv("STRATA_CONF", test->conf, 1) == 0);
-        if (test->address_bytes != 0) EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
-        execl(program, program, test->name, (char *)NULL);
-        _exit(127);
-    }
-    int status;
-    EXPECT(waitpid(child, &status, 0) == child);
-    if (status != 0) fprintf(stderr, "%s: status %#x\n", test->name, (unsigned)status);
-    EXPECT(status == 0);
+/* `context` is a size_t: bytes, 0 for none. */
+static void limit_addresses(const void *context) {
+    size_t bytes = *(const size_t *)context;
+    const struct rlimit limit = {bytes, bytes};
+    if (bytes != 0) EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
 int main(int argc, char **argv) {
@@ -158,7 +149,8 @@ int main(int argc, char **argv) {
             tests[i].body();
             return 0;
         }
-        if (argc == 1 && (tests[i].address_bytes == 0 || HAS_ROOM_FOR_LIMITS)) run_in_a_process("/proc/self/exe", &tests[i]);
+        if (argc == 1 && (tests[i].address_bytes == 0 || HAS_ROOM_FOR_LIMITS))
+            run_in_own_process(tests[i].name, tests[i].conf, limit_addresses, &tests[i].address_bytes);
     }
     EXPECT(argc == 1);
     printf("%zu limits reached\n", sizeof tests / sizeof tests[0] - !HAS_ROOM_FOR_LIMITS);
