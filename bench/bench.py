@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures strata and the allocators that it is held against: `make bench`.
 
-Runs the loads, the start-ups, the Google Benchmark programs and the real programs of bench/suite under each allocator in turn,
-prints tables of medians and ratios, and writes every run to build/bench/summary.json, the same tables to summary.md, and bars to
-means.svg and loads.svg beside it; with --write-docs also docs/benchmarks.md.
+Runs the loads, the start-ups, the Google Benchmark programs and the real programs of bench/suite under each allocator in turn, and strata's blocks of
+pages beside the kernel's mappings; prints tables of medians and ratios, and writes every run to build/bench/summary.json, the same tables to
+summary.md, and bars to means.svg and loads.svg beside it; with --write-docs also docs/benchmarks.md.
 
 Environment: QUICK=1 for minutes instead of an hour: 3 repetitions of shorter loads, and one of some of the programs. STRATA_LIB for the library, STRATA_CONF for strata's options.
 Exit status: 0; 1 if a run failed, or with --check-bar if the bar was missed; 2 for a wrong command line or setup; 130 after Ctrl-C.
@@ -31,11 +31,14 @@ except ImportError:
 sys.dont_write_bytecode = True
 
 try:
-    from harness import machine, markdown, plots, summary, tables
-    from harness.allocators import FALLBACK, FALLBACK_CONF, collect, prove
+    from harness import machine, markdown, plots, summary, tables, visits
+    from harness.allocators import FALLBACK, FALLBACK_CONF, STRATA, collect, prove
     from harness.catalogue import LOADS, QUICK_PROGRAMS, STARTUPS
     from harness.launching import Launcher, RunFailed
     from harness.measuring import Collected, run_loads, run_micro, run_startups, turns
+    from harness.pages import NAME as PAGES
+    from harness.pages import PROGRAM as PAGES_PROGRAM
+    from harness.pages import run_pages
     from harness.programs import PROGRAM_PREFIX, run_programs, suite
 except ImportError as error:
     sys.exit(f"bench: the Python package {error.name} is missing; `make bench` installs it into build/venv")
@@ -54,15 +57,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=PROJECT / "build/bench", help="where cmake built with STRATA_BENCH=ON")
     parser.add_argument("--strata", type=Path, help="libstrata.so, default $STRATA_LIB, else that of --build")
     parser.add_argument("--without-strata", action="store_true", help="measure only the others")
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=FILE.so", help="a further allocator; may be repeated")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=FILE.so", help="a further allocator, which the bar counts as well, with variables of its own where it needs any (NAME=FILE.so,VARIABLE=VALUE); may be repeated")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=CONF", help="strata again with this STRATA_CONF; may be repeated")
     parser.add_argument("--no-fallback", action="store_true", default=quick, help=f"leave out strata with {FALLBACK_CONF} on the loads")
-    parser.add_argument("--only", default="", metavar="REGEX", help="only loads, start-ups, micro benchmarks and programs that match")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only loads, start-ups, micro benchmarks, pages and programs that match")
     parser.add_argument("--runs", type=int, default=QUICK_REPETITIONS if quick else REPETITIONS, help="repetitions")
     parser.add_argument("--work", type=int, default=QUICK_WORK_PERCENT if quick else 100, metavar="PERCENT", help="work of a load")
     parser.add_argument("--pin", default="auto", metavar="CPU", help="CPU for loads of one thread: a number, auto or none")
     parser.add_argument("--no-loads", action="store_true", help="leave out loads and start-ups")
     parser.add_argument("--no-micro", action="store_true", help="leave out Google Benchmark")
+    parser.add_argument("--no-pages", action="store_true", help="leave out blocks of pages")
     parser.add_argument("--no-programs", action="store_true", help="leave out the real programs")
     parser.add_argument("--output", type=Path, default=PROJECT / "build/bench/summary.json", help="every run, as JSON")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md")
@@ -129,8 +133,17 @@ def measure(options: argparse.Namespace, console: Console) -> tuple[dict, bool]:
     startups = [startup for startup in STARTUPS if wanted.search(startup.name)] if not options.no_loads else []
     micro = sorted(folder.glob("micro_*")) if not options.no_micro else []
     programs = [one for one in all_programs if wanted.search(one.name)] if not options.no_programs else []
+    ours = next((a for a in allocators if a.name == STRATA), None)
+    pages_runs = options.runs if ours and not options.no_pages and wanted.search(PAGES) else 0
+    if pages_runs and not (folder / PAGES_PROGRAM).is_file():
+        raise RunFailed(f"{folder / PAGES_PROGRAM}: no such file; build with STRATA_BENCH=ON, or say --no-pages")
     program_runs = options.runs
+    visiting = visits.QUICK_CPUS if options.quick else visits.CPUS
+    if not strata or options.no_loads or not wanted.search(visits.NAME):
+        visiting = ()
     collected = Collected(skipped=[f"{name}: not installed" for name in missing])
+    if strata and loads and options.no_fallback:
+        collected.skipped.append(f"the loads under strata with {FALLBACK_CONF}, and so the bar on the path without rseq")
     if options.quick:
         left_out = [one.name for one in programs if one.name not in QUICK_PROGRAMS and not options.only]
         programs = [one for one in programs if one.name not in left_out]
@@ -143,7 +156,8 @@ def measure(options: argparse.Namespace, console: Console) -> tuple[dict, bool]:
         columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as shown:
             total = sum(turns(load, options.runs) for load in loads) * len(allocators)
-            total += (len(startups) + len(micro)) * options.runs * len(allocators) + len(programs) * program_runs * len(under_programs)
+            total += visits.runs(visiting)
+            total += (len(startups) + len(micro)) * options.runs * len(allocators) + len(programs) * program_runs * len(under_programs) + pages_runs
             task = shown.add_task("", total=total, completed=-1)
 
             def step(what: str, runs: int = 1) -> None:
@@ -152,7 +166,10 @@ def measure(options: argparse.Namespace, console: Console) -> tuple[dict, bool]:
             run_loads(loads, allocators, launcher, folder, options.runs, options.work, cpu, collected, step)
             run_startups(startups, allocators, launcher, options.runs, options.work, cpu, collected, step)
             run_micro(micro, options.only or ".", allocators, launcher, options.runs, options.micro_min_time_s, collected, step)
+            if ours and pages_runs:
+                run_pages(ours, launcher, folder, pages_runs, options.work, cpu, collected, step)
             run_programs(programs, under_programs, launcher, program_runs, collected, step)
+            collected.depot_visits = visits.count(launcher, folder, visiting, collected, step)
     except KeyboardInterrupt:
         complete = False
     settings = {
@@ -199,6 +216,7 @@ def main() -> int:
             console.print(f"{load.name:<20} {load.about}", highlight=False)
         for program in suite(PROJECT / "bench/suite/programs"):
             console.print(f"{PROGRAM_PREFIX + program.name:<20} {program.title}", highlight=False)
+        console.print(f"{visits.NAME:<20} visits of depots by up to {max(visits.CPUS):,} simulated CPUs", highlight=False)
         return 0
     docs, images = PROJECT / "docs/benchmarks.md", PROJECT / "docs/images/bench"
     if options.docs_from:
@@ -211,7 +229,8 @@ def main() -> int:
     except RunFailed as failure:
         print(f"bench: {failure}", file=sys.stderr)
         return 2
-    if not document["loads"] and not document["micro"] and complete and not document["problems"]:
+    nothing = not (document["loads"] or document["micro"] or document["pages"] or document["depot_visits"])
+    if nothing and complete and not document["problems"]:
         print(f"bench: --only {options.only}: nothing matches", file=sys.stderr)
         return 2
     options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/strata)
 install(TARGETS strata strata_static strata_only strata_only_static strata_umem strata_umem_static EXPORT strata_targets)
-install(DIRECTORY include/strata DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/strata DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES include/umem.h include/vmem.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES include/sys/vmem.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sys)
 install(EXPORT strata_targets NAMESPACE strata:: FILE strataTargets.cmake DESTINATION ${package_dir})
@@ -30,7 +30,7 @@ foreach(pc_name strata strata-only strata-umem)
 endforeach()
 
 install(FILES docs/man/strata.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 docs/man/strata_arena.3 docs/man/strata_batch.3 docs/man/strata_cache.3 docs/man/strata_debug.3
+install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 docs/man/strata_arena.3 docs/man/strata_batch.3 docs/man/strata_cache.3 docs/man/strata_cxx.3 docs/man/strata_debug.3
     docs/man/strata_page.3 docs/man/strata_page_watch.3 docs/man/strata_paging.3 docs/man/strata_pool.3 docs/man/strata_pressure.3
     docs/man/strata_handle.3 docs/man/strata_zone.3 docs/man/strata_zone_compact.3 docs/man/strata_zone_reclaim.3
     docs/man/strata_kmem.3 docs/man/libstrata-umem.3

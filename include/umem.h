@@ -37,8 +37,8 @@ extern void *umem_alloc(size_t size, int flags);
 /* umem_zalloc - the same, all zero. */
 extern void *umem_zalloc(size_t size, int flags);
 /*
- * umem_free - gives a block back. size: as it was asked for; another one is found as <strata/kmem.h> says, with UMEM_DEBUG at once. NULL: does
- * nothing.
+ * umem_free - gives a block back. size: as it was asked for; another one is found as <strata/kmem.h> says: with UMEM_DEBUG at once, else a size of
+ * another class, in time. NULL: does nothing.
  */
 extern void umem_free(void *buf, size_t size);
 /* umem_alloc_align - a block at a multiple of align, a power of two; any other: NULL, errno EINVAL. For umem_free_align only. */
@@ -76,15 +76,23 @@ typedef void umem_reclaim_t(void *callback_data);
  *
  * debug_name: for messages and statistics, copied. bufsize: bytes; objects of more than STRATA_CACHE_OBJECT_MAX are constructed each time. align: a
  * power of two up to the system's page; 0: 16. source: an arena that slabs come from; NULL: the heap. cflags: 0, or UMC_ flags. Returns the cache;
- * NULL and errno EINVAL (debug_name NULL, bufsize 0, align) or ENOMEM. On strata_cache_create.
+ * NULL and errno EINVAL (debug_name NULL, bufsize 0, align), EAGAIN (no memory for the cache) or ENOMEM (bufsize above PTRDIFF_MAX). On
+ * strata_cache_create.
  */
 extern umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t align, umem_constructor_t *constructor,
                                        umem_destructor_t *destructor, umem_reclaim_t *reclaim, void *callback_data, vmem_t *source, int cflags);
-/* umem_cache_destroy - ends a cache. Objects that were not freed are named in one line on standard error. NULL: does nothing. */
+/*
+ * umem_cache_destroy - ends a cache. How many objects were not freed is said in one line on standard error; their memory is gone. NULL: does nothing.
+ * A cache that was destroyed: one line on standard error and abort(), as long as its memory is nobody else's; so for alloc and free, and there for
+ * NULL.
+ */
 extern void umem_cache_destroy(umem_cache_t *cache);
 /* umem_cache_alloc - an object, constructed. NULL, with UMEM_DEFAULT, where there is no memory or the constructor refused. */
 extern void *umem_cache_alloc(umem_cache_t *cache, int flags);
-/* umem_cache_free - gives an object back, in its constructed state. */
+/*
+ * umem_cache_free - gives an object back, in its constructed state. NULL: does nothing. What is no object of the cache, or free already, ends the
+ * process with one line: at once above STRATA_CACHE_OBJECT_MAX, below it as <strata/cache.h> says.
+ */
 extern void umem_cache_free(umem_cache_t *cache, void *buf);
 
 /* umem_reap - destructs what is cached, and gives idle memory back to the system. On strata_cache_reap and strata_release. */

@@ -10,7 +10,9 @@
  *   - VM_SLEEP: the call never fails for want of space or memory; it waits until some is freed, for ever if nobody frees. VM_NOSLEEP: NULL instead.
  *     VM_PANIC: where it would return NULL, one line on standard error, and abort();
  *   - a wrong argument of an allocation or a free, such as a segment that isn't allocated with that size, is one line on standard error and abort(),
- *     as it is a panic there. Nothing was changed then;
+ *     as it is a panic there. Nothing was changed then. Of allocations these are: size 0; align or nocross no power of two; phase or
+ *     nocross no multiple of the quantum; phase not less than align; nocross so narrow that no place meets it. A size that passes 2^64 when rounded,
+ * or that [minaddr, maxaddr) can't hold, is NULL with VM_NOSLEEP, and such an end with VM_SLEEP, which would wait for ever;
  *   - threads, fork, signals and cost: as <strata/arena.h> says for what they do.
  *
  * (Bonwick, Adams, "Magazines and Vmem" (2001), section 4.)
@@ -35,6 +37,7 @@ extern "C" {
 #define VM_BESTFIT 0x00000100    /* the smallest that is large enough */
 #define VM_FIRSTFIT 0x00000200   /* instant fit finds its segment first, and is what this gives */
 #define VM_NEXTFIT 0x00000400    /* the one that follows the last allocation */
+#define VM_ENDALLOC 0x00004000   /* with any of these but the last: the highest place of all; with best fit, of the smallest segments that suffice */
 #define VM_FLAGS 0x0000ffff
 
 /* Of an arena. */
@@ -50,7 +53,10 @@ extern "C" {
 #define VMEM_REENTRANT 0x80000000 /* the callback may use the arena: here it always may */
 
 typedef struct vmem vmem_t;
-/* An import: `size` integers or none (NULL). The first argument is the source of the arena that imports. */
+/*
+ * An import: `size` integers or none (NULL). The first argument is the source of the arena that imports; where there is one, size is a multiple of
+ * its quantum.
+ */
 typedef void *(vmem_alloc_t)(vmem_t *source, size_t size, int vmflag);
 /* Takes back what one import gave. */
 typedef void(vmem_free_t)(vmem_t *source, void *start, size_t size);
@@ -64,7 +70,7 @@ typedef void *(vmem_ximport_t)(vmem_t *source, size_t *size, size_t align, int v
  * afunc, ffunc, source: where spans are imported from and given back; vmem_alloc and vmem_free, or functions that do more; NULL: no imports; ffunc
  * NULL: spans stay. qcache_max: quantum caches for multiples of the quantum up to this, at most 16 of them. vmflag: VM_SLEEP or VM_NOSLEEP, VMC_
  * flags. Returns the arena; NULL and errno EINVAL (name NULL, base NULL with a size, no multiples, no power of two, a span that passes the end) or
- * ENOMEM.
+ * ENOMEM. EINVAL also for imports by vmem_alloc, or given back by vmem_free, without a source, and for a source that was destroyed.
  */
 extern vmem_t *vmem_create(const char *name, void *base, size_t size, size_t quantum, vmem_alloc_t *afunc, vmem_free_t *ffunc, vmem_t *source,
                            size_t qcache_max, int vmflag);
@@ -73,8 +79,9 @@ extern vmem_t *vmem_xcreate(const char *name, void *base, size_t size, size_t qu
                             size_t qcache_max, int vmflag);
 
 /*
- * vmem_destroy - ends an arena. Segments that are still allocated are named in one line on standard error, and freed, so that what was imported goes
- * back. An arena that another one imports from stays as it is, which is said likewise. NULL: does nothing.
+ * vmem_destroy - ends an arena. How much is still allocated is said in one line on standard error, and that is freed, so that what was imported goes
+ * back. An arena that another one imports from stays as it is, which is said likewise. NULL: does nothing. An arena that was destroyed: one line on
+ * standard error and abort(), as long as its memory is nobody else's; so for the other functions, and for NULL where nothing is said of it.
  */
 extern void vmem_destroy(vmem_t *vmp);
 
@@ -93,7 +100,7 @@ extern void *vmem_xalloc(vmem_t *vmp, size_t size, size_t align, size_t phase, s
 /* vmem_xfree - gives back what vmem_xalloc returned, with its size. */
 extern void vmem_xfree(vmem_t *vmp, void *vaddr, size_t size);
 
-/* vmem_add - adds a span, all free. Returns vaddr; NULL and errno EINVAL (NULL, no multiples, overlap) or ENOMEM. */
+/* vmem_add - adds a span, all free. Returns vaddr; NULL and errno EINVAL (an argument that is NULL, no multiples, overlap) or ENOMEM. */
 extern void *vmem_add(vmem_t *vmp, void *vaddr, size_t size, int vmflag);
 
 /* vmem_contains - not 0 where one span holds all of [vaddr, vaddr + size), allocated or not. */

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "${STRATA_ROOT:-$(dirname "$0")/..}"
 
-mapfile -t sources < <(find src include tests bench examples \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) | sort)
+mapfile -t sources < <(find src include tests bench examples \( -name '*.c' -o -name '*.h' -o -name '*.[ch]pp' \) | sort)
 [ ${#sources[@]} -ge 20 ] || { echo "format: only ${#sources[@]} source files found" >&2; exit 1; }
 
 if [ "${1:-}" = --fix ]; then
@@ -20,7 +20,7 @@ for file in "${sources[@]}"; do
 done
 
 mapfile -t texts < <(find src include tests bench examples tools cmake docs python .ci Makefile CMakeLists.txt CMakePresets.json -type f \
-    \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.def' -o -name '*.py' -o -name '*.sh' -o -name '*.md' -o -name '*.cmake' -o -name '*.txt' \
+    \( -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.def' -o -name '*.py' -o -name '*.sh' -o -name '*.md' -o -name '*.cmake' -o -name '*.txt' \
     -o -name '*.in' -o -name '*.json' -o -name '*.[13]' -o -name '*.toml' -o -name Makefile -o -name run \) \
     -not -path '*/.*cache/*' -not -path '*.egg-info/*' | sort)
 for file in "${texts[@]}"; do
@@ -29,7 +29,7 @@ for file in "${texts[@]}"; do
     *) ! grep -nE '[[:blank:]]+$' "$file" || fail "$file: blanks at a line end" ;;
     esac
     case $file in
-    *.c | *.h | *.cpp | *.def | *.py | *.sh | *.cmake) [ "$(wc -l <"$file")" -le 500 ] || fail "$file: over 500 lines" ;;
+    *.c | *.h | *.[ch]pp | *.def | *.py | *.sh | *.cmake) [ "$(wc -l <"$file")" -le 500 ] || fail "$file: over 500 lines" ;;
     esac
     case $file in
     Makefile) ;;

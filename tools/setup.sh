@@ -41,7 +41,7 @@ test  default-jdk-headless    command -v javac
 test  xz-utils                command -v xz
 test  stress-ng               command -v stress-ng
 test  groff-base              command -v groff
-test  libpython3-testsuite    python3 -c 'import test.test_json'
+test  libpython@PYTHON@-testsuite /usr/bin/python3 -c 'import test.test_json'
 bench libbenchmark-dev        have_header benchmark/benchmark.h
 bench linux-perf              command -v perf
 bench clang-19                command -v clang-19
@@ -63,6 +63,13 @@ papers python3-venv           python3 -c 'import venv, ensurepip'
 NEEDS
 }
 
+# The version of Debian's own Python, as packages are named by it.
+debian_python() {
+    local version
+    version=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) ||
+        version=$(apt-cache depends python3 2>/dev/null | sed -n 's/.*Depends: python\(3\.[0-9]*\)$/\1/p' | head -n 1)
+    echo "${version:-3.11}"
+}
 dpkg_has() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 have_header() { echo "#include <$1>" | gcc -x c++ -fsyntax-only - 2>/dev/null || [ -e "/usr/include/$1" ]; }
 cmake_is_recent() { cmake --version 2>/dev/null | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'; }
@@ -71,6 +78,7 @@ missing_for() { # purpose
     local purpose package probe
     while read -r purpose package probe; do
         [ "$purpose" = "$1" ] || continue
+        case $package in *@PYTHON@*) package=${package/@PYTHON@/$(debian_python)} ;; esac
         eval "${probe:-dpkg_has $package}" >/dev/null 2>&1 || echo "$package"
     done < <(needs)
 }
@@ -114,15 +122,26 @@ add_papers_packages() {
     touch "$stamp"
 }
 
+# Benchmarks that are not ours: pyperformance carries them as files, and its dependencies would only start them.
+add_bench_packages() {
+    local stamp=build/venv/bench.stamp
+    [ ! -e "$stamp" ] || return 0
+    echo "setup: adding pyperformance to build/venv"
+    build/venv/bin/pip -q --disable-pip-version-check install --no-deps pyperformance
+    touch "$stamp"
+}
+
 [ $# -gt 0 ] || { echo "usage: $0 build|run|test|bench|papers..." >&2; exit 2; }
 missing=()
 venv=no
 draws=no
+measures=no
 for purpose in "$@"; do
     grep -q "^$purpose " <(needs) || { echo "setup: unknown purpose $purpose" >&2; exit 2; }
     mapfile -t -O "${#missing[@]}" missing < <(missing_for "$purpose")
     [ "$purpose" = build ] || venv=yes
     case $purpose in test | bench | papers) draws=yes ;; esac
+    [ "$purpose" != bench ] || measures=yes
 done
 [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 for purpose in "$@"; do
@@ -131,3 +150,4 @@ for purpose in "$@"; do
 done
 [ $venv = no ] || make_venv
 [ $draws = no ] || add_papers_packages
+[ $measures = no ] || add_bench_packages

@@ -1,7 +1,7 @@
 """The allocators under comparison, each a name and a value for LD_PRELOAD, proven to be the one that answers malloc.
 
-The bar is set by those that the issue names: glibc, and Debian's mimalloc, jemalloc and gperftools. Others (--peer,
---variant) are measured and shown beside them.
+The bar is set by glibc, Debian's mimalloc, jemalloc and gperftools, and whatever --peer names besides: each is an allocator that
+a user could pick instead. strata itself is no rival of its own, neither with other options (--variant) nor as another build (--peer).
 """
 
 import json
@@ -57,6 +57,18 @@ def named_path(option: str, text: str) -> tuple[str, str]:
     return name, value
 
 
+def named_library(text: str) -> tuple[str, str, dict[str, str]]:
+    """NAME=FILE.so[,VARIABLE=VALUE]... of --peer."""
+    name, rest = named_path("--peer", text)
+    path, *variables = re.split(r",(?=[A-Z][A-Z0-9_]*=)", rest)
+    if not Path(path).is_file():
+        raise RunFailed(f"--peer {name}: {path}: no such file")
+    env = dict(variable.split("=", 1) for variable in variables)
+    if refused := [variable for variable in env if variable == "LD_PRELOAD"]:
+        raise RunFailed(f"--peer {name}: {', '.join(refused)} is what the library itself is named by")
+    return name, str(Path(path).resolve()), env
+
+
 def collect(strata: Path | None, peers: Iterable[str], variants: Iterable[str]) -> tuple[list[Allocator], list[str]]:
     """The allocators to measure, strata first, and what is missing."""
     found: list[Allocator] = []
@@ -77,10 +89,8 @@ def collect(strata: Path | None, peers: Iterable[str], variants: Iterable[str]) 
         else:
             missing.append(f"{name} ({library})")
     for text in peers:
-        name, path = named_path("--peer", text)
-        if not Path(path).is_file():
-            raise RunFailed(f"--peer {name}: {path}: no such file")
-        found.append(Allocator(name, str(Path(path).resolve())))
+        name, path, env = named_library(text)
+        found.append(Allocator(name, path, env, in_bar=True))
     names = [allocator.name for allocator in found]
     for name in names:
         if names.count(name) > 1:
@@ -98,10 +108,12 @@ def prove(allocator: Allocator, launcher: Launcher, probe: Path) -> Allocator:
             raise RunFailed(f"{allocator.name}: {function} comes from {provider}, not from {wanted}")
         if not wanted and not provider.name.startswith("libc"):
             raise RunFailed(f"{allocator.name}: {function} comes from {provider}, not from the C library")
-    return replace(allocator, version=_version(allocator, seen))
+    # A library that tells no version is at least told by its file; strata's own is that of the commit.
+    version = _version(allocator, seen) or (Path(allocator.preload).name if allocator.in_bar else "")
+    return replace(allocator, version=version, in_bar=allocator.in_bar and not seen["strata"])
 
 
-def _version(allocator: Allocator, seen: dict[str, str]) -> str:
+def _version(allocator: Allocator, seen: dict) -> str:
     if allocator.name == GLIBC:
         return seen["libc"]
     if allocator.preload and (package := _debian_version(allocator.preload)):

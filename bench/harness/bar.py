@@ -6,7 +6,7 @@ verdict; where strata failed in a load, none is met, as a load that it failed in
 
 from collections.abc import Sequence
 
-from . import figures
+from . import figures, visits
 from .allocators import FALLBACK, GLIBC, STRATA
 
 TIME_BAR, TIME_EACH = 0.92, 1.10
@@ -17,6 +17,10 @@ TAIL_BAR = 1.00
 SCALING_BAR = 1.95
 PIPELINE_BAR = 1.5
 FALLBACK_BAR = 1.10
+PAIR_SPREAD, PAIR_TO_KERNEL, PAIR_LARGE_BYTES = 3.0, 100.0, 4 << 20
+STEP_US, SWAP_US = 20.0, 50.0
+# Of the visits that the theorem allows; and of those that there are where no lock is found taken: half-way to what one doubling of m makes of them.
+VISITS_BAR, VISITS_FALL_BAR = 1.0, 0.75
 PIPELINE = "pipeline"
 
 
@@ -25,8 +29,17 @@ def _verdict(what: str, value: float, wanted: float, *, at_least: bool = False, 
     return {"what": what, "value": value, "wanted": wanted, "at_least": at_least, "detail": detail, "met": met}
 
 
-def verdicts(medians: figures.Medians, rivals: Sequence[str], tiny: Sequence[str], scaling: float | None, strata_failed: bool) -> list[dict]:
-    """`medians` without controls; `tiny` the loads that are starts of tiny programs; `scaling` of strata."""
+def verdicts(
+    medians: figures.Medians,
+    rivals: Sequence[str],
+    tiny: Sequence[str],
+    scaling: float | None,
+    depot_visits: Sequence[dict],
+    strata_failed: bool,
+    pages: dict | None = None,
+) -> list[dict]:
+    """`medians` without controls; `tiny` the loads that are starts of tiny programs; `scaling` of strata; `depot_visits` as visits.count has them;
+    `pages` as pages.py builds it."""
     found: list[dict] = []
     words = {"wall_s": "wall time", "peak_rss_bytes": "peak RSS", "mean_rss_bytes": "time-averaged RSS"}
     for metric, name in words.items():
@@ -42,6 +55,8 @@ def verdicts(medians: figures.Medians, rivals: Sequence[str], tiny: Sequence[str
     fallback = figures.against_peers(medians, [FALLBACK, STRATA], [], "wall_s")[FALLBACK][STRATA]
     if fallback is not None:
         found.append(_verdict("wall time without rseq against that with", fallback, FALLBACK_BAR))
+    found += _pages(pages)
+    found += _visits(depot_visits)
     if strata_failed:
         for verdict in found:
             verdict["met"] = False
@@ -88,4 +103,49 @@ def _tails(medians: figures.Medians, rivals: Sequence[str]) -> list[dict]:
         if best is not None:
             call = metric.partition("_")[0]
             found.append(_verdict(f"p99.9 of {call} in server loads against the best other", best[1], TAIL_BAR, detail=best[0]))
+    return found
+
+
+def size_text(size: int) -> str:
+    return f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+def _pages(pages: dict | None) -> list[dict]:
+    if pages is None:
+        return []
+    pairs = pages["pairs"]
+    dearest, cheapest = max(pairs, key=lambda pair: pair["strata_ns"]), min(pairs, key=lambda pair: pair["strata_ns"])
+    gains = {pair["bytes"]: pair["kernel_ns"] / pair["strata_ns"] for pair in pairs if pair["bytes"] >= PAIR_LARGE_BYTES}
+    least = min(gains, key=lambda size: gains[size])
+    dearer = {True: "with a history", False: "in a fresh heap"}
+    step = max(pages["doubling"], key=lambda step: max(step["first_ns"], step["aged_ns"]))
+    step_aged = step["aged_ns"] > step["first_ns"]
+    swap = pages["swap"]
+    swap_aged = swap["aged_ns"] > swap["strata_ns"]
+    return [
+        _verdict(
+            "pages: allocation and release from end to end, dearest size against cheapest",
+            dearest["strata_ns"] / cheapest["strata_ns"], PAIR_SPREAD, detail=f"{size_text(dearest['bytes'])}, {size_text(cheapest['bytes'])}",
+        ),
+        _verdict(
+            "pages: mmap, touch and munmap against allocation and release, from 4 MiB on", gains[least], PAIR_TO_KERNEL, at_least=True, detail=size_text(least)
+        ),
+        _verdict("pages: us for a step of growth by doubling, the dearest of a first round", max(step["first_ns"], step["aged_ns"]) / 1000, STEP_US, detail=f"to {size_text(step['bytes'])}, {dearer[step_aged]}"),
+        _verdict(
+            "pages: us for an exchange of two blocks", max(swap["strata_ns"], swap["aged_ns"]) / 1000, SWAP_US,
+            detail=f"{size_text(swap['bytes'])}, {dearer[swap_aged]}",
+        ),
+    ]  # fmt: skip
+
+
+def _visits(rows: Sequence[dict]) -> list[dict]:
+    found = []
+    if rows:
+        worst = max(rows, key=lambda row: row["of_bound"])
+        value, detail = worst["of_bound"], f"{worst['load']} on {worst['cpus']:,} CPUs"
+        found.append(_verdict("simulated CPUs: visits of the depot against 2/m of an operation", value, VISITS_BAR, detail=detail))
+    if falls := visits.falls(rows):
+        load, cpus = max(falls, key=lambda key: falls[key])
+        what = "simulated CPUs: visits of the depot where its lock is found taken against where it is not"
+        found.append(_verdict(what, falls[load, cpus], VISITS_FALL_BAR, detail=f"{load} on {cpus:,} CPUs"))
     return found

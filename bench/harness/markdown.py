@@ -17,7 +17,8 @@ another order each repetition; figures are medians, intervals are 95 % by bootst
 into the same programs, with their default settings, and a probe proves before the first run that each one answers. Loads of one thread and
 start-ups are pinned to one CPU. Peak RSS is that of the program alone, started by a small launcher, because a process inherits the peak of the one
 that it was started from; the kernel itself counts it to within a few hundred KiB. Time-averaged RSS comes from a look every 5 ms at the program
-and its children; of servers only they themselves count, not their clients. Start-ups are the mean of hundreds of starts.
+and its children; of servers only they themselves count, not their clients. Start-ups are the mean of hundreds of starts. Blocks of pages ("Pages") have no rival but the kernel
+and copies, and are in no mean.
 """
 
 REPEATING = """\
@@ -27,6 +28,7 @@ REPEATING = """\
     make bench QUICK=1                            # minutes instead of an hour: shorter, fewer
     build/venv/bin/python bench/bench.py --only 'ring|server' --runs 9 --no-programs --no-micro
     build/venv/bin/python bench/bench.py --peer NAME=/path/to/lib.so --variant mine=KEY:VALUE
+    build/venv/bin/python bench/bench.py --peer NAME=/path/to/lib.so,VARIABLE=VALUE    # with an environment of its own
     build/venv/bin/python bench/bench.py --help
 
 `make bench` builds first; `bench/bench.py` takes what is in build/bench.

@@ -23,13 +23,15 @@ SCALING_TURNS = 3
 
 @dataclass
 class Collected:
-    """Everything that was measured: samples[load][allocator] is a list of metric dicts."""
+    """Everything that was measured: samples[load][allocator] is a list of metric dicts; pages has what pages.py measures, a document a repetition."""
 
     samples: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     micro: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    pages: list[dict] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    depot_visits: list[dict] = field(default_factory=list)  # see visits.py
 
     def add(self, load: str, allocator: str, metrics: dict[str, float]) -> None:
         self.samples.setdefault(load, {}).setdefault(allocator, []).append(metrics)

@@ -6,12 +6,12 @@ Loads marked as controls are in the document and in no mean.
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from . import bar, figures
+from . import bar, figures, pages
 from .allocators import STRATA, Allocator
 from .catalogue import LOADS, STARTUPS
 from .measuring import Collected
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 def build(
@@ -39,9 +39,11 @@ def build(
         "means": _means(counted, names, core, rivals, figures.RATIO_METRICS),
         "mean_loads": figures.complete_loads(counted, core),
         "scaling": _scaling(collected, names),
+        "depot_visits": collected.depot_visits,
         "micro": {name: {a: round(m["ns"], 3) for a, m in row.items()} for name, row in micro.items()},
         "micro_means": _means(micro, names, core, rivals, ("ns",)),
         "mean_micro": figures.complete_loads(micro, core),
+        "pages": pages.build(collected.pages),
         "bar": _bar(collected, counted, names, rivals),
         "problems": collected.problems,
         "skipped": collected.skipped,
@@ -115,4 +117,4 @@ def _bar(collected: Collected, counted: dict, names: Sequence[str], rivals: Sequ
     scaling = _scaling(collected, names)["work"].get(STRATA)
     tiny = [startup.name for startup in STARTUPS if startup.tiny]
     failed = any(STRATA not in row for row in collected.samples.values()) or any(f" under {STRATA}: " in p for p in collected.problems)
-    return bar.verdicts(counted, rivals, tiny, scaling, failed)
+    return bar.verdicts(counted, rivals, tiny, scaling, collected.depot_visits, failed, pages.build(collected.pages))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from .bar import size_text
 from .programs import PROGRAM_PREFIX
 
 NOTHING = "–"
@@ -89,6 +90,22 @@ def scaling_table(summary: dict) -> TextTable | None:
     return TextTable("Two threads against one", note, ["", *names], rows)
 
 
+def visits_table(summary: dict) -> TextTable | None:
+    """Visits of depots on simulated CPUs, where the lock is never found taken and where it is."""
+    rows: dict[tuple[str, int], list[str]] = {}
+    for row in summary["depot_visits"]:
+        cells = rows.setdefault((row["load"], row["cpus"]), [f"{row['load']} on {row['cpus']:,} CPU" + "s" * (row["cpus"] > 1)])
+        if row["contended"]:
+            cells.append(number(100 * row["found_taken_per_visit"], 0))
+        cells += [number(row["m"], 0), number(1000 * row["visits_per_operation"]), number(row["of_bound"])]
+    if not rows:
+        return None
+    columns = ["load", "m", "visits", "of 2/m", "lock found taken, %", "m there", "visits there", "of 2/m there"]
+    whole = [cells for cells in rows.values() if len(cells) == len(columns)]
+    note = "Visits in 1,000 operations, counted: first while no lock is ever found taken, then where a visit takes as long as some operations do, and m has grown."
+    return TextTable("Visits of the depot on simulated CPUs", note, columns, whole)
+
+
 def micro_table(summary: dict) -> TextTable | None:
     """Nanoseconds of each micro benchmark."""
     if not summary["micro"]:
@@ -134,14 +151,63 @@ def best_other_table(summary: dict) -> TextTable | None:
     return TextTable("Each against the best of the others", note, ["", "wall time", "peak RSS", "time-averaged RSS"], rows)
 
 
+def pages_tables(summary: dict) -> list[TextTable]:
+    """Blocks of pages beside the kernel's mappings and beside copies, in microseconds."""
+    pages = summary.get("pages")
+    if not pages:
+        return []
+
+    def us(nanoseconds: float) -> str:
+        return number(nanoseconds / 1000)
+
+    def times(mine: float, other: float) -> str:
+        return f"{other / mine:,.0f}"
+
+    pairs = [
+        [size_text(pair["bytes"]), us(pair["strata_ns"]), us(pair["touched_ns"]), us(pair["kernel_ns"]), times(pair["strata_ns"], pair["kernel_ns"])] for pair in pages["pairs"]
+    ]
+    steps = [
+        [size_text(step["bytes"]), us(step["first_ns"]), us(step["aged_ns"]), us(step["later_ns"]), us(step["copy_ns"]), times(step["first_ns"], step["copy_ns"])]
+        for step in pages["doubling"]
+    ]
+    swap = pages["swap"]
+    swaps = [[f"two of {size_text(swap['bytes'])}", us(swap["strata_ns"]), us(swap["aged_ns"]), us(swap["copy_ns"]), times(swap["strata_ns"], swap["copy_ns"])]]
+    return [
+        TextTable(
+            "Pages: allocation and release, us",
+            "One block again and again. strata: `strata_page_alloc` and `strata_page_free`, which find the pages of the last one; the same, without the writing, where a "
+            "byte is written into each page in between, which empties the processor's caches; the kernel: `mmap`, such writing, which makes the pages present, and "
+            "`munmap`.",
+            ["size", "strata", "strata, pages written", "kernel: map, write, unmap", "kernel : strata"],
+            pairs,
+        ),
+        TextTable(
+            "Pages: growth by doubling from 1 MiB, us a step",
+            "Every page is written to before the next step. In the first round of a process its memory has never been that large; later ones meet what that left. "
+            "With a history: the first round, after eight pairs of other blocks of 2 to 5 MiB were exchanged and freed. "
+            "Copying is allocation, copy and release, in later rounds.",
+            ["to", "strata, first round", "strata, with a history", "strata, later", "copying", "copying : first round"],
+            steps,
+        ),
+        TextTable(
+            "Pages: an exchange, us",
+            "Of blocks of which every page is present; after the history that growth has above; by copying through a buffer of 64 KiB.",
+            ["blocks", "strata", "strata, with a history", "copying", "copying : strata"],
+            swaps,
+        ),
+    ]
+
+
 def all_tables(summary: dict) -> list[TextTable]:
     tables: list[TextTable | None] = []
     if summary["loads"]:
         tables += [best_other_table(summary)]
         tables += [metric_table(summary, metric) for metric in SCALES]
         tables += [tail_table(summary), scaling_table(summary), means_table(summary)]
+    tables += [visits_table(summary)]
     if summary["micro"]:
         tables += [micro_table(summary), means_table(summary, "micro_means")]
+    tables += pages_tables(summary)
     return [table for table in tables if table]
 
 

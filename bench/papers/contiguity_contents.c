@@ -2,13 +2,14 @@
  * contiguity_contents.c - experiment: section 7 of the contiguity paper. What programs write survives while their pages are moved and dropped around
  * them.
  *
- *     contiguity_contents MIB SECONDS THREADS
+ *     contiguity_contents MIB SECONDS THREADS capture|race
  *
  * THREADS threads read, write, free and allocate pages of a memfd zone, each its own, whole pages at a time; each page's 4 KiB follow from its number
- * and version and are checked whenever they are read. Half of the pages are seen through a window, behind which strata moves frames as it likes; the
- * other half have an owner that copies and drops them itself when it is asked. Some frames are unmovable, and some pages are pinned for a moment, and
- * must stay where they are. Meanwhile another thread asks for superpages until there are none, fills them, checks them and gives them back, and the
- * zone's own threads compact and reclaim. Any wrong word ends the program.
+ * and version and are checked whenever they are read. Half of the pages, but no more than the process has mappings for, are seen through a window,
+ * behind which strata moves frames as it likes; the others have an owner that copies and drops them itself when it is asked. Some frames are
+ * unmovable, and some pages are pinned for a moment, and must stay where they are. Meanwhile another thread asks for superpages until there are none,
+ * fills them, checks them and gives them back, and the zone's own threads compact and reclaim; every other request is a
+ * capture of the range that costs least, which with `race` holds nothing. Any wrong word ends the program.
  *
  * Locks: one mutex for each page with an owner: held by its thread while it uses the page, tried by the owner's functions, which say "later" where it
  * is taken. All that a thread counts is its own until it ends.
@@ -31,6 +32,9 @@
 #define THREADS_MAX 16
 #define HELD_MAX 1024
 #define FAILURES_MAX 8 /* until what is held is given back */
+/* Of the mappings that a process may have, a page in a window takes one, and so does a hole behind it; the rest is for moves. */
+#define MAPPINGS_A_PAGE 3
+#define MAPPINGS_USUAL 65530
 
 struct page {
     pthread_mutex_t lock; /* of pages with an owner */
@@ -44,7 +48,7 @@ static size_t frame_bytes;
 static uint64_t superpage_frames;
 static struct page *pages;
 static char *window;
-static uint64_t page_count; /* the first half in the window */
+static uint64_t page_count, window_pages; /* the first in the window */
 static unsigned threads, owner;
 static atomic_bool over;
 static atomic_uint_least64_t moved, dropped, later;
@@ -53,7 +57,7 @@ static struct tallies {
     uint64_t read, written, freed, none, pins;
 } tallies[THREADS_MAX];
 
-static bool in_window(uint64_t page) { return page < page_count / 2; }
+static bool in_window(uint64_t page) { return page < window_pages; }
 static bool unmovable(uint64_t page) { return page % UNMOVABLE_EVERY == 0; }
 static uint64_t word_of(uint64_t page, uint32_t version) { return (page + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)version << 17; }
 static char *address_of(uint64_t page) {
@@ -193,12 +197,29 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* A superpage, as any request gets it, or by a capture. */
+static bool ask(bool capture, bool holds, uint64_t *frame) {
+    if (!capture) return strata_zone_alloc(zone, superpage_frames, STRATA_ZONE_UNMOVABLE, frame) == STRATA_ZONE_OK;
+    const struct strata_zone_capture_request request = {
+        .frames = superpage_frames, .mobility = STRATA_ZONE_UNMOVABLE, .flags = holds ? 0 : STRATA_ZONE_CAPTURE_NO_HOLD};
+    return strata_zone_capture_run(zone, &request, frame) == STRATA_ZONE_OK;
+}
+
+static uint64_t mappings_max(void) {
+    uint64_t most = MAPPINGS_USUAL;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    if (!file || fscanf(file, "%" SCNu64, &most) != 1) most = MAPPINGS_USUAL;
+    if (file) fclose(file);
+    return most;
+}
+
 int main(int argc, char **argv) {
-    uint64_t mib = argc == 4 ? strtoul(argv[1], NULL, 10) : 0;
-    double seconds = argc == 4 ? strtod(argv[2], NULL) : 0;
-    threads = argc == 4 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
-    if (mib < 16 || mib % 2 || seconds <= 0 || !threads || threads > THREADS_MAX) {
-        load_fail("usage: contiguity_contents MIB SECONDS THREADS; MIB even, at least 16; up to 16 threads");
+    bool complete = argc == 5, captures = complete && strcmp(argv[4], "capture") == 0;
+    uint64_t mib = complete ? strtoul(argv[1], NULL, 10) : 0;
+    double seconds = complete ? strtod(argv[2], NULL) : 0;
+    threads = complete ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
+    if ((complete && !captures && strcmp(argv[4], "race") != 0) || mib < 16 || mib % 2 || seconds <= 0 || !threads || threads > THREADS_MAX) {
+        load_fail("usage: contiguity_contents MIB SECONDS THREADS capture|race; MIB even, at least 16; up to 16 threads");
     }
     const struct strata_zone_config config = {.name = "contents", .backend = STRATA_ZONE_MEMFD, .bytes = mib * MIB};
     if (strata_zone_create(&config, &zone) != STRATA_ZONE_OK) load_fail("no zone");
@@ -210,9 +231,10 @@ int main(int argc, char **argv) {
     if (strata_zone_reclaim_start(zone, &reclaims) != STRATA_ZONE_OK || strata_zone_compactor_start(zone, NULL) != STRATA_ZONE_OK)
         load_fail("no threads for the zone");
     page_count = strata_zone_frames(zone) * FILL_PERCENT / 100 / (2 * UNMOVABLE_EVERY) * (2 * UNMOVABLE_EVERY);
+    window_pages = mappings_max() / MAPPINGS_A_PAGE < page_count / 2 ? mappings_max() / MAPPINGS_A_PAGE : page_count / 2;
     pages = calloc(page_count, sizeof *pages);
     void *address;
-    if (!pages || strata_zone_window_open(zone, page_count / 2 * frame_bytes, &address) != STRATA_ZONE_OK) load_fail("no window");
+    if (!pages || strata_zone_window_open(zone, window_pages * frame_bytes, &address) != STRATA_ZONE_OK) load_fail("no window");
     window = address;
     for (uint64_t i = 0; i < page_count; i++) pthread_mutex_init(&pages[i].lock, NULL);
 
@@ -222,8 +244,7 @@ int main(int argc, char **argv) {
     uint64_t had = 0, asked_for = 0, end = load_clock_ns() + (uint64_t)(seconds * 1e9), held[HELD_MAX];
     unsigned holding = 0, failures = 0;
     while (load_clock_ns() < end) {
-        asked_for++;
-        if (strata_zone_alloc(zone, superpage_frames, STRATA_ZONE_UNMOVABLE, &held[holding]) == STRATA_ZONE_OK) {
+        if (ask(asked_for++ % 2 != 0, captures, &held[holding])) {
             had++;
             for (uint64_t i = 0; i < superpage_frames; i++) fill(strata_zone_address(zone, held[holding] + i), word_of(~i, 0));
             holding++;
@@ -258,11 +279,13 @@ int main(int argc, char **argv) {
     if (strata_zone_stats_get(zone, &stats) != STRATA_ZONE_OK || stats.free != stats.frames) load_fail("frames were lost");
     wrong = strata_zone_check(zone);
     if (wrong) load_fail(wrong);
-    printf("{\"read\": %" PRIu64 ", \"written\": %" PRIu64 ", \"freed\": %" PRIu64 ", \"none\": %" PRIu64 ", \"pins\": %" PRIu64
-           ", \"moved\": %" PRIu64 ", \"moved_frames\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"later\": %" PRIu64 ", \"asked\": %" PRIu64
-           ", \"had\": %" PRIu64 ", \"races_lost\": %" PRIu64 "}\n",
-           sum.read, sum.written, sum.freed, sum.none, sum.pins, (uint64_t)moved, compacted.counts.moved_frames, (uint64_t)dropped, (uint64_t)later,
-           asked_for, had, stats.races_lost);
+    printf("{\"window_pages\": %" PRIu64 ", \"pages\": %" PRIu64 ", \"read\": %" PRIu64 ", \"written\": %" PRIu64 ", \"freed\": %" PRIu64
+           ", \"none\": %" PRIu64 ", \"pins\": %" PRIu64 ", \"moved\": %" PRIu64 ", \"moved_frames\": %" PRIu64 ", \"dropped\": %" PRIu64
+           ", \"later\": %" PRIu64 ", \"asked\": %" PRIu64 ", \"had\": %" PRIu64 ", \"races_lost\": %" PRIu64 ", \"captured\": %" PRIu64
+           ", \"tried\": %" PRIu64 ", \"windows_lost\": %" PRIu64 "}\n",
+           window_pages, page_count, sum.read, sum.written, sum.freed, sum.none, sum.pins, (uint64_t)moved, compacted.counts.moved_frames,
+           (uint64_t)dropped, (uint64_t)later, asked_for, had, stats.races_lost, stats.captures_done, stats.captures_begun,
+           compacted.counts.races_lost);
     if (strata_zone_window_close(zone, window) != STRATA_ZONE_OK || strata_zone_destroy(zone) != STRATA_ZONE_OK)
         load_fail("the zone can't be destroyed");
     for (uint64_t i = 0; i < page_count; i++) pthread_mutex_destroy(&pages[i].lock);

@@ -248,9 +248,10 @@ int main(int argc, char **argv) {
     printf(", \"fallbacks\": %" PRIu64 ", \"retyped\": %" PRIu64 ", \"unusable_3\": %.4f, \"unusable_9\": %.4f", after.fallbacks, after.retyped,
            before.unusable_order_3, before.unusable_order_9);
     printf(", \"areas_good\": %" PRIu64 ", \"areas_emptied\": %" PRIu64 ", \"areas_raced\": %" PRIu64, areas.good, areas.emptied, areas.raced);
-    printf(", \"captured\": %" PRIu64 ", \"capture_lost\": %" PRIu64, end.captured, end.capture_lost);
+    printf(", \"captured\": %" PRIu64 ", \"races_lost\": %" PRIu64 ", \"frames_lost\": %" PRIu64, end.captured, end.races_lost, load.totals.lost);
     printf(", \"steps\": %" PRIu64 ", \"allocations\": %" PRIu64 ", \"failures\": %" PRIu64 ", \"killed\": %" PRIu64 ", \"swapped_out\": %" PRIu64,
            load.totals.steps, load.totals.allocations, load.totals.failures, load.totals.killed, load.totals.swapped_out);
+    printf(", \"pages_moved\": %" PRIu64, load.totals.moved);
     printf(", \"dropped\": %" PRIu64 ", \"busy\": %" PRIu64 ", \"verified\": %" PRIu64 ", \"at_end\": %" PRIu64, load.totals.dropped,
            load.totals.busy, load.totals.verified, verified);
     printf(", \"delays\": [");

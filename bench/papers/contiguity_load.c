@@ -67,6 +67,7 @@ static bool take(struct load *load, uint64_t page, unsigned order) {
     }
     uint64_t superpage = frame >> PLACE_SUPERPAGE_ORDER;
     if (load->requested && load->emptied[superpage]) load->emptied[superpage] |= RACED;
+    if (superpage == load->area) load->totals.lost += UINT64_C(1) << order;
     load->frame[page] = frame;
     place_write(load->place, frame, word_of(load, page));
     return true;
@@ -196,6 +197,11 @@ static void step(struct load *load) {
 
 /* ------------------------------------------------------------------ what the zone asks */
 
+/* An area is emptied page by page, by one request at a time, and given up with the first page that stays; then its frames are anybody's again. */
+static void note_area(struct load *load, uint64_t frame, bool stays) {
+    load->area = load->requested && !stays ? frame >> PLACE_SUPERPAGE_ORDER : NO_AREA;
+}
+
 static void note_emptied(struct load *load, uint64_t frame) {
     uint64_t superpage = frame >> PLACE_SUPERPAGE_ORDER;
     if (!load->requested) return;
@@ -205,14 +211,19 @@ static void note_emptied(struct load *load, uint64_t frame) {
 
 static enum place_answer on_reclaim(void *context, uint64_t page, uint64_t frame) {
     struct load *load = context;
-    if (load->frame[page] != frame) return PLACE_BUSY; /* it was given away in the meantime */
+    if (load->frame[page] != frame) { /* it was given away in the meantime */
+        note_area(load, frame, true);
+        return PLACE_BUSY;
+    }
     enum page_kind kind = kind_of(load, page);
     load->depth++;
     enum place_answer answer = PLACE_BUSY;
     if (kind == PAGE_METADATA && rng_below(&load->rng, 16) == 0) {
         load->totals.busy++;
+        note_area(load, frame, true);
     } else {
         check(load, page);
+        note_area(load, frame, false);
         note_emptied(load, frame);
         load->frame[page] = PLACE_NONE;
         bool written = kind == PAGE_ANON || (kind == PAGE_CACHE && is_dirty(load, page));
@@ -245,6 +256,7 @@ void load_request_begin(struct load *load) { load->requested = true; }
 
 void load_request_end(struct load *load, uint64_t *emptied, uint64_t *raced) {
     load->requested = false;
+    load->area = NO_AREA;
     *emptied = *raced = 0;
     while (load->touched_count != 0) {
         uint16_t *noted = &load->emptied[load->touched[--load->touched_count]];
@@ -261,7 +273,7 @@ double load_scale(const struct load *load) { return (double)(1u << 18) / (double
 double load_seconds(const struct load *load) { return load->now_ns / 1e9; }
 
 void load_begin(struct load *load, struct place *place, uint64_t frames, bool metadata, uint64_t seed) {
-    *load = (struct load){.place = place, .rng = rng_seed(seed), .frames = frames, .metadata = metadata, .running = true};
+    *load = (struct load){.place = place, .rng = rng_seed(seed), .frames = frames, .metadata = metadata, .running = true, .area = NO_AREA};
     load->job_count = frames / FRAMES_A_JOB > 4 ? frames / FRAMES_A_JOB : 4;
     uint64_t anon = frames / 4 / load->job_count, kernel = anon / 64 + 2;
     const uint64_t pages[PAGE_KINDS] = {[PAGE_ANON] = anon * load->job_count,

@@ -47,6 +47,7 @@ struct compile_job {
 
 struct load_totals {
     uint64_t steps, allocations, failures, killed, swapped_out, swapped_in, dropped, busy, moved, verified;
+    uint64_t lost; /* frames that the load was given of a superpage while pages were dropped from it for a request: races that the request lost */
 };
 
 /* A load; its pages by number, in ranges by kind. */
@@ -79,7 +80,10 @@ struct load {
     uint16_t *emptied;
     uint64_t *touched; /* the superpages with a note */
     uint64_t touched_count;
+    uint64_t area; /* the superpage that the request has pages dropped from right now; NO_AREA: from none */
 };
+
+#define NO_AREA UINT64_MAX
 
 /* A load on `place`, at its start: nothing is allocated. */
 void load_begin(struct load *load, struct place *place, uint64_t frames, bool metadata, uint64_t seed);

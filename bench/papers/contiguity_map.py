@@ -1,6 +1,6 @@
 """contiguity, figure 1: what lies in which superpage, with the standard placement and when grouped by mobility."""
 
-from contiguity_runs import ALL, GROUPED_REGULAR, KINDS, STANDARD, highalloc
+from contiguity_runs import ALL, GROUPED_REGULAR, KINDS, STANDARD, Run, highalloc
 from frame.experiment import Claim, Context, Map, Published, Result, Series, main
 
 MAPS = {"map_before": "after some time", "map_rest": "asked for, at rest"}
@@ -15,7 +15,7 @@ def mixed_percent(cells: str) -> float:
 
 def measure(context: Context) -> Result:
     mib, warm_s = context.choose((1024, 120), (256, 60))
-    runs = {name: highalloc(context, way, mib, warm_s) for name, way in WAYS.items()}
+    runs = highalloc(context, {name: Run(way, mib, warm_s) for name, way in WAYS.items()})
     mixed = {name: mixed_percent(run["map_before"]) for name, run in runs.items()}
     return Result(
         id="contiguity/figure-1",

@@ -1,10 +1,11 @@
 """What the experiments of the contiguity paper share: runs of contiguity_highalloc, and the words for what was switched."""
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from frame.experiment import Context
 
-GIB_IN_MIB = 1024
 LONG_RUN_S = 3600
 # Letters of the maps that contiguity_highalloc prints.
 KINDS = {
@@ -44,8 +45,25 @@ GROUPED_REGULAR = Way(grouped=True, reclaim="regular", compact=False, capture=Fa
 GROUPED_AREA = Way(grouped=True, reclaim="area", compact=False, capture=False)
 
 
-def highalloc(context: Context, way: Way, mib: int, warm_s: int, backend: str = "sim", test: str = "highalloc") -> dict:
-    return context.run("contiguity_highalloc", backend, mib, test, *way.arguments(), warm_s, timeout_s=LONG_RUN_S)
+@dataclass(frozen=True)
+class Run:
+    """A load on a zone; warm_s: seconds of its own time before anything is asked for."""
+
+    way: Way
+    mib: int
+    warm_s: int
+    backend: str = "sim"
+    test: str = "highalloc"
+
+
+def highalloc(context: Context, runs: Mapping[object, Run]) -> dict[object, dict]:
+    """All of them, as many at a time as there are CPUs: nothing that they tell depends on how long they take."""
+
+    def start(run: Run) -> dict:
+        return context.run("contiguity_highalloc", run.backend, run.mib, run.test, *run.way.arguments(), run.warm_s, timeout_s=LONG_RUN_S)
+
+    with ThreadPoolExecutor(context.cpus) as pool:
+        return dict(zip(runs, pool.map(start, runs.values()), strict=True))
 
 
 def percent(run: dict, what: str) -> float:

@@ -161,7 +161,7 @@ struct place_counters place_count(struct place *place) {
                                    .fallbacks = stats.fallbacks,
                                    .retyped = stats.retypes,
                                    .captured = stats.captures_done,
-                                   .capture_lost = stats.races_lost,
+                                   .races_lost = stats.races_lost,
                                    .unusable_order_3 = order_3.unusable,
                                    .unusable_order_9 = order_9.unusable};
 }

@@ -52,7 +52,7 @@ void place_balance(struct place *place);
 /* The first word of a frame, as it is read and written by programs: both make it referenced, writing makes it dirty. */
 void place_write(struct place *place, uint32_t frame, uint64_t word);
 uint64_t place_read(struct place *place, uint32_t frame);
-/* Whether it is as it was written, without a reference. */
+/* Whether it is as it was written; a read as well. */
 bool place_holds(struct place *place, uint32_t frame, uint64_t word);
 
 struct place_counters {
@@ -60,7 +60,7 @@ struct place_counters {
     uint64_t scanned, unmapped, written; /* by reclaim, as the paper counts */
     uint64_t moved, move_failed;         /* by compaction */
     uint64_t fallbacks, retyped;         /* allocations outside of their group, superpages that changed theirs */
-    uint64_t captured, capture_lost;
+    uint64_t captured, races_lost;       /* requests that had a capture; frames emptied for a request that went to others, as the zone counts them */
     double unusable_order_3, unusable_order_9; /* unusable free space index */
 };
 struct place_counters place_count(struct place *place);

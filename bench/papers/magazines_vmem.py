@@ -12,9 +12,9 @@ from frame.experiment import (
 )
 
 NAMES = {"arena": "strata's arena", "cached": "strata's arena with a quantum cache", "map": "resource map"}
-ARENA_OPERATIONS = 200_000
-# A map is timed for about so many pieces that it has to look at.
-MAP_PIECES = 100_000_000
+# Of the program: in each of its rounds all numbers of segments have their turn.
+ROUNDS = 41
+OPERATIONS = 5000
 # How much longer the largest may take than the smallest, and anything than the least, before we don't call it constant; a linear one would take a
 # million times as long.
 LARGEST_RATIO = 1.5
@@ -26,12 +26,12 @@ LINEAR_RATIO = 30
 def measure(context: Context) -> Result:
     counts = [10**power for power in range(1, context.choose(7, 5) + 1)]
 
-    def job(name: str, segments: int):
-        operations = ARENA_OPERATIONS if name != "map" else max(5, min(ARENA_OPERATIONS, MAP_PIECES // segments))
-        return lambda: context.run("vmem_latency", name, segments, operations)
+    def job(name: str):
+        return lambda: context.run("vmem_latency", name, ROUNDS, OPERATIONS, *counts)
 
-    runs = interleaved(context.choose(5, 3), {(name, segments): job(name, segments) for name in NAMES for segments in counts})
-    latency = {key: median(done, "ns_per_pair") for key, done in runs.items()}
+    # Where a process has its memory matters, too: several of each, in turns.
+    runs = interleaved(context.choose(5, 3), {name: job(name) for name in NAMES})
+    latency = {(name, segments): median(done, str(segments)) for name, done in runs.items() for segments in counts}
     least, most = counts[0], counts[-1]
     constant = {name: [latency[name, segments] for segments in counts] for name in ("arena", "cached")}
     return Result(
@@ -85,7 +85,7 @@ def measure(context: Context) -> Result:
         note=(
             "Every other one of the segments is free, and too small for what is allocated then. The resource map is an array of free pieces in the "
             "order of their addresses, without a lock; the arena has one, its quantum caches need none. The pieces are allocated with constraints (xalloc), which goes round the "
-            "caches; what is timed is not."
+            "caches; what is timed is not. All numbers of segments are measured at the same time, in turns."
         ),
     )
 

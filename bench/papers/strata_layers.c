@@ -16,6 +16,14 @@
 static struct layers_counts totals[LAYERS_SIZES];
 static uint64_t in_use;
 
+/* Time passes by operations: steps of all CPUs. Whose visit of which depot takes until when; see strata_sim_hold. */
+static uint64_t steps, hold_steps;
+static unsigned cpu_count;
+static struct {
+    uint64_t until;
+    unsigned cpu;
+} visit_of[SLAB_CACHE_MAGAZINES];
+
 static _Noreturn void fail(const char *what) {
     fprintf(stderr, "load failed: %s\n", what);
     exit(2);
@@ -24,10 +32,13 @@ static _Noreturn void fail(const char *what) {
 void strata_sim_start(unsigned cpus, const char *conf) {
     if (!cpus || cpus > SIM_CPUS_MAX) fail("so many CPUs can't be simulated");
     sim_reset(&(struct sim_config){.cpus = cpus});
+    cpu_count = cpus;
     sim_env_set("STRATA_CONF", conf);
     if (!heap_init()) fail("the heap can't be built");
     if (sim_output()[0]) fail(sim_output());
 }
+
+void strata_sim_hold(unsigned operations) { hold_steps = (uint64_t)operations * cpu_count; }
 
 void strata_sim_tick(void) {
     object_caches_tick(&heap.objects);
@@ -42,8 +53,11 @@ struct strata_sim_depot strata_sim_depot_of(size_t bytes) {
     unsigned tag = slab_class_of_size(&heap.slabs, bytes);
     const struct depot *depot = &heap.caches.depots[tag];
     const struct slab_cache *slabs = &heap.slabs.caches[tag];
-    return (struct strata_sim_depot){
-        .transfer = depot->rounds / 2u, .full = depot->full_count, .slab_allocs = slabs->allocs, .slab_frees = slabs->allocs - slabs->in_use};
+    return (struct strata_sim_depot){.transfer = depot->rounds / 2u,
+                                     .full = depot->full_count,
+                                     .slab_allocs = slabs->allocs,
+                                     .slab_frees = slabs->allocs - slabs->in_use,
+                                     .contention = depot->contention};
 }
 
 unsigned strata_sim_lock_rank(const void *lock) { return ((const struct platform_lock *)lock)->rank; }
@@ -71,6 +85,18 @@ static struct below below_of(unsigned tag) {
         .visits = heap.caches.depots[tag].visits, .allocs = slabs->allocs, .frees = slabs->allocs - slabs->in_use, .slabs = slabs->slabs};
 }
 
+/* Around a slow path: the lock of the depot is found taken once where the visit of another CPU is not over. */
+static void meet(unsigned tag, unsigned cpu) {
+    if (visit_of[tag].until > steps && visit_of[tag].cpu != cpu) sim_contend_lock(&heap.caches.depots[tag].lock, 1);
+}
+static void part(unsigned tag, unsigned cpu, int visited) {
+    if (!hold_steps) return;
+    sim_contend_lock(&heap.caches.depots[tag].lock, 0); /* it may not have been wanted */
+    if (!visited) return;
+    visit_of[tag].until = steps + hold_steps;
+    visit_of[tag].cpu = cpu;
+}
+
 static unsigned size_of_tag(unsigned tag) { return layers_size_index(heap.slabs.caches[tag].object_bytes); }
 
 void *strata_sim_alloc(unsigned cpu, size_t bytes) {
@@ -79,12 +105,15 @@ void *strata_sim_alloc(unsigned cpu, size_t bytes) {
     struct layers_way *way = &totals[layers_size_index(bytes)].alloc;
     way->requests++;
     in_use++;
+    steps++;
     void *object = cpu_pop(tag);
     if (object) return object;
     struct below before = below_of(tag);
+    meet(tag, cpu);
     object = cache_alloc_slow(&heap.caches, tag);
     if (!object) fail("no memory");
     struct below after = below_of(tag);
+    part(tag, cpu, after.visits != before.visits);
     way->global += after.visits != before.visits;
     way->coalescing += after.allocs != before.allocs;
     if (after.slabs > before.slabs) way->pages += after.slabs - before.slabs;
@@ -98,10 +127,13 @@ void strata_sim_free(unsigned cpu, void *object) {
     struct layers_way *way = &totals[size_of_tag(tag)].free;
     way->requests++;
     in_use--;
+    steps++;
     if (cpu_push(tag, object)) return;
     struct below before = below_of(tag);
+    meet(tag, cpu);
     cache_free_slow(&heap.caches, tag, object);
     struct below after = below_of(tag);
+    part(tag, cpu, after.visits != before.visits);
     way->global += after.visits != before.visits;
     way->coalescing += after.frees != before.frees;
     if (after.slabs < before.slabs) way->pages += before.slabs - after.slabs;

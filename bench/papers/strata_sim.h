@@ -16,6 +16,13 @@ void strata_sim_start(unsigned cpus, const char *conf);
 void *strata_sim_alloc(unsigned cpu, size_t bytes);
 void strata_sim_free(unsigned cpu, void *object);
 
+/*
+ * From now on a visit of a depot keeps its lock for as long as a CPU needs for so many operations (each alloc and free is one step, and in as many
+ * steps as there are CPUs each has made one): another CPU that comes to it in that time finds the lock taken, and waits no longer. 0, as at the
+ * start: visits take no time.
+ */
+void strata_sim_hold(unsigned operations);
+
 /* One tick, as the maintenance thread makes it; the clock stands still. */
 void strata_sim_tick(void);
 /* Memory is short: depots, and the arrays of the CPU that called last, are emptied. */
@@ -23,9 +30,10 @@ void strata_sim_reap(void);
 
 /* The depot of the class that serves requests of so many bytes. */
 struct strata_sim_depot {
-    unsigned transfer;                /* rounds of a magazine */
+    unsigned transfer;                /* rounds of a magazine: m/2 */
     unsigned full;                    /* full magazines that wait */
     uint64_t slab_allocs, slab_frees; /* objects, so far, that came from slabs and went to them */
+    uint64_t contention;              /* how often its lock was found taken, so far */
 };
 struct strata_sim_depot strata_sim_depot_of(size_t bytes);
 

@@ -7,7 +7,7 @@
  * medians of ROUNDS, the first left out: the allocation of NODES alone, nothing written to them, and of the same way; the list built; and ended. The
  * contents are looked at, and the heap.
  */
-#include <strata/batch.h>
+#include <strata/allocator.hpp>
 #include <strata/strata.h>
 
 #include <algorithm>
@@ -21,50 +21,12 @@
 
 namespace {
 
-constexpr std::size_t NODE_BYTES = 24; /* two links and an int; what std::list asks for is verified below */
+constexpr std::size_t NODE_BYTES = 24; /* two links and an int, as std::list has them */
 
 [[noreturn]] void fail(const char *why) {
     std::fprintf(stderr, "umpa_list: %s\n", why);
     std::exit(EXIT_FAILURE);
 }
-
-/* Nodes to hand out, and those that came back: one stock for all lists, as there is one thread and one size. */
-struct Stock {
-    std::size_t batch = 1, count = 0;
-    std::vector<void *> nodes;
-
-    void fetch() {
-        std::size_t got = batch, bytes = NODE_BYTES;
-        std::fill(nodes.begin(), nodes.end(), nullptr);
-        strata_batch_alloc1(nullptr, nodes.data(), &got, &bytes, 0, 0, STRATA_BATCH_ALL_ALLOC);
-        if (got != batch) fail("no memory");
-        count = batch;
-    }
-    void give() {
-        std::size_t gone = count;
-        if (count == 0) return;
-        strata_batch_alloc1(nullptr, nodes.data(), &gone, nullptr, 0, 0, STRATA_BATCH_ALL_FREE);
-        if (gone != count) fail("some nodes were not freed");
-        count = 0;
-    }
-} stock;
-
-template <class T> struct BatchAllocator {
-    using value_type = T;
-    BatchAllocator() = default;
-    template <class U> BatchAllocator(const BatchAllocator<U> &) {}
-    T *allocate(std::size_t count) {
-        if (count != 1 || sizeof(T) != NODE_BYTES) fail("a node of another size");
-        if (stock.count == 0) stock.fetch();
-        return static_cast<T *>(stock.nodes[--stock.count]);
-    }
-    void deallocate(T *node, std::size_t) {
-        if (stock.count == stock.batch) stock.give();
-        stock.nodes[stock.count++] = node;
-    }
-    bool operator==(const BatchAllocator &) const { return true; }
-    bool operator!=(const BatchAllocator &) const { return false; }
-};
 
 using Clock = std::chrono::steady_clock;
 double ns_since(Clock::time_point start) { return std::chrono::duration<double, std::nano>(Clock::now() - start).count(); }
@@ -78,14 +40,14 @@ double median(std::vector<double> values) {
 std::vector<double> allocated, built, ended;
 
 /* The nodes alone, without a list. */
-void allocate(std::size_t nodes, bool one) {
+void allocate(std::size_t nodes, bool one, std::size_t batch) {
     std::vector<void *> all(nodes, nullptr);
     auto start = Clock::now();
     if (one) {
         for (void *&node : all) node = ::operator new(NODE_BYTES);
     } else {
-        for (std::size_t at = 0; at < nodes; at += stock.batch) {
-            std::size_t count = std::min(stock.batch, nodes - at), wanted = count, bytes = NODE_BYTES;
+        for (std::size_t at = 0; at < nodes; at += batch) {
+            std::size_t count = std::min(batch, nodes - at), wanted = count, bytes = NODE_BYTES;
             strata_batch_alloc1(nullptr, all.data() + at, &count, &bytes, 0, 0, STRATA_BATCH_ALL_ALLOC);
             if (count != wanted) fail("no memory");
         }
@@ -96,16 +58,16 @@ void allocate(std::size_t nodes, bool one) {
     if (count != nodes) fail("some nodes were not freed");
 }
 
-template <class List> void build(std::size_t nodes) {
+template <class List> void build(std::size_t nodes, const typename List::allocator_type &allocator) {
     auto start = Clock::now();
-    auto *list = new List(nodes);
+    auto *list = new List(
+        nodes, std::allocator_traits<typename List::allocator_type>::select_on_container_copy_construction(allocator)); /* whose stock ends with it */
     built.push_back(ns_since(start));
     std::size_t seen = 0;
     for (int value : *list) seen += value == 0;
     if (seen != nodes) fail("the list is not what was built");
     start = Clock::now();
     delete list;
-    stock.give();
     ended.push_back(ns_since(start));
 }
 
@@ -118,14 +80,13 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "usage: umpa_list one|batches|whole NODES ROUNDS\n");
         return 2;
     }
-    stock.batch = whole ? nodes : std::min<std::size_t>(nodes, 1000);
-    stock.nodes.resize(stock.batch);
+    const std::size_t batch = whole ? nodes : std::min<std::size_t>(nodes, 1000);
     for (std::size_t round = 0; round <= rounds; round++) {
-        allocate(nodes, one);
+        allocate(nodes, one, batch);
         if (one)
-            build<std::list<int>>(nodes);
+            build<std::list<int>>(nodes, {});
         else
-            build<std::list<int, BatchAllocator<int>>>(nodes);
+            build<std::list<int, strata::batch_allocator<int>>>(nodes, strata::batch_allocator<int>(batch));
     }
     const char *broken = strata_check();
     if (broken != nullptr) fail(broken);

@@ -2,8 +2,12 @@
  * umpa_pages.c - experiments: figures 5 to 11 and table 1 of the paper on user mode page allocation. What pages cost from the kernel and from strata.
  *
  *     umpa_pages fault WAY BYTES ROUNDS          a block is allocated, a byte written into each page, the block freed: cycles a page
+ *     umpa_pages pair WAY BYTES ROUNDS           the same but that the pages are written once, before: ns for an allocation and its release
  *     umpa_pages ring WAY MEMBERS OPERATIONS     blocks of 4 KiB to 8 MiB in a ring; times by powers of two, in ns a block
  *     umpa_pages resize strata|copy BYTES ROUNDS a block in use doubles its size: ns
+ *     umpa_pages double strata|copy BYTES ROUNDS a block in use grows from 1 MiB to BYTES by doubling: ns of each step, in the first round and later
+ *     umpa_pages swap strata|copy BYTES ROUNDS   two blocks in use exchange their contents: ns
+ *     umpa_pages aged-double|aged-swap ...       the same in a heap in which other blocks were exchanged before, and freed
  *
  * WAY: kernel (mmap), populated (mmap with MAP_POPULATE), huge (mmap at a multiple of 2 MiB, with huge pages), strata (strata_page_alloc), malloc
  * (strata's) or libc (the C library's malloc). Every block is checked to hold what was written. One thread.
@@ -106,6 +110,17 @@ static void run_fault(enum way way, size_t bytes, uint64_t rounds) {
            timing_mean_ns(&scale, allocation + touching + freeing, rounds));
 }
 
+/* What is released and allocated in turn, with its pages as they are. From the kernel they are gone each time, and nobody misses them. */
+static void run_pair(enum way way, size_t bytes, uint64_t rounds) {
+    struct timing_scale scale = timing_measure();
+    char *block = allocate(way, bytes);
+    touch(block, bytes, 1);
+    release(way, block, bytes);
+    uint64_t start = timing_ticks();
+    for (uint64_t i = 0; i < rounds; i++) release(way, allocate(way, bytes), bytes);
+    printf("{\"alloc_free_ns\": %.1f}\n", (double)(timing_ticks() - start) * scale.ns_per_tick / (double)rounds);
+}
+
 /* ------------------------------------------------------------------ figures 7 to 10 */
 
 struct member {
@@ -168,6 +183,25 @@ static void run_ring(enum way way, uint64_t members, uint64_t operations) {
     printf("]}\n");
 }
 
+/* ------------------------------------------------------------------ a heap with a history */
+
+#define HISTORY_PAIRS 8
+
+/* Pairs of 2 to 5 MiB come, exchange their contents and go. */
+static void live_through(void) {
+    for (unsigned i = 0; i < HISTORY_PAIRS; i++) {
+        size_t bytes = (size_t)(2 + i % 4) << 20;
+        char *a = allocate(STRATA, bytes), *b = allocate(STRATA, bytes);
+        touch(a, bytes, 1);
+        touch(b, bytes, 2);
+        if (strata_page_swap(a, b, bytes) != STRATA_PAGE_OK) load_fail("two blocks can't change places");
+        for (size_t at = 0; at < bytes; at += TOUCH_STEP_BYTES)
+            if (a[at] != 2 || b[at] != 1) load_fail("a byte is lost");
+        release(STRATA, a, bytes);
+        release(STRATA, b, bytes);
+    }
+}
+
 /* ------------------------------------------------------------------ figure 11 */
 
 static uint64_t grow(bool by_copy, void **block, size_t bytes) {
@@ -202,19 +236,109 @@ static void run_resize(bool by_copy, size_t bytes, uint64_t rounds) {
     printf("{\"ns\": %.1f}\n", timing_mean_ns(&scale, ticks, rounds));
 }
 
+/* ------------------------------------------------------------------ the same from 1 MiB on, step after step */
+
+#define DOUBLING_FROM ((size_t)1 << 20)
+#define STEPS_MAX 16
+#define SAMPLES_MAX 101
+
+static int by_value(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static double median_ns(const struct timing_scale *scale, uint64_t *ticks, uint64_t count) {
+    qsort(ticks, count, sizeof *ticks, by_value);
+    return timing_mean_ns(scale, ticks[count / 2], 1);
+}
+
+static void run_double(bool by_copy, size_t bytes, uint64_t rounds) {
+    static uint64_t ticks[STEPS_MAX][SAMPLES_MAX];
+    struct timing_scale scale = timing_measure();
+    for (uint64_t round = 0; round < rounds; round++) {
+        char mark = (char)(round + 1);
+        void *block;
+        if (strata_page_alloc(DOUBLING_FROM, 0, &block) != STRATA_PAGE_OK) load_fail("no memory for a block");
+        touch(block, DOUBLING_FROM, mark);
+        unsigned step = 0;
+        for (size_t size = DOUBLING_FROM; size < bytes; size *= 2, step++) {
+            ticks[step][round] = grow(by_copy, &block, size);
+            for (size_t at = 0; at < size; at += TOUCH_STEP_BYTES)
+                if (((char *)block)[at] != mark) load_fail("a byte is lost");
+            touch((char *)block + size, size, mark);
+        }
+        if (strata_page_free(block) != STRATA_PAGE_OK) load_fail("a block is none");
+    }
+    printf("{\"steps\": [");
+    unsigned step = 0;
+    for (size_t size = DOUBLING_FROM; size < bytes; size *= 2, step++) {
+        double first = timing_mean_ns(&scale, ticks[step][0], 1), later = rounds > 1 ? median_ns(&scale, ticks[step] + 1, rounds - 1) : first;
+        printf("%s{\"bytes\": %zu, \"first_ns\": %.1f, \"later_ns\": %.1f}", step ? ", " : "", 2 * size, first, later);
+    }
+    printf("]}\n");
+}
+
+/* ------------------------------------------------------------------ exchange */
+
+static void swap_by_copy(char *a, char *b, size_t bytes) {
+    static char buffer[64 << 10];
+    for (size_t at = 0, part; at < bytes; at += part) {
+        part = bytes - at < sizeof buffer ? bytes - at : sizeof buffer;
+        memcpy(buffer, a + at, part);
+        memcpy(a + at, b + at, part);
+        memcpy(b + at, buffer, part);
+    }
+}
+
+static void run_swap(bool by_copy, size_t bytes, uint64_t rounds) {
+    static uint64_t ticks[SAMPLES_MAX];
+    struct timing_scale scale = timing_measure();
+    void *blocks[2];
+    for (unsigned i = 0; i < 2; i++) {
+        if (strata_page_alloc(bytes, 0, &blocks[i]) != STRATA_PAGE_OK) load_fail("no memory for a block");
+        touch(blocks[i], bytes, (char)(i + 1));
+    }
+    for (uint64_t round = 0; round < rounds; round++) {
+        uint64_t start = timing_ticks();
+        if (by_copy)
+            swap_by_copy(blocks[0], blocks[1], bytes);
+        else if (strata_page_swap(blocks[0], blocks[1], bytes) != STRATA_PAGE_OK)
+            load_fail("two blocks can't change places");
+        ticks[round] = timing_ticks() - start;
+        for (unsigned i = 0; i < 2; i++)
+            for (size_t at = 0; at < bytes; at += TOUCH_STEP_BYTES)
+                if (((char *)blocks[i])[at] != (char)(1 + (i + round + 1) % 2)) load_fail("a byte is lost");
+    }
+    for (unsigned i = 0; i < 2; i++)
+        if (strata_page_free(blocks[i]) != STRATA_PAGE_OK) load_fail("a block is none");
+    printf("{\"ns\": %.1f}\n", median_ns(&scale, ticks, rounds));
+}
+
 int main(int argc, char **argv) {
     uint64_t first = argc == 5 ? strtoull(argv[3], NULL, 10) : 0, second = argc == 5 ? strtoull(argv[4], NULL, 10) : 0;
     enum way way = KERNEL;
-    if (!first || !second) load_fail("usage: umpa_pages fault|ring|resize WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
+    if (!first || !second) load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-]double|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
     timing_pin(0);
     while (way < WAYS && strcmp(argv[2], way_names[way])) way++;
+    if (!strcmp(argv[1], "aged-double") || !strcmp(argv[1], "aged-swap")) {
+        live_through();
+        argv[1] += strlen("aged-");
+    }
     if (!strcmp(argv[1], "fault") && way < WAYS && first % TOUCH_STEP_BYTES == 0)
         run_fault(way, first, second);
+    else if (!strcmp(argv[1], "pair") && way < WAYS)
+        run_pair(way, first, second);
     else if (!strcmp(argv[1], "ring") && way < WAYS && first <= MEMBERS_MAX)
         run_ring(way, first, second);
     else if (!strcmp(argv[1], "resize") && (way == STRATA || !strcmp(argv[2], "copy")))
         run_resize(way != STRATA, first, second);
+    else if (!strcmp(argv[1], "double") && (way == STRATA || !strcmp(argv[2], "copy")) && first > DOUBLING_FROM &&
+             first >> STEPS_MAX <= DOUBLING_FROM && (first & (first - 1)) == 0 && second <= SAMPLES_MAX)
+        run_double(way != STRATA, first, second);
+    else if (!strcmp(argv[1], "swap") && (way == STRATA || !strcmp(argv[2], "copy")) && first % TOUCH_STEP_BYTES == 0 && second <= SAMPLES_MAX)
+        run_swap(way != STRATA, first, second);
     else
-        load_fail("usage: umpa_pages fault|ring WAY ... | resize strata|copy ...; bytes in whole pages, a ring of at most 512");
+        load_fail("usage: umpa_pages fault|pair|ring WAY ... | resize|double|swap strata|copy ...; bytes in whole pages, a ring of at most 512, "
+                  "at most 101 rounds of double and swap, double to a power of two from 2 MiB to 64 GiB");
     return fflush(stdout) ? 2 : 0;
 }

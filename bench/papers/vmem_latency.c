@@ -1,12 +1,14 @@
 /*
  * vmem_latency.c - experiment: section 4.5.1 of the magazines paper. The latency of an allocation and its free in a resource that is in pieces.
  *
- *     vmem_latency arena|cached|map SEGMENTS OPERATIONS
+ *     vmem_latency arena|cached|map ROUNDS OPERATIONS SEGMENTS...
  *
- * Of SEGMENTS segments of one integer, every other is free, and a large free rest lies behind them. Then two integers are allocated and freed again,
- * OPERATIONS times, from an empty resource beyond which only the rest has room. `arena` is strata's, `cached` the same with a quantum cache for what
- * is timed (the pieces go round it); `map` is a resource map as Unix kernels had them: an array of free pieces in the order of their addresses,
- * searched from its start. One thread, no locks.
+ * For each SEGMENTS a resource is made: of that many segments of one integer every other is free, and a large free rest lies behind them. Then, in
+ * each round and from one resource after another, two integers are allocated and freed again, OPERATIONS times, from an empty resource beyond which
+ * only the rest has room. So all resources are measured at the same time, and what slows the machine for a while is in the same rounds of all; the
+ * medians are printed. `arena` is strata's, `cached` the same with a quantum cache for what is timed (the pieces go round it); `map` is a resource
+ * map as Unix kernels had them: an array of free pieces in the order of their addresses, searched from its start, so often that it looks at some
+ * MAP_PIECES of them in a round. One thread, no locks.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +20,9 @@
 
 #define RESOURCE_END (UINT64_C(1) << 40)
 #define PIECE 2
+#define MAP_PIECES UINT64_C(20000000)
+#define ROUNDS_MAX 1001
+#define RESOURCES_MAX 16
 
 struct piece {
     uint64_t start, size;
@@ -27,6 +32,15 @@ struct piece {
 struct map {
     struct piece *pieces;
     size_t count;
+};
+
+/* One of the three kinds. */
+struct resource {
+    struct strata_arena *arena; /* NULL: a map */
+    struct map map;
+    uint64_t segments, operations, free; /* in a round; integers, while nothing is allocated */
+    size_t count;                        /* of the map's pieces, likewise */
+    double ns[ROUNDS_MAX];
 };
 
 static uint64_t map_allocate(struct map *map, uint64_t size) {
@@ -90,53 +104,80 @@ static void check_start(uint64_t start, uint64_t segments) {
     if (start < segments || start + PIECE > RESOURCE_END) load_fail("what was allocated overlaps what is in use");
 }
 
-static uint64_t time_arena(uint64_t segments, uint64_t operations, int cached) {
-    struct strata_arena *arena = arena_in_pieces(segments, cached);
-    uint64_t start, free_before, free_after;
-    /* From the first one on a quantum cache has a slab. */
-    must(strata_arena_alloc(arena, PIECE, 0, &start));
-    must(strata_arena_free(arena, start, PIECE));
-    must(strata_arena_size(arena, STRATA_ARENA_FREE, &free_before));
-    uint64_t begin_ns = load_clock_ns();
-    for (uint64_t i = 0; i < operations; i++) {
-        must(strata_arena_alloc(arena, PIECE, 0, &start));
-        check_start(start, segments);
-        must(strata_arena_free(arena, start, PIECE));
-    }
-    uint64_t elapsed_ns = load_clock_ns() - begin_ns;
-    must(strata_arena_size(arena, STRATA_ARENA_FREE, &free_after));
-    uint64_t free_expected = RESOURCE_END - segments + segments / 2;
-    if (free_before != free_after || (cached ? free_after >= free_expected : free_after != free_expected)) load_fail("integers were lost");
-    const char *fault = strata_arena_check(arena);
-    if (fault) load_fail(fault);
-    return elapsed_ns;
+static void look(struct resource *resource, uint64_t *free_integers) {
+    *free_integers = 0;
+    if (resource->arena) must(strata_arena_size(resource->arena, STRATA_ARENA_FREE, free_integers));
+    for (size_t i = 0; i < resource->map.count; i++) *free_integers += resource->map.pieces[i].size;
 }
 
-static uint64_t time_map(uint64_t segments, uint64_t operations) {
-    struct map map = map_in_pieces(segments);
-    size_t count = map.count;
-    uint64_t total = 0;
-    uint64_t begin_ns = load_clock_ns();
-    for (uint64_t i = 0; i < operations; i++) {
-        uint64_t start = map_allocate(&map, PIECE);
-        check_start(start, segments);
-        map_free(&map, start, PIECE);
+static void begin(struct resource *resource, uint64_t segments, uint64_t operations, int is_map, int is_cached) {
+    *resource = (struct resource){.segments = segments, .operations = operations};
+    uint64_t start, expected = RESOURCE_END - segments + segments / 2;
+    if (is_map) {
+        resource->map = map_in_pieces(segments);
+        resource->count = resource->map.count;
+        if (resource->operations > MAP_PIECES / segments) resource->operations = MAP_PIECES / segments + 1;
+    } else {
+        resource->arena = arena_in_pieces(segments, is_cached);
+        /* From the first one on a quantum cache has a slab. */
+        must(strata_arena_alloc(resource->arena, PIECE, 0, &start));
+        must(strata_arena_free(resource->arena, start, PIECE));
     }
-    uint64_t elapsed_ns = load_clock_ns() - begin_ns;
-    for (size_t i = 0; i < map.count; i++) total += map.pieces[i].size;
-    if (map.count != count || total != RESOURCE_END - segments + segments / 2) load_fail("integers were lost");
-    free(map.pieces);
-    return elapsed_ns;
+    look(resource, &resource->free);
+    if (is_cached ? resource->free >= expected : resource->free != expected) load_fail("integers were lost");
+}
+
+static double time_round(struct resource *resource) {
+    uint64_t start, begin_ns = load_clock_ns();
+    for (uint64_t i = 0; i < resource->operations; i++) {
+        if (resource->arena)
+            must(strata_arena_alloc(resource->arena, PIECE, 0, &start));
+        else
+            start = map_allocate(&resource->map, PIECE);
+        check_start(start, resource->segments);
+        if (resource->arena)
+            must(strata_arena_free(resource->arena, start, PIECE));
+        else
+            map_free(&resource->map, start, PIECE);
+    }
+    return (double)(load_clock_ns() - begin_ns) / (double)resource->operations;
+}
+
+static void end(struct resource *resource) {
+    uint64_t free_integers;
+    const char *fault = resource->arena ? strata_arena_check(resource->arena) : NULL;
+    if (fault) load_fail(fault);
+    look(resource, &free_integers);
+    if (free_integers != resource->free || resource->map.count != resource->count) load_fail("integers were lost");
+    free(resource->map.pieces);
+}
+
+static int by_value(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
 }
 
 int main(int argc, char **argv) {
-    uint64_t segments = argc == 4 ? strtoull(argv[2], NULL, 10) : 0, operations = argc == 4 ? strtoull(argv[3], NULL, 10) : 0;
-    if (segments < 2 || segments % 2 || !operations)
-        load_fail("usage: vmem_latency arena|cached|map SEGMENTS OPERATIONS; an even number of segments");
+    static struct resource resources[RESOURCES_MAX];
+    uint64_t rounds = argc > 4 ? strtoull(argv[2], NULL, 10) : 0, operations = argc > 4 ? strtoull(argv[3], NULL, 10) : 0;
+    int count = argc - 4;
+    if (!rounds || rounds > ROUNDS_MAX || !operations || count > RESOURCES_MAX)
+        load_fail("usage: vmem_latency arena|cached|map ROUNDS OPERATIONS SEGMENTS...");
     timing_pin(0);
     int is_map = !strcmp(argv[1], "map"), is_cached = !strcmp(argv[1], "cached");
     if (!is_map && !is_cached && strcmp(argv[1], "arena")) load_fail("arena, cached or map");
-    uint64_t elapsed_ns = is_map ? time_map(segments, operations) : time_arena(segments, operations, is_cached);
-    printf("{\"ns_per_pair\": %.3f}\n", (double)elapsed_ns / (double)operations);
+    for (int i = 0; i < count; i++) {
+        uint64_t segments = strtoull(argv[4 + i], NULL, 10);
+        if (segments < 2 || segments % 2) load_fail("SEGMENTS is an even number");
+        begin(&resources[i], segments, operations, is_map, is_cached);
+    }
+    for (uint64_t round = 0; round < rounds; round++)
+        for (int i = 0; i < count; i++) resources[i].ns[round] = time_round(&resources[i]);
+    for (int i = 0; i < count; i++) {
+        end(&resources[i]);
+        qsort(resources[i].ns, rounds, sizeof resources[i].ns[0], by_value);
+        printf("%s\"%" PRIu64 "\": %.3f", i ? ", " : "{", resources[i].segments, resources[i].ns[rounds / 2]);
+    }
+    printf("}\n");
     return fflush(stdout) ? 2 : 0;
 }

@@ -8,10 +8,12 @@
  *
  * Valid in C11 and C++. For all functions, where nothing else is said:
  *   - starts and sizes are in integers of the arena, whatever they stand for. The quantum is a power of two. alloc, xalloc, free, xfree and
- *     resize round sizes up to it; spans and all constraints must be multiples of it. Ranges are [start, start + size) and may end at 2^64;
- *     all spans of an arena together hold less than 2^64 integers. Segments never cross from one span into another, also where they touch;
+ *     resize round sizes up to it; spans, align, phase and nocross must be multiples of it, min and max need not be. Ranges are
+ *     [start, start + size) and may end at 2^64; all spans of an arena together hold less than 2^64 integers. Segments never cross from one
+ *     span into another, also where they touch;
  *   - errors: a call that fails changes nothing but the counters of failures. A null pointer to an arena, or for a value, is
- *     STRATA_ARENA_BAD_ARGUMENT. A pointer to an arena that was destroyed is not recognised: that is undefined, as with a FILE after fclose;
+ *     STRATA_ARENA_BAD_ARGUMENT. So is a pointer to an arena that was destroyed, as long as no other arena has come to lie there; but not while it is
+ *     being destroyed;
  *   - threads: any thread may call at any time, and may free what another allocated. One lock an arena, which is never held while a function of
  *     the program runs; so these may use any arena, this one too. Such a function must return: no longjmp, no exception;
  *   - fork: the child of a fork has its own copy of every arena and may use them at once, also where the parent had other threads. What those were
@@ -19,8 +21,8 @@
  *   - signals: not for signal handlers, as each function takes locks;
  *   - errno stays as it was;
  *   - cost: constant, however many segments there are. Spans that come and go cost O(log spans) on top, expected. Exceptions: best fit searches
- *     one list of like sizes; next fit goes along the segments that follow the last one; min and max, and a request that would fail otherwise, search
- *     the lists that may hold a fit. What strata keeps about segments takes about 80 bytes for each, from the heap's pages.
+ *     one list of like sizes; next fit goes along the segments that follow the last one; min and max, STRATA_ARENA_FROM_TOP, and a request that would
+ *     fail otherwise, search the lists that may hold a fit. What strata keeps about segments takes about 80 bytes for each, from the heap's pages.
  *
  * The design follows Bonwick, Adams, "Magazines and Vmem: Extending the Slab Allocator to Many CPUs and Arbitrary Resources" (2001), section 4.
  */
@@ -60,7 +62,9 @@ enum strata_arena_flags {
         0,                     /* the default: constant time. A segment from the first list, by powers of two, of which every one is large enough */
     STRATA_ARENA_BEST_FIT = 1, /* the smallest that is large enough, of those the lowest */
     STRATA_ARENA_NEXT_FIT = 2, /* the first that follows what next fit allocated last, going round: a number is not used again soon */
-    STRATA_ARENA_SLEEP = 4     /* requests only: wait until it can be had, instead of NO_SPACE or NO_MEMORY */
+    STRATA_ARENA_SLEEP = 4,    /* requests only: wait until it can be had, instead of NO_SPACE or NO_MEMORY */
+    STRATA_ARENA_FROM_TOP = 8  /* requests only: the highest place of all; with best fit, of the smallest segments that are large enough. Changes
+                                  nothing  with next fit, and for the sizes of quantum caches */
 };
 
 /*
@@ -80,7 +84,7 @@ STRATA_API const char *strata_arena_status_text(enum strata_arena_status status)
  * quantum: what every segment is a multiple of; a power of two.
  * flags: the fit for requests that name none.
  * arena: receives it.
- * Errors: BAD_ARGUMENT (also for a name that is NULL, and for STRATA_ARENA_SLEEP), BAD_RANGE, NO_MEMORY.
+ * Errors: BAD_ARGUMENT (also for a name that is NULL, for STRATA_ARENA_SLEEP and STRATA_ARENA_FROM_TOP), BAD_RANGE, NO_MEMORY.
  * Cost: constant; about 4 KiB of memory. (Section 4.3.1.)
  */
 STRATA_API enum strata_arena_status strata_arena_create(const char *name, uint64_t base, uint64_t size, uint64_t quantum, unsigned flags,
@@ -148,14 +152,15 @@ STRATA_API enum strata_arena_status strata_arena_free(struct strata_arena *arena
  * nocross: a power of two and a multiple of the quantum, at least the size: the segment crosses no multiple of it.
  * min, max: the segment lies in [min, max); max 0 means 2^64. Spans are imported only where both are 0, as an import can't be told where to look.
  * Errors: as for strata_arena_alloc; BAD_ARGUMENT also where the constraints are not as said, or no integers can meet them all.
- * Cost: as above; with min or max linear in the free segments that are large enough. (Section 4.3.2.)
+ * Cost: as above; with min or max, and from the top, linear in the free segments that are large enough. (Section 4.3.2.)
  */
 STRATA_API enum strata_arena_status strata_arena_xalloc(struct strata_arena *arena, uint64_t size, uint64_t align, uint64_t phase, uint64_t nocross,
                                                         uint64_t min, uint64_t max, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
 
 /*
  * strata_arena_xfree - gives back what strata_arena_xalloc returned. Parameters, errors and cost as for strata_arena_free, but each pair has to
- * itself what it allocated: an arena may get caches for small sizes one day, which the pair with the x goes round. (Section 4.3.2.)
+ * itself what it allocated: the pair with the x goes round the quantum caches, where the arena has some (strata_arena_set_quantum_caches), and
+ * answers NOT_ALLOCATED for what came from one. (Section 4.3.2.)
  */
 STRATA_API enum strata_arena_status strata_arena_xfree(struct strata_arena *arena, uint64_t start, uint64_t size) STRATA_NOEXCEPT;
 
@@ -164,8 +169,9 @@ STRATA_API enum strata_arena_status strata_arena_xfree(struct strata_arena *aren
  *
  * start, old_size: as for strata_arena_xfree. new_size: at least 1; rounded up to the quantum. The segment stays one of strata_arena_alloc
  * or strata_arena_xalloc, whichever it was.
- * Errors: BAD_ARGUMENT (a size is 0 or above 2^64 when rounded), NOT_ALLOCATED, SIZE_MISMATCH, NO_SPACE (what follows is not free, too small,
- * or another span: this neither imports nor sleeps), NO_MEMORY. Cost: constant.
+ * Errors: BAD_ARGUMENT (a size is 0 or above 2^64 when rounded), NOT_ALLOCATED (also for what came from a quantum cache: xalloc is for what
+ * shall be resized), SIZE_MISMATCH, NO_SPACE (what follows is not free, too small, or another span: this neither imports nor sleeps), NO_MEMORY.
+ * Cost: constant.
  */
 STRATA_API enum strata_arena_status strata_arena_resize(struct strata_arena *arena, uint64_t start, uint64_t old_size,
                                                         uint64_t new_size) STRATA_NOEXCEPT;
@@ -257,15 +263,19 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *
  * largest: a multiple of the quantum, at most STRATA_ARENA_QUANTUM_CACHES_MAX of it, and at most 2^60. The caches take slabs from the arena, of the
  * next power of two above three times `largest` and aligned to their size, so that slabs of all of them fit each other's places; where there
- * is no such slab, a request is served from the segments. strata_arena_alloc and strata_arena_free of these sizes then cost what an object cache
- * costs, and take no lock in most calls; xalloc and xfree stay as they are, and must be used together. What changes:
+ * is no such slab, a request is served from the segments. strata_arena_alloc and strata_arena_free of these sizes then cost up to 1.4 times
+ * what an object cache costs, and take no lock in most calls; xalloc and xfree stay as they are, and must be used together. What changes:
  *   - the fit of the arena and of requests says nothing about these sizes; neither does the order of the integers;
  *   - a sleeper for one of these sizes tries again at intervals of 1 to 64 ms, and is not woken by frees;
  *   - wrong frees are found out as for all other sizes, by a byte for each quantum that says whether the program has what begins there, and how
- *     large it is. Only where two threads free the same integer at the same moment may both be believed; then the process ends with one line on
- *     standard error when the integer reaches its slab for the second time. The bytes of all quanta between the lowest and the highest integer of
- *     the arena lie side by side, or of 2^24 round the first slab where there are more, or a source; only what is used of them takes memory, until
- *     the arena is destroyed. Beside these, each 512 quanta with a slab take 1 KiB, and requests cost about twice as much;
+ *     large it is. Only where two threads free the same integer at the same moment, so that each still sees it allocated, may both be told OK. It has
+ *     one owner at a time all the same: before it is handed out while somebody has it, or reaches its slab for the second time, the process ends with
+ *     one line on standard error. (Two allocations would have to take both copies at the same moment, too, to be told nothing.) The bytes of all
+ *     quanta between the lowest and the highest integer of the arena lie side by side, or of 2^24 round the first slab where there are more, or a
+ *     source; only what is used of them takes memory, until the arena is destroyed. Beside these, up to 256 stretches of 2^20 quanta are treated
+ *     likewise, and requests cost up to a twelfth more, a quarter where they go to and fro; beyond them each 512 quanta with a slab take 1 KiB,
+ *     and requests cost two thirds more, 2.3 times what they cost an object cache (docs/papers.md, section-4-4-4-pairs);
+ *   - strata_arena_resize and xfree answer NOT_ALLOCATED for what came from a cache;
  *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
  * The caches stand among the others in the statistics, by the arena's name and their size.
  * Errors: BAD_ARGUMENT (also where the arena has them already), BUSY (after the first allocation), NO_MEMORY. Cost: linear in the number of caches.

@@ -8,7 +8,10 @@
  *
  * For all functions, where nothing else is said:
  *   - sizes and alignments are in bytes;
- *   - threads: any thread may call, on any cache, and may free what another allocated; but nobody may use a cache while it is destroyed, or later;
+ *   - a cache that is NULL, where a function does not say what that does, ends the process (SIGABRT) with one line on standard error that names the
+ *     function; so do other arguments that a function says must not be NULL;
+ *   - threads: any thread may call, on any cache, and may free what another allocated; but nobody may use a cache while it is destroyed. Later use
+ *     of it ends the process with one line, as long as its descriptor has not become another's;
  *   - constructors, destructors and sources run on the thread that calls strata, with no lock of strata held; they may call malloc and other
  *     caches, but not this one. Reclaim and move functions say for themselves what they may do;
  *   - fork: caches and their objects are in the child as in the parent, whatever the parent's other threads were doing;
@@ -134,39 +137,47 @@ STRATA_API enum strata_cache_status strata_cache_create(const char *name, const 
  * cache and how many, their memory is gone, and they were not destructed. No other thread may use the cache any more, in any way.
  * Cost: linear in what is cached, in the slabs and in the CPUs. Waits for what the maintenance thread is doing with the cache, and for its reclaim
  * and move functions where they are running on another thread; called by one of these, it ends the process (SIGABRT) with one line.
+ * ("Magazines and Vmem", section 2.1.)
  */
 STRATA_API enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) STRATA_NOEXCEPT;
 
 /*
  * strata_cache_alloc - an object, constructed: as the constructor left it, or as it was when it was freed.
  *
- * cache: not NULL. flags: enum strata_cache_flags, joined by |.
+ * cache: not NULL. flags: enum strata_cache_flags, joined by |; others end the process (SIGABRT) with one line.
  * Returns the object; NULL where there is no memory, where the constructor refused (both not with STRATA_CACHE_SLEEP), or where
  * STRATA_CACHE_ZERO was asked of a cache with a constructor. Before it fails, what other CPUs have cached is called in, so that any CPU gets the last
- * object (with per-thread caches: not what other threads have cached); then, but for STRATA_CACHE_NO_RECLAIM, the reclaim functions of this cache
- * and then of the others are called on this thread, all caches are reaped, and it tries once more. A sleeper does so each time that it tries.
- * Cost: constant; the fast path takes an object from the array of the CPU, without a lock. One call in half an array's rounds moves that many
- * from the depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
+ * object (with per-thread caches: not what other threads have cached, as a thread that is about to pop can be neither stopped nor made to start
+ * again); then, but for STRATA_CACHE_NO_RECLAIM, the reclaim functions of this cache and then of the others are called on this thread, all caches are
+ * reaped, and it tries once more. A sleeper does so each time that it tries. Cost: constant; the fast path takes an object from the array of the CPU,
+ * without a lock. One call in half an array's rounds moves that many from the depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear
+ * in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
  */
 STRATA_API void *strata_cache_alloc(struct strata_cache *cache, unsigned flags);
 
 /*
- * strata_cache_free - gives an object back, in its constructed state. NULL: does nothing.
+ * strata_cache_free - gives an object back, in its constructed state. object: NULL: does nothing. cache: not NULL, not even then.
  *
  * An object that is not of this cache, not the start of one, or free already, ends the process (SIGABRT) with one line on standard error that names
  * it and the cache: at the latest when it reaches the slabs, which may be later, in another thread, or never where the process ends before.
- * Cost: constant; as for strata_cache_alloc.
+ * Cost: constant; as for strata_cache_alloc. ("Magazines and Vmem", sections 3.1 and 3.2.)
  */
 STRATA_API void strata_cache_free(struct strata_cache *cache, void *object);
 
 /*
  * strata_cache_alloc_batch - up to `count` objects into `objects`, as by strata_cache_alloc with STRATA_CACHE_NO_RECLAIM alone.
  *
+ * objects: room for `count`; not NULL, but where count is 0.
  * Returns how many there were: less than `count` where there is no memory, or the constructor refused. Cost: constant for each, and less than
- * one by one: they move in groups of up to half an array.
+ * one by one: they move in groups of up to half an array. (Beyond the papers: what section 3.1 does with magazines, for the program's own array.)
  */
 STRATA_API size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size_t count);
-/* strata_cache_free_batch - gives `count` objects back, none of them NULL. Errors and cost: as strata_cache_free, in groups. */
+/*
+ * strata_cache_free_batch - gives `count` objects back.
+ *
+ * objects: not NULL, but where count is 0, and none of them NULL: one that is ends the process (SIGABRT) with one line that says which. Other errors,
+ * and cost: as strata_cache_free, in groups.
+ */
 STRATA_API void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, size_t count);
 
 /*
@@ -174,15 +185,16 @@ STRATA_API void strata_cache_free_batch(struct strata_cache *cache, void *const 
  *
  * Objects that threads have cached with per-thread caches stay, but for the caller's. Otherwise the maintenance thread does the like over time, for
  * what was not needed lately; malloc never does, as it may be called where a destructor must not run.
- * Cost: linear in what is cached and in the empty slabs; a fence over all CPUs that have something.
+ * Cost: linear in what is cached and in the empty slabs; a fence over all CPUs that have something. ("Magazines and Vmem", section 3.7.)
  */
 STRATA_API void strata_cache_reap(struct strata_cache *cache);
 
 /*
  * strata_cache_walk - calls visit for each object that is not in a slab: in use, or cached. It returns false to end the walk.
  *
- * Call strata_cache_reap before to see those in use alone. Objects that come or go during the walk may be visited or not; visit runs with no lock
- * held. Returns false where there was no memory for the walk. Cost: linear in the slabs.
+ * cache, visit: not NULL. Call strata_cache_reap before to see those in use alone. Objects that come or go during the walk may be visited or not;
+ * visit runs with no lock held. Returns false where there was no memory for the walk. Cost: linear in the slabs. (Beyond the papers; as vmem_walk,
+ * "Magazines and Vmem", section 4.3.2.)
  */
 STRATA_API bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void *object, void *argument), void *argument);
 
@@ -222,7 +234,7 @@ STRATA_API enum strata_cache_status strata_cache_set_move(struct strata_cache *c
  * cache: not NULL. Reaps it first; then takes slab after slab, the sparsest first, and offers the objects of each to the move function on this
  * thread. Waits while another thread moves objects, of whatever cache, and so calls the program's move functions. Returns the bytes of slabs that
  * have gone back to their source meanwhile; 0 also where the cache has no move function, and within one. Cost: that of strata_cache_reap, and for
- * each object in a slab that is tried a construction, a call of move and a destruction.
+ * each object in a slab that is tried a construction, a call of move and a destruction. (Beyond the papers, as strata_cache_set_move.)
  */
 STRATA_API size_t strata_cache_consolidate(struct strata_cache *cache);
 
@@ -244,7 +256,11 @@ struct strata_cache_stats {
     uint64_t moves, moves_yes, moves_no, moves_later, moves_dont_need, moves_dont_know;
     uint64_t slabs_emptied; /* by moves */
 };
-/* strata_cache_stats_get - the figures of a cache, each right at some moment of the call. Cost: linear in the CPUs and the depot's magazines. */
+/*
+ * strata_cache_stats_get - the figures of a cache, each right at some moment of the call. cache, stats: not NULL.
+ *
+ * Cost: linear in the CPUs and the depot's magazines. (Beyond the papers; rounds and contention: "Magazines and Vmem", section 3.4.)
+ */
 STRATA_API void strata_cache_stats_get(struct strata_cache *cache, struct strata_cache_stats *stats) STRATA_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -13,7 +13,8 @@
  *
  * For all functions, where nothing else is said: any thread may call them at any time, also before main; fork: the child goes on with the features,
  * the buffers and the logs of the parent; not for signal handlers; errno stays as it was. A call with an argument that is not allowed changes
- * nothing, and says on standard error, in one line, what is wrong with which.
+ * nothing, and says on standard error, in one line, what is wrong with which; but for a `visit` that is NULL: with that line the process ends
+ * (SIGABRT).
  *
  * The design follows Bonwick, Adams, "Magazines and Vmem" (2001), section 5.1, where it speaks of libumem's debugging, and the manual
  * umem_debug(3MALLOC).
@@ -74,7 +75,8 @@ STRATA_API const char *strata_debug_status_text(enum strata_debug_status status)
  *   firewall[=MIN] buffers of caches whose objects have MIN bytes (0..1048576, 0) or more end where a page without access follows, and have
  *                  pages of their own, which are without access from the free on: the first wrong access is a SIGSEGV, at its
  *                  instruction. What alignment (16 bytes for malloc) leaves between the end that was asked for and the page is for
- *                  guards to find. Not for caches with a source of their own.
+ *                  guards to find. Not for caches with a source of their own: they get the other features, and a line on standard error
+ *                  says that there is no firewall.
  *   mtbf=N         one allocation in about N (1..1000000000) fails, by a generator of the cache's own
  *   seed=N         with mtbf: its seed (0..2^64-1), so that the same calls fail again; without one, it is chosen, and a line on standard
  *                  error tells it
@@ -150,8 +152,8 @@ struct strata_debug_buffer {
  * strata_debug_walk - calls visit for each debugged buffer in use of the caches whose names match; it returns false to end the walk.
  *
  * pattern: NULL: all. freed: visit those too that were freed and not used again. What visit gets is its own until it returns, and no lock is held: it
- * may allocate, free, and call what is declared here. Buffers that come or go meanwhile may be visited or not. To find leaks: walk at the end.
- * Returns false where there was no memory for the walk. Cost: linear in the buffers.
+ * may allocate, free, and call what is declared here. visit: not NULL. Buffers that come or go meanwhile may be visited or not. To find leaks: walk
+ * at the end. Returns false where there was no memory for the walk. Cost: linear in the buffers.
  */
 STRATA_API bool strata_debug_walk(const char *pattern, bool freed, bool (*visit)(const struct strata_debug_buffer *buffer, void *argument),
                                   void *argument);
@@ -159,15 +161,16 @@ STRATA_API bool strata_debug_walk(const char *pattern, bool freed, bool (*visit)
 /*
  * strata_debug_find - the debugged buffer, in use or freed, that an address is in or next to: visit is called with it, once.
  *
- * Returns whether there is one. For a handler of SIGSEGV that runs on a thread which holds no lock of strata (the fault was the program's own), this
- * tells which buffer was meant; else not for signal handlers. Cost: constant, but linear in the slabs for caches with sources of their own.
+ * visit: not NULL. Returns whether there is one. For a handler of SIGSEGV that runs on a thread which holds no lock of strata (the fault was the
+ * program's own), this tells which buffer was meant; else not for signal handlers. Cost: constant, but linear in the slabs for caches with sources of
+ * their own.
  */
 STRATA_API bool strata_debug_find(const void *address, bool (*visit)(const struct strata_debug_buffer *buffer, void *argument), void *argument);
 
 enum strata_debug_log { STRATA_DEBUG_LOG_TRANSACTION, STRATA_DEBUG_LOG_FAIL };
 /*
  * strata_debug_log_walk - calls visit for each entry of a log, the newest first, as it was at the call; it returns false to end the walk. No lock is
- * held meanwhile. Returns false where there was no memory for the copy, or where `log` is none. Cost: linear in the log.
+ * held meanwhile. visit: not NULL. Returns false where there was no memory for the copy, or where `log` is none. Cost: linear in the log.
  */
 STRATA_API bool strata_debug_log_walk(enum strata_debug_log log, bool (*visit)(const struct strata_debug_transaction *transaction, void *argument),
                                       void *argument);

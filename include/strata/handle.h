@@ -76,7 +76,8 @@ STRATA_API enum strata_handle_status strata_handles_destroy(struct strata_handle
 /*
  * strata_handle_alloc - a block of whole frames that may be moved; its contents are whatever was there.
  *
- * bytes: above 0; rounded up to frames. Blocks of more than one frame are contiguous when they are held. handle: receives it, on success only.
+ * bytes: above 0; rounded up to frames. Blocks of more than one frame are contiguous when they are held. Those that are larger than a superpage
+ * (STRATA_ZONE_SUPERPAGE_BYTES) stay where they are. handle: receives it, on success only.
  * Returns STRATA_HANDLE_OK, STRATA_HANDLE_NO_MEMORY, STRATA_HANDLE_BAD_ARGUMENT, STRATA_HANDLE_TOO_OFTEN. Cost: of strata_zone_alloc_as; a lock of
  * the handles.
  */

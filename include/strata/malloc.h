@@ -220,8 +220,15 @@ struct strata_mallinfo {
  * The figures are read while other threads run and may be some operations apart. Cost: linear in the number of size classes times that of
  * CPUs (with per-thread caches: threads), and in the magazines that wait in depots; the locks of each class are taken in turn.
  */
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* the functions have the names of their structs, as in <malloc.h> */
+#endif
 STRATA_API struct strata_mallinfo2 strata_mallinfo2(void) STRATA_NOEXCEPT;
 STRATA_API struct strata_mallinfo strata_mallinfo(void) STRATA_NOEXCEPT;
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 /*
  * strata_malloc_info - writes the state of the heap as an XML document, <malloc version="strata-1">, with the elements of glibc's.

@@ -42,7 +42,7 @@ extern "C" {
 enum strata_page_status {
     STRATA_PAGE_OK = 0,
     STRATA_PAGE_NO_MEMORY,    /* the system, or a limit of the heap, has none */
-    STRATA_PAGE_BAD_ARGUMENT, /* NULL, size 0, no multiple of a page, an alignment that is no power of two, unknown flags */
+    STRATA_PAGE_BAD_ARGUMENT, /* NULL, size 0, no multiple of a page, an alignment that is no power of two, flags that don't belong there */
     STRATA_PAGE_NO_BLOCK,     /* no block starts there; or the range is not inside one */
     STRATA_PAGE_OVERLAP,      /* two ranges, or two operations of a batch, want the same pages */
     STRATA_PAGE_NO_ROOM,      /* the address may not change, and what lies behind is taken */
@@ -81,25 +81,31 @@ struct strata_page_request {
 STRATA_API enum strata_page_status strata_page_alloc(size_t bytes, unsigned flags, void **block) STRATA_NOEXCEPT;
 STRATA_API enum strata_page_status strata_page_alloc_as(const struct strata_page_request *request, void **block) STRATA_NOEXCEPT;
 
-/* strata_page_free - the pages go to the lookaside. NULL: nothing. STRATA_PAGE_NO_BLOCK. Cost: as of an allocation. (UMPA, section 3.) */
+/*
+ * strata_page_free - the pages go to the lookaside. block: NULL: nothing. Returns STRATA_PAGE_OK, STRATA_PAGE_NO_BLOCK. Cost: as of an allocation;
+ * of a block that was exchanged, see strata_page_swap. (UMPA, section 3.)
+ */
 STRATA_API enum strata_page_status strata_page_free(void *block) STRATA_NOEXCEPT;
 
 /*
  * strata_page_realloc - another size: in place where it can, else the pages go to a new address, which *block is then.
  *
  * block: of a block; its contents stay, up to the smaller size. bytes: above 0. flags: STRATA_PAGE_ZEROED (what is new reads as zeros),
- * STRATA_PAGE_NO_MOVE, STRATA_PAGE_PREFAULT.
- * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_ROOM, where the address may not change and can't stay; STRATA_PAGE_NO_MEMORY; STRATA_PAGE_NO_BLOCK;
- * STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; a copy only for small blocks and where the
- * system has no mappings left. (UMPA, section 3, figure 11.)
+ * STRATA_PAGE_NO_MOVE, STRATA_PAGE_PREFAULT (all pages of the block, also of the part that was there, and at the same or a smaller size).
+ * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_ROOM, where the address may not change and can't stay; STRATA_PAGE_NO_MEMORY, also where it would not have
+ * to change; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; pages that
+ * are idle elsewhere are moved along, some 10 to 25 us for each stretch; a copy only for small blocks and where the system has no mappings left; with
+ * STRATA_PAGE_PREFAULT, linear in the pages. (UMPA, section 3, figure 11.)
  */
 STRATA_API enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned flags) STRATA_NOEXCEPT;
 
 /*
  * strata_page_reserve - address space behind a block, so that it can grow to `bytes` where it is. Takes no memory, and stays the block's.
  *
- * Returns STRATA_PAGE_OK, also where there was room already; STRATA_PAGE_NO_ROOM, where other blocks lie behind, or the block is one of up to 1 MiB
- * that shares its superpage; STRATA_PAGE_NO_BLOCK. Cost: constant.
+ * bytes: the size for which there shall be room, above 0; up to the block's own, nothing is to be done. Returns STRATA_PAGE_OK, also where there was
+ * room already; STRATA_PAGE_NO_ROOM, where other blocks lie behind, or the block is one of up to 1 MiB that shares its superpage;
+ * STRATA_PAGE_NO_MEMORY, for strata's own tables; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT: 0, or above PTRDIFF_MAX. Cost: constant. (For the
+ * extension of arrays in UMPA, section 2.)
  */
 STRATA_API enum strata_page_status strata_page_reserve(void *block, size_t bytes) STRATA_NOEXCEPT;
 
@@ -121,27 +127,35 @@ STRATA_API enum strata_page_status strata_page_reserve(void *block, size_t bytes
 typedef bool strata_page_move_function(void *from, void *to, size_t bytes, void *argument);
 STRATA_API enum strata_page_status strata_page_set_move(void *block, strata_page_move_function *move, void *argument) STRATA_NOEXCEPT;
 
-/* strata_page_commit - makes the pages of a range present, with the contents that they have. Cost: linear in those that are absent. (UMPA,
- * section 3.) */
+/*
+ * strata_page_commit - makes the pages of a range present, with the contents that they have.
+ *
+ * Returns STRATA_PAGE_OK; STRATA_PAGE_BAD_ARGUMENT: address or size is no multiple of a page, or the size 0; STRATA_PAGE_NO_BLOCK. Where the system
+ * has no memory, it does what it does to who touches a page. Cost: linear in the pages that are absent. (UMPA, section 3.)
+ */
 STRATA_API enum strata_page_status strata_page_commit(void *address, size_t bytes) STRATA_NOEXCEPT;
 /*
- * strata_page_release - gives the pages of a range back to the system: it stays in its block, and reads as zeros. Cost: linear in the pages.
- * (UMPA, section 3.)
+ * strata_page_release - gives the pages of a range back to the system: it stays in its block, and reads as zeros. Returns what strata_page_commit
+ * does. Cost: linear in the pages. (UMPA, section 3.)
  */
 STRATA_API enum strata_page_status strata_page_release(void *address, size_t bytes) STRATA_NOEXCEPT;
 
 /*
  * strata_page_prefault - as strata_page_commit, with a word in between: after each piece of up to 16 MiB `progress` is told how many bytes are done,
- * and ends it by false (STRATA_PAGE_CUT_SHORT). progress: may be NULL, runs on this thread with no lock held.
+ * and ends it by false (STRATA_PAGE_CUT_SHORT, also after the last piece). progress: may be NULL, runs on this thread with no lock held, and must
+ * leave the block as it is. Returns that, and what strata_page_commit does. Cost: as strata_page_commit. (Of the commit in UMPA, section 3.)
  */
 STRATA_API enum strata_page_status strata_page_prefault(void *address, size_t bytes, bool (*progress)(size_t done, void *argument), void *argument);
 
 /*
  * strata_page_swap - two ranges of equal size, in one block or two, exchange their contents.
  *
- * Returns STRATA_PAGE_OK; STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_OVERLAP. Cost: three moves of page tables, some 20 us up to
- * 4 MiB and 0.5 us for each superpage more, where both addresses are the same modulo STRATA_PAGE_SUPERPAGE_BYTES; else 0.1 us a page. Small ranges,
- * and all where the system has no mappings left, by a copy. (UMPA, section 2.)
+ * Returns STRATA_PAGE_OK; STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_OVERLAP. Cost: three moves of page tables for each stretch of
+ * one mapping, some 17 us up to 4 MiB and 1.2 us for each superpage more, where both addresses are the same modulo STRATA_PAGE_SUPERPAGE_BYTES; else
+ * 0.1 us a page. A block that strata_page_alloc makes of 32 MiB and more is one mapping, unless half of it was found present elsewhere; a smaller
+ * one may have pieces of other blocks' pages, each of which costs three moves (4 MiB then take some 60 us). Small ranges, and all where the system
+ * has no mappings left, by a copy. When both ranges are free, and were exchanged an odd number of times, the pages go back home: the
+ * strata_page_free that ends this costs one exchange more. (UMPA, section 2.)
  */
 STRATA_API enum strata_page_status strata_page_swap(void *a, void *b, size_t bytes) STRATA_NOEXCEPT;
 /* strata_page_move - `to` gets the pages of `from`, which reads as zeros then. What `to` had is gone. Errors and cost: a third of strata_page_swap.
@@ -152,12 +166,16 @@ STRATA_API enum strata_page_status strata_page_move(void *from, void *to, size_t
  * strata_page_split - a block becomes two: of its first `bytes`, and of the rest, which begins behind them.
  *
  * bytes: a multiple of a page, of a block above 1 MiB of STRATA_PAGE_SUPERPAGE_BYTES; above 0, below the size. second: receives the start of the
- * other one, unless NULL. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_NO_MEMORY. Cost: constant.
+ * other one, unless NULL. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_NO_MEMORY. Cost: constant. (Not in the
+ * paper: what follows from pages that have an owner of their own; UMPA, section 2.)
  */
 STRATA_API enum strata_page_status strata_page_split(void *block, size_t bytes, void **second) STRATA_NOEXCEPT;
 /*
- * strata_page_join - a block and the one that begins where it ends become one. STRATA_PAGE_NO_ROOM: it does not begin there, or they are not of one
- * kind (both with superpages of their own, or both in one superpage). Cost: constant.
+ * strata_page_join - a block and the one that begins where it ends become one.
+ *
+ * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_BLOCK: one of the two is none; STRATA_PAGE_NO_ROOM: the second does not begin there, or they are not of one
+ * kind (both with superpages of their own, or both in one superpage), or lie in address space that was reserved in pieces (under RLIMIT_AS), or one
+ * of them is being moved (strata_page_set_move). Cost: constant. (As strata_page_split.)
  */
 STRATA_API enum strata_page_status strata_page_join(void *block, void *second) STRATA_NOEXCEPT;
 
@@ -172,40 +190,62 @@ struct strata_page_info {
     bool presence_known, huge_known; /* the system could tell: else the figures are 0 */
     unsigned flags;                  /* STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
 };
-/* strata_page_query - the block that an address is in, and what is there of it. Cost: linear in its pages, some 10 ns each. */
+/*
+ * strata_page_query - the block that an address is in, and what is there of it. address: any inside. Returns STRATA_PAGE_OK; STRATA_PAGE_NO_BLOCK;
+ * STRATA_PAGE_BAD_ARGUMENT: info is NULL. Cost: linear in its pages, some 10 ns each. (Not in the paper, whose allocator keeps that to itself.)
+ */
 STRATA_API enum strata_page_status strata_page_query(const void *address, struct strata_page_info *info) STRATA_NOEXCEPT;
 
 /* ------------------------------------------------------------------ batches */
 
 enum strata_page_operation {
-    STRATA_PAGE_OP_ALLOC,   /* bytes, flags; address: receives the block */
-    STRATA_PAGE_OP_FREE,    /* address */
-    STRATA_PAGE_OP_REALLOC, /* address: the block, and receives where it is then; bytes, flags */
-    STRATA_PAGE_OP_RESERVE, /* address, bytes */
-    STRATA_PAGE_OP_COMMIT,  /* address, bytes */
-    STRATA_PAGE_OP_RELEASE, /* address, bytes */
-    STRATA_PAGE_OP_SWAP,    /* address, other, bytes */
-    STRATA_PAGE_OP_MOVE,    /* from address to other, bytes */
-    STRATA_PAGE_OP_SPLIT,   /* address, bytes; other: receives the second block */
-    STRATA_PAGE_OP_JOIN,    /* address, other */
+    STRATA_PAGE_OP_ALLOC,    /* as strata_page_alloc_as: bytes, flags, align, reserve_bytes; address: receives the block */
+    STRATA_PAGE_OP_FREE,     /* address */
+    STRATA_PAGE_OP_REALLOC,  /* address: the block, and receives where it is then; bytes, flags */
+    STRATA_PAGE_OP_RESERVE,  /* address, bytes */
+    STRATA_PAGE_OP_COMMIT,   /* address, bytes */
+    STRATA_PAGE_OP_RELEASE,  /* address, bytes */
+    STRATA_PAGE_OP_SWAP,     /* address, other, bytes */
+    STRATA_PAGE_OP_MOVE,     /* from address to other, bytes */
+    STRATA_PAGE_OP_SPLIT,    /* address, bytes; other: receives the second block */
+    STRATA_PAGE_OP_JOIN,     /* address, other */
+    STRATA_PAGE_OP_PREFAULT, /* address, bytes; progress, argument */
+    STRATA_PAGE_OP_QUERY,    /* address; info */
+    STRATA_PAGE_OP_SET_MOVE, /* address; move, argument */
 };
+/* What an operation has no use for is ignored, but for flags, which must be 0 then. */
 struct strata_page_op {
     enum strata_page_operation operation;
     unsigned flags;
     void *address, *other;
     size_t bytes;
+    size_t align, reserve_bytes; /* as in struct strata_page_request */
+    union {
+        bool (*progress)(size_t done, void *argument);
+        strata_page_move_function *move;
+        struct strata_page_info *info;
+    };
+    void *argument;                 /* of progress, or move */
     enum strata_page_status status; /* receives what became of it */
 };
 /*
  * strata_page_batch - operations one after the other, with as few system calls as possible. To free NULL is nothing, as by strata_page_free.
  *
- * First the whole batch is looked at: if anything in it is wrong, or two operations want the same pages and one of them ends, resizes, cuts or
- * joins their block, nothing is done, those that are wrong have their status, and all others STRATA_PAGE_NOT_DONE. Then they are done in order. One
- * that fails for want of memory or room ends the batch: what was done before stays, and *done (unless NULL) says how many that were. Returns
- * STRATA_PAGE_OK, or the status of the first that failed. Neighbouring ranges that are exchanged or moved in a row go by one call, and all ranges
- * that are committed or released in a row by one call where the system has it (Linux 6.13), else by one for each stretch. Where no mappings are left
- * for page tables to move, scattered moves in a row into one block that lacks those pages go one by one, some 1 us each, others by copies. Cost: n
- * log n of the look, then that of the operations.
+ * ops: of `count`, each with its arguments; they and what they point to must not lie in the blocks that the batch is about. First the whole batch is
+ * looked at: if anything in it is wrong, also blocks that can't be joined, or room for one that can't have any, or two operations want the same pages
+ * and one of them ends, resizes, cuts or joins their block, nothing is done, those that are wrong have their status, and all others
+ * STRATA_PAGE_NOT_DONE. Then they are done in order. One that fails for want of memory or room, or that its `progress` ends, ends the batch: what was
+ * done before stays, and *done (unless NULL) says how many that were. Room is only known by then where operations before, or other threads, may take
+ * or leave it: behind a block with superpages of its own that reserves, and behind any that grows and may not move.
+ *
+ * Returns STRATA_PAGE_OK, or the status of the first that failed. STRATA_PAGE_BAD_ARGUMENT with no status set: ops is NULL, or there are more than
+ * UINT32_MAX. STRATA_PAGE_NO_MEMORY with each STRATA_PAGE_NOT_DONE: there was none for the look itself, which takes 64 bytes an operation.
+ *
+ * Neighbouring ranges that are exchanged or moved in a row go by one call, and all ranges that are committed (or made present without `progress`) or
+ * released in a row by one call where the system has it (Linux 6.13), else by one for each stretch. Where no mappings are left for page tables to
+ * move, scattered moves in a row into one block that lacks those pages go one by one, some 1 us each, others by copies. Functions of the program that
+ * a batch calls (`progress`, and by an allocation `move` of other blocks) must leave its blocks as they are. Cost: n log n of the look, then that of
+ * the operations. (The batches that UMPA asks for in sections 2, item 6, and 4, with the statuses of N1527.)
  */
 STRATA_API enum strata_page_status strata_page_batch(struct strata_page_op *ops, size_t count, size_t *done) STRATA_NOEXCEPT;
 

@@ -23,6 +23,8 @@
  *   - a pool may be used by any thread at any time, between the end of its strata_pool_create and the beginning of its strata_pool_destroy;
  *   - a local pool is used by one thread at a time: its owner. A program may hand it from one thread to another if it orders their calls itself (by
  *     a mutex, a join and the like). Objects have no owner: each may be freed into any local pool of its pool;
+ *   - use of a pool or a local pool that was destroyed is answered like NULL (a second strata_pool_local_destroy ends the process with one line), as
+ *     long as its memory has not become another's;
  *   - a failed call changes nothing but the statistics, and what it was given stays the caller's. A status says what was wrong; errno stays as
  *     it was, but for strata_pool_alloc;
  *   - fork: the child has a copy of every pool, with its lock free, whatever other threads were doing, and may go on with the local pools that the

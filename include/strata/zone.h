@@ -125,7 +125,8 @@ STRATA_API enum strata_zone_status strata_zone_create(const struct strata_zone_c
 /*
  * strata_zone_destroy - takes a zone down, with all frames that are still allocated and all windows. No other thread may be using it.
  *
- * Returns STRATA_ZONE_OK; STRATA_ZONE_PINNED: a frame is, and the zone is as it was; STRATA_ZONE_BUSY: a capture is under way. NULL: nothing.
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_PINNED: a frame is pinned; STRATA_ZONE_BUSY: a capture is under way, or a function of the program that strata
+ * has called for this zone calls this, or has not returned yet. Then the zone is as it was. NULL: nothing.
  */
 STRATA_API enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) STRATA_NOEXCEPT;
 
@@ -165,7 +166,8 @@ struct strata_zone_owner {
 /*
  * strata_zone_owner_add - makes an owner known, for the life of the zone.
  *
- * owner: copied. number: receives what allocations name it by, 1 to STRATA_ZONE_OWNERS_MAX. STRATA_ZONE_NO_MEMORY: there are that many already.
+ * owner: copied. number: receives what allocations name it by, 1 to STRATA_ZONE_OWNERS_MAX. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_MEMORY: there
+ * are that many already; STRATA_ZONE_BAD_ARGUMENT: its name is NULL. Cost: constant, under the zone's lock. (Sections 3 and 7.1.)
  */
 STRATA_API enum strata_zone_status strata_zone_owner_add(struct strata_zone *zone, const struct strata_zone_owner *owner,
                                                          unsigned *number) STRATA_NOEXCEPT;
@@ -179,7 +181,9 @@ enum strata_zone_alloc_flags {
     STRATA_ZONE_HIGH = 8, /* a run of whole superpages: the highest that will do; else unmovable ones get the lowest, movable ones the highest */
 };
 struct strata_zone_request {
-    uint64_t frames;       /* above 0; any number: what passes a superpage gets whole superpages, adjacent, and gives back what is left */
+    /* Above 0; any number: what passes a superpage gets whole superpages, adjacent, and gives back what is left. Such a run stays where it is,
+     * movable or not, until it is freed: nobody is asked to move or drop a block that is larger than a superpage. */
+    uint64_t frames;
     uint64_t align_frames; /* a power of two; 0: 1, but a power of two of frames is aligned to itself up to a superpage */
     enum strata_zone_mobility mobility;
     unsigned owner; /* of strata_zone_owner_add; 0: nobody is asked: they move only by the windows that show them, and are never reclaimed */
@@ -191,9 +195,9 @@ struct strata_zone_request {
  *
  * frame: receives the first, on success only. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_FRAMES; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY.
  * Placement: from the fullest superpage of the mobility's group that has the run; else from one that is wholly free, beyond the reserve; else from
- * another group's, that with the largest free area, which changes its group when most of it changes hands; else from the reserve. Then, unless told
- * otherwise, by compaction and reclaim as far as the zone has them on (strata_zone_set_effort). Cost: one lock that a CPU has mostly to itself up
- * to a superpage, constant; above that linear in the superpages of the zone, 1/64 ns each.
+ * another group's, that with the largest free area, which changes its group when most of it changes hands (not to the movable one: such frames go
+ * again); else from the reserve. Then, unless told otherwise, by compaction and reclaim as far as the zone has them on (strata_zone_set_effort).
+ * Cost: one lock that a CPU has mostly to itself up to a superpage, constant; above that linear in the superpages of the zone, 1/64 ns each.
  * (Sections 2.1 and 2.2.)
  */
 STRATA_API enum strata_zone_status strata_zone_alloc(struct strata_zone *zone, uint64_t frames, enum strata_zone_mobility mobility,
@@ -209,10 +213,14 @@ STRATA_API enum strata_zone_status strata_zone_alloc_as(struct strata_zone *zone
  */
 STRATA_API enum strata_zone_status strata_zone_free(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
 
-/* strata_zone_pin, strata_zone_unpin - a pinned frame stays where it is, as for DMA; its block with it. Pins count, up to STRATA_ZONE_PINS_MAX.
+/*
+ * strata_zone_pin, strata_zone_unpin - a pinned frame stays where it is, as for DMA; its block with it. Pins count, up to STRATA_ZONE_PINS_MAX.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY: it is being moved right now, so that the caller's number is about to be
- * wrong; STRATA_ZONE_PINNED: too often; STRATA_ZONE_NOT_PINNED: some frame of the run isn't, and none was unpinned. */
+ * wrong; STRATA_ZONE_PINNED: too often; STRATA_ZONE_NOT_PINNED: some frame of the run isn't, and none was unpinned; STRATA_ZONE_BAD_ARGUMENT: not in
+ * the zone. Cost: the lock of the run's superpage, or the zone's for a run in several; linear in frames. (A pinned frame is what section 2.1 calls
+ * unmovable, for as long as it is; section 7.1 leaves it alone.)
+ */
 STRATA_API enum strata_zone_status strata_zone_pin(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
 STRATA_API enum strata_zone_status strata_zone_unpin(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
 
@@ -221,23 +229,26 @@ struct strata_zone_frame_info {
     bool captured;                      /* neither free nor allocated: held for a contiguous request */
     enum strata_zone_mobility mobility; /* of the frame */
     enum strata_zone_mobility group;    /* of its superpage; STRATA_ZONE_MOBILITIES: wholly free, and of none */
-    uint64_t first, frames;             /* the block it is in; of one that is free, itself */
+    uint64_t first, frames;             /* the block it is in, as a whole; of one that is free, itself */
     unsigned owner, pins;
     uint64_t token;
 };
-/* strata_zone_query - what is known of a frame now. Cost: constant, and linear in the superpages of its block. */
+/* strata_zone_query - what is known of a frame now. The bounds of a block of several superpages are of no one moment where a part of it is being
+ * freed. Cost: constant, and linear in the superpages of its block. */
 STRATA_API enum strata_zone_status strata_zone_query(struct strata_zone *zone, uint64_t frame, struct strata_zone_frame_info *info) STRATA_NOEXCEPT;
 
 /* ------------------------------------------------------------------ contents and addresses */
 
-/* strata_zone_address - where all frames are always in reach, in order: those of the first begin at frame 0. NULL: no such frame, or no memory. */
+/* strata_zone_address - where all frames are always in reach, in order: those of the first begin at frame 0. NULL: no such frame, or no memory.
+ * Cost: constant, no lock. */
 STRATA_API void *strata_zone_address(struct strata_zone *zone, uint64_t frame) STRATA_NOEXCEPT;
 /* The file number of the memory, which stays strata's; -1: none. The file keeps its size whatever others do with it, where the system has seals.
  * strata_zone_frame_bytes: of a frame; 0 for NULL. */
 STRATA_API int strata_zone_file(struct strata_zone *zone) STRATA_NOEXCEPT;
 STRATA_API size_t strata_zone_frame_bytes(struct strata_zone *zone) STRATA_NOEXCEPT;
 STRATA_API uint64_t strata_zone_frames(struct strata_zone *zone) STRATA_NOEXCEPT;
-/* strata_zone_copy - the contents of one run to another, both allocated and not overlapping. */
+/* strata_zone_copy - the contents of one run to another, both allocated (blocks that are being moved are) and not overlapping. Returns
+ * STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NOT_ALLOCATED, and nothing was copied. */
 STRATA_API enum strata_zone_status strata_zone_copy(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames) STRATA_NOEXCEPT;
 /*
  * The first word of a frame, read or written atomically: on STRATA_ZONE_SIM, all that it has. Counts as a reference (and a write) of the frame there.
@@ -248,9 +259,18 @@ STRATA_API void strata_zone_poke(struct strata_zone *zone, uint64_t frame, uint6
 STRATA_API void strata_zone_touch(struct strata_zone *zone, uint64_t frame, bool write) STRATA_NOEXCEPT;
 /*
  * strata_zone_populate - memory behind a run is taken now, so that touching it can't fail (a write that finds none ends the process by SIGBUS, or by
- * the system's killer). STRATA_ZONE_NO_MEMORY; where a memory control group is at its limit, the system ends a process of the group here, too. On
- * STRATA_ZONE_SIM it does nothing. strata_zone_discard: gives it back; the run is allocated, and
- * reads as zeros.
+ * the system's killer). The contents stay.
+ *
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_NO_MEMORY: the system has none, or no more for the file (STRATA_ZONE_MEMFD): a part of the run may have its
+ * memory then, and nothing else has changed; STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY: being moved; STRATA_ZONE_BAD_ARGUMENT: not in the zone.
+ * Where a memory control group is at its limit, the system ends a process of the group here, too. On STRATA_ZONE_SIM it does nothing. Cost: linear in
+ * frames: those without memory are cleared by the system, the others looked at. No lock while it does.
+ *
+ * strata_zone_discard - gives the memory back; the run stays allocated, and reads as zeros.
+ *
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_UNSUPPORTED: the system can't take it out, as of shared memory that the process has locked (mlock);
+ * STRATA_ZONE_NOT_ALLOCATED, STRATA_ZONE_BUSY, STRATA_ZONE_BAD_ARGUMENT: as above. Pinned and mapped frames may be discarded: what shows them shows
+ * zeros. Parts of STRATA_ZONE_HUGETLB's pages are cleared, whole ones given back. Cost: of the system's call, linear in frames that have memory.
  */
 STRATA_API enum strata_zone_status strata_zone_populate(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
 STRATA_API enum strata_zone_status strata_zone_discard(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
@@ -260,25 +280,38 @@ STRATA_API enum strata_zone_status strata_zone_discard(struct strata_zone *zone,
  * the address stays, and strata_zone_frame_at tells the frame. A frame is in one window at a time. Where the system forbids userfaultfd, or the
  * process has no mappings left, frames that are in a window stay where they are: a move is refused as if an owner had said STRATA_ZONE_LATER. Windows
  * of STRATA_ZONE_HUGETLB show whole superpages, and so does whatever is said of them below: sizes, addresses and first frames are multiples of one.
+ * (They are to strata what page tables are to the migration of section 7.1: the address stays, the frame doesn't.)
  */
-/* strata_zone_window_open - bytes: a multiple of the frame's size (STRATA_ZONE_HUGETLB: of a superpage). address: receives it, aligned to a
- * superpage. */
+/*
+ * strata_zone_window_open - address space for so many pages, which show nothing yet.
+ *
+ * bytes: a multiple of the frame's size (STRATA_ZONE_HUGETLB: of a superpage), above 0. address: receives it, aligned to a superpage. Returns
+ * STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_UNSUPPORTED: frames of STRATA_ZONE_ANON and STRATA_ZONE_SIM can't be shown elsewhere;
+ * STRATA_ZONE_NO_MEMORY: of address space, or for the window's table. Cost: two or three calls of the system; 4 bytes for each page that shows a
+ * frame.
+ */
 STRATA_API enum strata_zone_status strata_zone_window_open(struct strata_zone *zone, size_t bytes, void **address) STRATA_NOEXCEPT;
-/* STRATA_ZONE_MAPPED: it still shows frames. STRATA_ZONE_BAD_ARGUMENT: no window begins there. */
+/* strata_zone_window_close - STRATA_ZONE_OK; STRATA_ZONE_MAPPED: it still shows frames; STRATA_ZONE_BAD_ARGUMENT: no window begins there. Cost:
+ * linear in windows, and two calls of the system. */
 STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *zone, void *address) STRATA_NOEXCEPT;
 /*
  * strata_zone_map - pages from `address` on, inside one window, show the frames of the run, which must be allocated.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: not in a window, or no multiple of a frame's size; STRATA_ZONE_MAPPED: of either side;
- * STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY; STRATA_ZONE_NO_MEMORY: the process has no mappings left; STRATA_ZONE_UNSUPPORTED.
+ * STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY; STRATA_ZONE_PINNED: pinned as often as can be; STRATA_ZONE_NO_MEMORY: the process has no mappings
+ * left; STRATA_ZONE_UNSUPPORTED. Cost: the zone's lock, one call of the system under it, linear in frames and in windows.
  */
 STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
 /* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has
- * changed. STRATA_ZONE_NO_MEMORY: the process has no mappings left for the borders of what stays; nothing has changed. */
+ * changed. STRATA_ZONE_NO_MEMORY: the process has no mappings left for the borders of what stays; nothing has changed. STRATA_ZONE_BUSY: a page is
+ * being moved. STRATA_ZONE_BAD_ARGUMENT, STRATA_ZONE_UNSUPPORTED: as strata_zone_map. Cost: one call of the system; three locks for each page, and in
+ * each a look for its window. */
 STRATA_API enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *address, size_t bytes) STRATA_NOEXCEPT;
-/* strata_zone_frame_at - the frame that a page shows now. STRATA_ZONE_NOT_MAPPED. Pin it where it must stay that one: see strata_zone_pin_at. */
+/* strata_zone_frame_at - the frame that a page shows now. STRATA_ZONE_NOT_MAPPED. Pin it where it must stay that one: see strata_zone_pin_at. Cost:
+ * the zone's lock, linear in windows. */
 STRATA_API enum strata_zone_status strata_zone_frame_at(struct strata_zone *zone, const void *address, uint64_t *frame) STRATA_NOEXCEPT;
-/* strata_zone_pin_at - pins the frame that a page shows, which is told: it can't move between the two. STRATA_ZONE_NOT_MAPPED, STRATA_ZONE_BUSY. */
+/* strata_zone_pin_at - pins the frame that a page shows, which is told: it can't move between the two. STRATA_ZONE_NOT_MAPPED, STRATA_ZONE_BUSY;
+ * STRATA_ZONE_PINNED: too often. Cost: as strata_zone_frame_at twice, and strata_zone_pin; again where it has moved meanwhile. */
 STRATA_API enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, const void *address, uint64_t *frame) STRATA_NOEXCEPT;
 
 /* ------------------------------------------------------------------ placement */
@@ -291,15 +324,18 @@ STRATA_API enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, 
  * Cost: linear in the superpages that change sides. (Section 2.2.)
  */
 STRATA_API enum strata_zone_status strata_zone_partition_resize(struct strata_zone *zone, uint64_t bytes) STRATA_NOEXCEPT;
-/* strata_zone_set_reserve - another reserve; STRATA_ZONE_BAD_ARGUMENT: larger than the zone. Takes effect as superpages become free. */
+/* strata_zone_set_reserve - another reserve; STRATA_ZONE_BAD_ARGUMENT: larger than the zone. Takes effect as superpages become free. Cost: constant.
+ * (Section 2.1.) */
 STRATA_API enum strata_zone_status strata_zone_set_reserve(struct strata_zone *zone, uint64_t bytes) STRATA_NOEXCEPT;
 
 /* ------------------------------------------------------------------ capture */
 
 /*
  * Frames of a range that is wanted as a whole are kept for whoever wants it: those that are free at once, the others in the moment in which they are
- * freed, moved away or reclaimed. Nobody else is given them until the request is done, or given up. (Section 8.)
+ * freed, moved away or reclaimed. Nobody else is given them until the request is done, or given up. Blocks larger than a superpage are not moved away
+ * or reclaimed: a range that holds a part of one is had when that is freed. (Section 8.)
  */
+#define STRATA_ZONE_CAPTURES_MAX 64u /* of a zone, under way at a time: those of strata_zone_capture_run, and of requests that reclaim, count */
 enum strata_zone_capture_flags {
     STRATA_ZONE_CAPTURE_AT = 1,         /* the range that begins with `at`; else one with little to be moved and dropped, and nothing that can't */
     STRATA_ZONE_CAPTURE_NO_RECLAIM = 2, /* moves, drops nothing */
@@ -307,8 +343,8 @@ enum strata_zone_capture_flags {
 };
 struct strata_zone_capture_request {
     uint64_t frames;       /* as of a strata_zone_request; runs above a superpage are rounded up to superpages, and the rest freed in the end */
-    uint64_t align_frames; /* likewise */
-    uint64_t at;
+    uint64_t align_frames; /* likewise; of what lies at `at` 0 asks for nothing */
+    uint64_t at;           /* with STRATA_ZONE_CAPTURE_AT: a multiple of align_frames, and of a superpage where the run is longer than one */
     enum strata_zone_mobility mobility; /* of the run, once it is the program's */
     unsigned owner;
     unsigned flags; /* enum strata_zone_capture_flags, joined by | */
@@ -319,14 +355,31 @@ struct strata_zone_capture_request {
  *
  * frame: receives the first of the run. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_FRAMES: no range has only free, movable and reclaimable frames, or
  * what was tried could not be emptied; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_BUSY: another capture wants a part of that range (with
- * STRATA_ZONE_CAPTURE_AT). Cost: of what has to be moved; of the search, a look at each range until one will do, then at up to 1,024 more.
+ * STRATA_ZONE_CAPTURE_AT); STRATA_ZONE_NO_MEMORY: STRATA_ZONE_CAPTURES_MAX are under way. Cost: of what has to be moved; of the search, a look at
+ * each range until one will do, then at up to 1,024 more.
  */
 STRATA_API enum strata_zone_status strata_zone_capture_run(struct strata_zone *zone, const struct strata_zone_capture_request *request,
                                                            uint64_t *frame);
 /*
- * The same step by step. begin: chooses the range and holds what is free of it. push: asks owners about what is left, up to `blocks` of them.
- * poll: STRATA_ZONE_OK: all frames are held; STRATA_ZONE_NOT_DONE; STRATA_ZONE_GONE. left: of frames that are not held yet; may be NULL.
- * end: the run becomes the caller's, and the capture is no more; STRATA_ZONE_NOT_DONE: it goes on. give_up: all that is held is free again.
+ * The same step by step, by one thread at a time: calls on the same capture must not overlap. An owner's function that push has called must not call
+ * any of them on it.
+ *
+ * begin: chooses the range and holds what is free of it; returns what strata_zone_capture_run does.
+ * push: asks owners about what is left, up to `blocks` of them, and goes on there the next time. STRATA_ZONE_OK: none of these stayed;
+ * STRATA_ZONE_GONE: one is unmovable, larger than a superpage, nobody can be asked about it, or its owner has said STRATA_ZONE_NEVER; else of the
+ * first that stayed: STRATA_ZONE_BUSY: its owner has said STRATA_ZONE_LATER, there is no room for it elsewhere, or somebody else moves it;
+ * STRATA_ZONE_PINNED. It may be tried again: what stayed can still be freed.
+ *
+ * poll: STRATA_ZONE_OK: all frames are held; STRATA_ZONE_NOT_DONE; STRATA_ZONE_GONE: and a push has found what stays. left: of frames that are not
+ * held yet; both may be NULL. end: STRATA_ZONE_OK: the run becomes the caller's, and the capture is no more; STRATA_ZONE_NOT_DONE, STRATA_ZONE_GONE:
+ * as poll has it, and the capture goes on until it is given up. give_up: all that is held is free again, and the capture is no more.
+ *
+ * Cost: begin: of the search, as strata_zone_capture_run; begin, end and give_up: the zone's lock, linear in the superpages of the range. push: a
+ * lock for each block, and what moving and dropping it costs. poll: constant; with STRATA_ZONE_CAPTURE_NO_HOLD linear in superpages. A free of frames
+ * that are wanted costs an atomic addition more. (Section 8.2.)
+ *
+ * One that is no more is recognised: STRATA_ZONE_BAD_ARGUMENT, which strata_zone_explain explains, also of give_up; nothing has changed. That holds
+ * until the zone has begun 16,000 others; fewer where many are under way, 255 at least.
  */
 STRATA_API enum strata_zone_status strata_zone_capture_begin(struct strata_zone *zone, const struct strata_zone_capture_request *request,
                                                              struct strata_zone_capture **capture) STRATA_NOEXCEPT STRATA_NODISCARD;
@@ -337,8 +390,19 @@ STRATA_API void strata_zone_capture_give_up(struct strata_zone_capture *capture)
 
 /* ------------------------------------------------------------------ effort */
 
-/* What strata_zone_alloc does once nothing suitable is free: figure 10. STRATA_ZONE_COMPACT, STRATA_ZONE_RECLAIM: both, at first. */
-enum strata_zone_effort { STRATA_ZONE_COMPACT = 1, STRATA_ZONE_RECLAIM = 2, STRATA_ZONE_RECLAIM_CAPTURES = 4 };
+enum strata_zone_effort {
+    STRATA_ZONE_COMPACT = 1,          /* passes of compaction (strata/zone_compact.h), where it is pieces that are in the way */
+    STRATA_ZONE_RECLAIM = 2,          /* reclaim, where it was started (strata/zone_reclaim.h) */
+    STRATA_ZONE_RECLAIM_CAPTURES = 4, /* with it: an area that is emptied for a request is captured for it; of policies that empty areas */
+};
+/*
+ * strata_zone_set_effort - what strata_zone_alloc does from now on once nothing suitable is free: figure 10. At first, all of it.
+ *
+ * effort: enum strata_zone_effort, joined by |; 0: nothing. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: other bits. Cost: constant.
+ * Compaction for a request holds nothing, with or without captures: a group of frames that it has emptied is anybody's until the request is
+ * tried again, right after its last block has gone. Those that others have got to meanwhile are counted apart, as races_lost of
+ * strata_zone_compact_counts, and the pass goes on to the next. (Sections 7.2 and 8.)
+ */
 STRATA_API enum strata_zone_status strata_zone_set_effort(struct strata_zone *zone, unsigned effort) STRATA_NOEXCEPT;
 
 /* ------------------------------------------------------------------ looking inside */
@@ -362,7 +426,7 @@ struct strata_zone_stats {
     uint64_t retypes;          /* superpages that changed their group by that */
     uint64_t reserve_uses;     /* superpages taken from the reserve */
     uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
-    uint64_t races_lost;     /* frames that were emptied for a contiguous request, and taken by somebody else */
+    uint64_t races_lost;     /* frames that were held, dropped or moved away for a contiguous request, by capture or by area, and taken by others */
     uint64_t metadata_bytes; /* reserved for what strata remembers; how much of it is resident depends on use */
 };
 /* strata_zone_stats_get - exact where no other thread is in a call. Cost: linear in superpages. */
@@ -376,7 +440,8 @@ struct strata_zone_superpage {
     uint16_t pinned, captured;
     bool partition;
 };
-/* strata_zone_map_get - superpages [first, first + count) as they are now. STRATA_ZONE_BAD_ARGUMENT: there are fewer. */
+/* strata_zone_map_get - superpages [first, first + count) as they are now. STRATA_ZONE_BAD_ARGUMENT: there are fewer, and nothing is
+ * written. Cost: a lock for each superpage. (Figure 1.) */
 STRATA_API enum strata_zone_status strata_zone_map_get(struct strata_zone *zone, uint64_t first, uint64_t count,
                                                        struct strata_zone_superpage *superpages) STRATA_NOEXCEPT;
 

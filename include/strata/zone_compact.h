@@ -3,8 +3,8 @@
  *
  * It happens by itself where a request fails although enough is free (strata_zone_set_effort), in advance by a thread of the zone's
  * (strata_zone_compactor_start), or when the program says so (strata_zone_compact). Blocks move whose owner has a function for that, and those that
- * are seen through windows; pinned ones never. The design follows Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of
- * Memory" (2007), section 7.
+ * are seen through windows; pinned ones never, nor those that are larger than a superpage. The design follows Gorman, Whitcroft, "Supporting the
+ * Allocation of Large Contiguous Regions of Memory" (2007), section 7.
  *
  * Valid in C11 and C++. For all functions: threads: any. Signals: not for signal handlers. errno stays as it was. fork: as the zone; a child has no
  * compactor. A null pointer to a zone, or for a result where it is not said to be allowed, is STRATA_ZONE_BAD_ARGUMENT; of what else is wrong
@@ -42,7 +42,7 @@ struct strata_zone_compact_counts {
     uint64_t failed_later;     /* the owner said so; or a window shows it, and the system can't hold writes back (strata/zone.h) */
     uint64_t failed_room;      /* nothing suitable was free above */
     uint64_t gone;             /* freed before they could be moved */
-    uint64_t races_lost;       /* windows that were emptied for a request, and could not be had */
+    uint64_t races_lost;       /* windows that were emptied for a request, and could not be had: nothing is held (strata_zone_set_effort) */
     uint64_t deferred;         /* requests without a pass, as the last ones were in vain */
 };
 /*
@@ -65,7 +65,9 @@ struct strata_zone_compactor_config {
  * strata_zone_compactor_start - a thread that compacts the zone in advance: when the unusable-free-space index is above the limit, when a request had
  * to go to a superpage of another group, and when reclaim has freed enough.
  *
- * config: NULL: all defaults. Returns STRATA_ZONE_OK; STRATA_ZONE_BUSY: there is one; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY.
+ * config: NULL: all defaults. Returns STRATA_ZONE_OK; STRATA_ZONE_BUSY: there is one; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY: also where
+ * there is no thread to be had. Cost: a thread; each look at the index is as strata_zone_indices_get, each pass as strata_zone_compact, and an
+ * allocation that fell back wakes the thread. (Section 7.3.)
  */
 STRATA_API enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, const struct strata_zone_compactor_config *config);
 /*

@@ -10,9 +10,10 @@
  *     if (strata_zone_reclaim_start(zone, &config) != STRATA_ZONE_OK) ...
  *
  * Used or not: on STRATA_ZONE_SIM each strata_zone_peek, _poke, _touch and _copy counts, exactly. On STRATA_ZONE_MEMFD frames are taken out of the
- * page tables when they are looked at, at strata_zone_address and in windows, and have been used if they are there at the next look: that is the page
- * of the access and, where it only reads, up to 15 neighbours that the kernel maps along; whether they were written to it does not tell, so what was
- * used counts as dirty. On STRATA_ZONE_ANON and STRATA_ZONE_HUGETLB nothing is told: only strata_zone_touch counts there.
+ * page tables when they are looked at, at strata_zone_address, and have been used if they are there at the next look. That is the page of the access;
+ * where the system forbids userfaultfd, which strata_zone_reclaim_start asks for, also up to 15 neighbours of one that is read. Whether they were
+ * written to it does not tell, so what was used counts as dirty. What a window shows is not dropped, whatever its use. On STRATA_ZONE_ANON and
+ * STRATA_ZONE_HUGETLB nothing is told: only strata_zone_touch counts there.
  *
  * Valid in C11 and C++. Threads, statuses, fork and signals: as strata/zone.h says. A forked child has no thread of the zone's:
  * strata_zone_reclaim_stop, then _start, gives it one.
@@ -64,8 +65,9 @@ STRATA_API enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_
  * strata_zone_reclaim - reclaims on this thread, by the policy, until `frames` frames have been dropped; by areas of 2^order frames.
  *
  * reclaimed: receives how many were, also where it fails; may be NULL. Returns STRATA_ZONE_OK; STRATA_ZONE_NO_FRAMES: all were looked at, and fewer
- * could be dropped; STRATA_ZONE_BAD_ARGUMENT: not started, frames 0, or an order above that of a superpage. Calls owners' functions. Within one of
- * these it does nothing: STRATA_ZONE_BUSY. Cost: that of the blocks looked at, each some 0.2 us (STRATA_ZONE_MEMFD: 10 us), and of what owners do.
+ * could be dropped; STRATA_ZONE_BAD_ARGUMENT: not started, frames 0, or an order above that of a superpage; STRATA_ZONE_BUSY, and nothing was done:
+ * within an owner's function, or 16 threads reclaim. Calls owners' functions. Cost: that of the blocks looked at, each some 0.2 us
+ * (STRATA_ZONE_MEMFD: 10 us), and of what owners do.
  */
 STRATA_API enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed);
 

@@ -52,6 +52,7 @@ SAME(INSTANT_FIT);
 SAME(BEST_FIT);
 SAME(NEXT_FIT);
 SAME(SLEEP);
+SAME(FROM_TOP);
 SAME(ALLOCATED);
 SAME(FREE);
 SAME(SPAN);
@@ -64,6 +65,9 @@ static enum strata_arena_status public_status(enum arena_status status) { return
 STRATA_EXPORT const char *strata_arena_status_text(enum strata_arena_status status) {
     return status == STRATA_ARENA_NO_MEMORY ? "no memory to keep books in" : arena_status_text((enum arena_status)status);
 }
+
+/* An arena that is none, or was destroyed: its memory is the zone's, or what the zone has made of it, but no arena's. */
+STRATA_INLINE bool is_arena(const struct strata_arena *arena) { return arena != NULL && arena->core.table.alive == QUANTUM_ALIVE; }
 
 static void lock_list(void) { platform_lock_acquire(&heap.arenas.lock); }
 static void unlock_list(void) { platform_lock_release(&heap.arenas.lock); }
@@ -190,7 +194,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uin
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_destroy(struct strata_arena *arena) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     if (arena->core.arena.qcache_max != 0) {
         /* Not under the lock: slabs go back to the arena, and through it to those that it imports from. First of all, whether there is any use. */
         lock_list();
@@ -205,22 +209,25 @@ STRATA_EXPORT enum strata_arena_status strata_arena_destroy(struct strata_arena 
     enum arena_status status = arena->importers != NULL ? ARENA_BUSY : arena_destroy(&arena->core.arena);
     if (status == ARENA_OK) unlist_arena(arena);
     unlock_list();
-    if (status == ARENA_OK) memory_put(NULL, arena, ARENA_BATCH_BYTES);
+    if (status == ARENA_OK) {
+        arena->core.table.alive = 0;
+        memory_put(NULL, arena, ARENA_BATCH_BYTES);
+    }
     return public_status(status);
 }
 
 /* ------------------------------------------------------------------ spans and segments */
 
 STRATA_EXPORT enum strata_arena_status strata_arena_add(struct strata_arena *arena, uint64_t base, uint64_t size) {
-    return arena != NULL ? public_status(arena_add(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
+    return is_arena(arena) ? public_status(arena_add(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_remove(struct strata_arena *arena, uint64_t base, uint64_t size) {
-    return arena != NULL ? public_status(arena_remove(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
+    return is_arena(arena) ? public_status(arena_remove(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
-    if (STRATA_UNLIKELY(arena == NULL || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_UNLIKELY(!is_arena(arena) || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(quantum_alloc(&arena->core, size, flags, start));
 }
 
@@ -228,24 +235,24 @@ STRATA_EXPORT enum strata_arena_status strata_arena_alloc(struct strata_arena *a
 static bool is_slab(struct strata_arena *arena, uint64_t start) { return quantum_is_slab(&arena->core, start); }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    if (STRATA_UNLIKELY(arena == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_UNLIKELY(!is_arena(arena))) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(quantum_free(&arena->core, start, size));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xalloc(struct strata_arena *arena, uint64_t size, uint64_t align, uint64_t phase,
                                                            uint64_t nocross, uint64_t min, uint64_t max, unsigned flags, uint64_t *start) {
-    if (arena == NULL || start == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena) || start == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(arena_xalloc(&arena->core.arena, size, align, phase, nocross, min, max, flags, start));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xfree(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
     return public_status(arena_xfree(&arena->core.arena, start, size));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_resize(struct strata_arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
     return public_status(arena_resize(&arena->core.arena, start, old_size, new_size));
 }
@@ -293,7 +300,7 @@ static bool imports_from(const struct strata_arena *arena, const struct strata_a
 STRATA_EXPORT enum strata_arena_status strata_arena_set_source(struct strata_arena *arena, struct strata_arena *source) {
     enum strata_arena_status status = STRATA_ARENA_OK;
     /* Quanta are powers of two: the larger is a multiple of the smaller. */
-    if (arena == NULL || source == NULL || source->core.arena.quantum < arena->core.arena.quantum) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena) || !is_arena(source) || source->core.arena.quantum < arena->core.arena.quantum) return STRATA_ARENA_BAD_ARGUMENT;
     lock_list();
     if (imports_from(source, arena)) {
         status = STRATA_ARENA_BAD_ARGUMENT;
@@ -312,7 +319,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_source(struct strata_are
 STRATA_EXPORT enum strata_arena_status strata_arena_set_import(struct strata_arena *arena, strata_arena_import_alloc *alloc,
                                                                strata_arena_import_release *release, void *context) {
     enum strata_arena_status status = STRATA_ARENA_BUSY;
-    if (arena == NULL || alloc == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena) || alloc == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     lock_list();
     if (!has_begun(arena)) {
         arena->import_alloc = alloc;
@@ -326,7 +333,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_import(struct strata_are
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_set_quantum_caches(struct strata_arena *arena, uint64_t largest) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     struct arena_stats stats;
     arena_stats_get(&arena->core.arena, &stats);
     if (stats.counters.allocs != 0) return STRATA_ARENA_BUSY;
@@ -342,13 +349,13 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_quantum_caches(struct st
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_set_limit(struct strata_arena *arena, uint64_t limit) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     arena_set_limit(&arena->core.arena, limit);
     return STRATA_ARENA_OK;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_set_reclaim(struct strata_arena *arena, strata_arena_reclaim *function, void *context) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     lock_list();
     arena->reclaim = function;
     arena->reclaim_context = context;
@@ -357,7 +364,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_reclaim(struct strata_ar
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_wake(struct strata_arena *arena) {
-    if (arena == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     arena_wake(&arena->core.arena);
     appeared(arena);
     return STRATA_ARENA_OK;
@@ -381,28 +388,28 @@ static bool visit_segment(const struct arena_segment *segment, void *argument) {
 
 STRATA_EXPORT enum strata_arena_status strata_arena_walk(struct strata_arena *arena, unsigned kinds, strata_arena_visit *visit, void *context) {
     struct visitor visitor = {visit, context};
-    if (arena == NULL || visit == NULL || !are_kinds(kinds)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena) || visit == NULL || !are_kinds(kinds)) return STRATA_ARENA_BAD_ARGUMENT;
     arena_walk(&arena->core.arena, kinds, visit_segment, &visitor);
     return STRATA_ARENA_OK;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_size(struct strata_arena *arena, unsigned kinds, uint64_t *size) {
-    if (arena == NULL || size == NULL || !are_kinds(kinds)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena) || size == NULL || !are_kinds(kinds)) return STRATA_ARENA_BAD_ARGUMENT;
     *size = arena_size(&arena->core.arena, (kinds & STRATA_ARENA_SPAN) != 0 ? ARENA_ALLOCATED | ARENA_FREE : kinds);
     return STRATA_ARENA_OK;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_lookup(struct strata_arena *arena, uint64_t start, uint64_t *size) {
-    if (arena == NULL || size == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena) || size == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(arena_lookup(&arena->core.arena, start, size));
 }
 
 STRATA_EXPORT int strata_arena_contains(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    return arena != NULL && arena_contains(&arena->core.arena, start, size) ? 1 : 0;
+    return is_arena(arena) && arena_contains(&arena->core.arena, start, size) ? 1 : 0;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_stats_get(struct strata_arena *arena, struct strata_arena_stats *stats) {
-    if (arena == NULL || stats == NULL) return STRATA_ARENA_BAD_ARGUMENT;
+    if (!is_arena(arena) || stats == NULL) return STRATA_ARENA_BAD_ARGUMENT;
     struct arena_stats inner;
     arena_stats_get(&arena->core.arena, &inner);
     __builtin_memset(stats, 0, sizeof *stats);
@@ -428,7 +435,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_stats_get(struct strata_aren
     return STRATA_ARENA_OK;
 }
 
-STRATA_EXPORT const char *strata_arena_check(struct strata_arena *arena) { return arena != NULL ? arena_check(&arena->core.arena) : NULL; }
+STRATA_EXPORT const char *strata_arena_check(struct strata_arena *arena) { return is_arena(arena) ? arena_check(&arena->core.arena) : NULL; }
 
 /* ------------------------------------------------------------------ all arenas */
 

@@ -146,6 +146,7 @@ static STRATA_COLD int serve_debugged(const struct batch_request *request, void 
     if (old != NULL && (kept == 0 || kept == SIZE_MAX)) return EINVAL; /* it has been reported */
     if ((request->flags & STRATA_BATCH_NO_MOVE) != 0 && old != NULL) {
         *usable = kept;
+        if (request->bytes > HEAP_BYTES_MAX) return ENOMEM;
         return request->bytes <= kept && ((uintptr_t)old & (request->align - 1)) == 0 ? 0 : ENOSPC;
     }
     if (request->bytes > HEAP_BYTES_MAX || (fresh = strata_aligned_alloc(request->align, request->bytes)) == NULL) return ENOMEM;

@@ -20,8 +20,6 @@
 #define SHRINK_SHARE 2
 /* Above this a block has superpages of its own, behind which address space can be kept. */
 #define RESERVE_MIN_BYTES (1 * MIB)
-/* From here on pages are moved by their tables rather than copied, where both blocks begin with a page. */
-#define MOVE_MIN_BYTES (64 * KIB)
 
 int batch_check(size_t bytes, size_t align, size_t reserve, uintmax_t flags, struct batch_request *request) {
     if ((flags & ~(uintmax_t)FLAGS) != 0) return EINVAL;
@@ -127,7 +125,8 @@ static int move_to_new(const struct batch_request *request, unsigned tag, size_t
         if (error != 0) return error;
     }
     size_t kept = min_u64(old, *usable);
-    bool moved = tag == TAG_BLOCK && cache == 0 && kept >= MOVE_MIN_BYTES && zone_pages_move(&heap.zone, *block, now, kept) == ZONE_OK;
+    bool moved =
+        tag == TAG_BLOCK && cache == 0 && zone_pages_prefer_move(&heap.zone, kept, now) && zone_pages_move(&heap.zone, *block, now, kept) == ZONE_OK;
     if (!moved) memcpy(now, *block, kept);
     if ((request->flags & STRATA_BATCH_ZERO) != 0) clear(now, kept, *usable);
     free_old(tag, *block, request->flags);
@@ -135,18 +134,18 @@ static int move_to_new(const struct batch_request *request, unsigned tag, size_t
     return 0;
 }
 
-/* A block gets another size by what the zone can do. False: it can't, and the block is as it was. */
-static bool resize_block(const struct batch_request *request, size_t old, void **block, size_t *usable, size_t *capacity) {
+/* A block gets another size by what the zone can do. Else the block is as it was, and ZONE_NO_MEMORY or ZONE_NO_ROOM says why. */
+static enum zone_status resize_block(const struct batch_request *request, size_t old, void **block, size_t *usable, size_t *capacity) {
     bool may_move = (request->flags & STRATA_BATCH_NO_MOVE) == 0 && request->align <= SUPERPAGE_BYTES;
-    void *now = zone_block_resize(&heap.zone, *block, request->bytes, may_move);
-    if (now == NULL) return false;
-    *block = now;
+    enum zone_status status = zone_block_resize_at(&heap.zone, block, request->bytes, may_move);
+    if (status != ZONE_OK) return status;
+    char *now = *block;
     *usable = zone_block_bytes(&heap.zone, now);
     if (wants_space(request)) (void)zone_block_reserve(&heap.zone, now, request->reserve_bytes);
     if ((request->flags & STRATA_BATCH_ZERO) != 0) clear(now, old, *usable);
     if (capacity != NULL) *capacity = capacity_of(now, *usable);
     housekeeping(request->flags);
-    return true;
+    return ZONE_OK;
 }
 
 /* Whether an object of `old` bytes may go on to serve the request where it is. */
@@ -158,6 +157,7 @@ static bool serves(const struct batch_request *request, size_t old) {
 int batch_resize(const struct batch_request *request, void **block, size_t *usable, size_t *capacity) {
     unsigned tag = batch_tag(*block);
     bool in_place = ((uintptr_t)*block & (request->align - 1)) == 0, may_move = (request->flags & STRATA_BATCH_NO_MOVE) == 0;
+    enum zone_status status = ZONE_NO_ROOM;
     size_t old;
     if (batch_tag_is_small(tag)) {
         if (!slab_is_object(&heap.slabs, tag, *block)) return EINVAL;
@@ -171,14 +171,14 @@ int batch_resize(const struct batch_request *request, void **block, size_t *usab
         struct zone_block_info info;
         old = tag == TAG_BLOCK ? zone_block_bytes(&heap.zone, *block) : 0;
         if (old == 0) return EINVAL;
-        if (too_large(request)) return may_move ? ENOMEM : ENOSPC;
+        if (too_large(request)) return may_move || request->bytes > HEAP_BYTES_MAX ? ENOMEM : ENOSPC;
         /* One that becomes small leaves for a size class, if it may. */
         bool stays = request->bytes > SIZE_CLASS_MAX_BYTES || (request->flags & (STRATA_BATCH_NO_MOVE | STRATA_BATCH_CONSTANT_TIME)) != 0;
-        if (in_place && stays && resize_block(request, old, block, usable, capacity)) return 0;
+        if (in_place && stays && (status = resize_block(request, old, block, usable, capacity)) == ZONE_OK) return 0;
         if (zone_block_find(&heap.zone, *block, 1, &info) != ZONE_OK || info.fixed) may_move = false;
-        if (!may_move && in_place && !stays && resize_block(request, old, block, usable, capacity)) return 0;
+        if (!may_move && in_place && !stays && (status = resize_block(request, old, block, usable, capacity)) == ZONE_OK) return 0;
     }
-    if (!may_move) return ENOSPC;
+    if (!may_move) return request->bytes > HEAP_BYTES_MAX || status == ZONE_NO_MEMORY ? ENOMEM : ENOSPC;
     if (too_large(request)) return ENOMEM;
     return move_to_new(request, tag, old, block, usable, capacity);
 }

@@ -10,6 +10,7 @@
 #include "strata/cache.h"
 
 #define DEFAULT_ALIGN 16
+#define ALLOC_FLAGS (STRATA_CACHE_SLEEP | STRATA_CACHE_ZERO | STRATA_CACHE_NO_RECLAIM)
 
 _Static_assert(STRATA_CACHE_OBJECT_MAX == OBJECT_BYTES_MAX, "what the header promises is what slabs can hold");
 
@@ -91,7 +92,7 @@ enum strata_cache_status strata_cache_create(const char *name, const struct stra
 
 enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) {
     if (cache == NULL) return STRATA_CACHE_OK;
-    struct object_cache *object_cache = cache_inner(cache);
+    struct object_cache *object_cache = cache_required(cache, "strata_cache_destroy");
     const char *callback = object_cache_callback(&heap.objects, object_cache);
     if (callback != NULL) fatal("strata_cache_destroy(): called by the %s function of the cache (cache %s)", callback, object_cache->name);
     void *source = object_cache->slabs.source == &source_of_program ? object_cache->slabs.source_context : NULL;
@@ -118,6 +119,8 @@ static STRATA_COLD void *alloc_asleep(struct object_cache *cache, bool reclaims)
 /* All that is not an object out of the array, and whatever is wrong with the arguments. */
 static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned flags) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc");
+    if (STRATA_UNLIKELY((flags & ~(unsigned)ALLOC_FLAGS) != 0))
+        fatal("strata_cache_alloc(): flags 0x%x: allowed are sums of 1, 2 and 4 (cache %s)", flags, object_cache->name);
     if (STRATA_UNLIKELY((flags & STRATA_CACHE_ZERO) != 0 && object_cache->construct != NULL)) return NULL;
     void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
     if (object == NULL) {
@@ -140,7 +143,8 @@ static STRATA_NOINLINE void free_slow(struct strata_cache *cache, void *object) 
 
 void *strata_cache_alloc(struct strata_cache *cache, unsigned flags) {
     const struct object_cache *object_cache = (const struct object_cache *)(void *)cache;
-    if (STRATA_LIKELY(cache != NULL && (flags & STRATA_CACHE_ZERO) == 0)) {
+    /* Flags that say what to do where there is no object leave the fast path alone. */
+    if (STRATA_LIKELY(cache != NULL && (flags & ~(unsigned)(STRATA_CACHE_SLEEP | STRATA_CACHE_NO_RECLAIM)) == 0)) {
         void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
         if (STRATA_LIKELY(object != NULL)) return object;
     }
@@ -153,9 +157,14 @@ void strata_cache_free(struct strata_cache *cache, void *object) {
     free_slow(cache, object);
 }
 
+static void batch_required(const struct object_cache *cache, const char *function, const void *objects, size_t count) {
+    if (STRATA_UNLIKELY(objects == NULL && count != 0)) fatal("%s(): objects is NULL, count is %zu (cache %s)", function, count, cache->name);
+}
+
 size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size_t count) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc_batch");
     size_t done = 0;
+    batch_required(object_cache, "strata_cache_alloc_batch", objects, count);
     while (done < count) {
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
         unsigned got = object_cache_alloc_batch(&heap.objects, object_cache, objects + done, some);
@@ -167,8 +176,13 @@ size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size
 
 void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, size_t count) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_free_batch");
+    batch_required(object_cache, "strata_cache_free_batch", objects, count);
     for (size_t done = 0; done < count;) {
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
+        /* NULL is no object: in an array it would be handed out, and end the array there for who pops it. */
+        for (unsigned i = 0; i < some; i++)
+            if (STRATA_UNLIKELY(objects[done + i] == NULL))
+                fatal("strata_cache_free_batch(): objects[%zu] is NULL (cache %s)", done + i, object_cache->name);
         object_cache_free_batch(object_cache, objects + done, some);
         done += some;
     }
@@ -178,7 +192,7 @@ void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, s
 
 void strata_cache_reap(struct strata_cache *cache) {
     if (cache != NULL)
-        object_cache_reap(&heap.objects, cache_inner(cache));
+        object_cache_reap(&heap.objects, cache_required(cache, "strata_cache_reap"));
     else if (heap_init())
         object_caches_reap(&heap.objects);
 }

@@ -10,10 +10,12 @@
 
 STRATA_INLINE struct object_cache *cache_inner(struct strata_cache *cache) { return (struct object_cache *)(void *)cache; }
 
-/* The cache, or one line and the end of the process. */
+/* The cache, or one line and the end of the process: also where it was destroyed, as far as that can be seen. */
 STRATA_INLINE struct object_cache *cache_required(struct strata_cache *cache, const char *function) {
     if (STRATA_UNLIKELY(cache == NULL)) fatal("%s(): cache is NULL", function);
-    return cache_inner(cache);
+    struct object_cache *object_cache = cache_inner(cache);
+    if (STRATA_UNLIKELY(object_cache_is_gone(object_cache))) fatal("%s(): the cache was destroyed (cache %s)", function, object_cache->name);
+    return object_cache;
 }
 
 /* For object_cache_config.call_reclaim. */

@@ -51,7 +51,6 @@ struct heap {
     uint64_t next_tick_ns;     /* atomic */
     uint32_t slow_calls;       /* atomic, approximate */
     uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
-    bool cgroup_known;         /* the control group's limit has been read; by the thread that reaps */
     bool malloc_failed;        /* atomic: the maintenance thread shall have object caches reclaimed */
     uint64_t pressure_events;  /* atomic */
 

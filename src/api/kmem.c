@@ -28,6 +28,13 @@ _Static_assert(STRATA_KMEM_COOKIE(SIZE_CLASS_MAX_BYTES) == COOKIE_FIRST + SIZE_C
 
 /* ------------------------------------------------------------------ what a block is */
 
+/* Who frees. One pointer, so that the way to the slow path is as short as can be. */
+struct kmem_form {
+    const char *function;
+    bool by_cookie;
+};
+static const struct kmem_form free_by_size = {"strata_kmem_free", false}, free_by_cookie = {"strata_kmem_cookie_free", true};
+
 static bool is_dying(void) { return __atomic_load_n(&heap.dying, __ATOMIC_RELAXED); }
 
 /* What a block of that tag would have been freed with, for messages. */
@@ -36,19 +43,30 @@ static STRATA_COLD _Noreturn void wrong_size(const char *function, const void *p
     fatal("%s(): %p: size is %zu, but this is a block of %zu bytes", function, p, size, zone_block_bytes(&heap.zone, p));
 }
 
+/*
+ * Whether a free names the size that was asked for. A cookie stands for its whole class: what it frees may be any of that, and what it allocated was
+ * asked for with all bytes of the class, but may be freed by size too.
+ */
+static bool is_size_asked(size_t size, size_t asked, bool by_cookie) {
+    if (size == asked) return true;
+    if (size > SIZE_CLASS_MAX_BYTES || asked > SIZE_CLASS_MAX_BYTES) return false;
+    unsigned class = slab_class_of_size(&heap.slabs, size);
+    return by_cookie ? class == slab_class_of_size(&heap.slabs, asked) : asked == size_class_bytes(class - SLAB_CACHE_FIRST);
+}
+
 /* Whether it is a debugged buffer, which knows what was asked for; what else may be wrong with it is the debugger's to say. */
-static bool is_debugged(const char *function, void *p, size_t size) {
+static bool is_debugged(const struct kmem_form *form, void *p, size_t size) {
     size_t asked;
     if (!heap_is_debugged() || !heap_debug_usable(HEAP_FREE, p, &asked)) return false;
-    bool same = size <= SIZE_CLASS_MAX_BYTES && asked <= SIZE_CLASS_MAX_BYTES;
-    if (same) same = slab_class_of_size(&heap.slabs, asked) == slab_class_of_size(&heap.slabs, size);
-    if (!same && asked != SIZE_MAX) fatal("%s(): %p: size is %zu, but this is a debugged block of %zu bytes", function, p, size, asked);
+    if (asked != SIZE_MAX && !is_size_asked(size, asked, form->by_cookie))
+        fatal("%s(): %p: size is %zu, but this is a debugged block of %zu bytes", form->function, p, size, asked);
     return true;
 }
 
 /* Ends the process where p is not a block that strata_kmem_alloc(size) may have given. Not seen: that it is free already. */
-static void verify(const char *function, void *p, size_t size) {
-    if (is_debugged(function, p, size)) return;
+static void verify(const struct kmem_form *form, void *p, size_t size) {
+    const char *function = form->function;
+    if (is_debugged(form, p, size)) return;
     if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & 15) != 0) fatal("%s(): %p: not a pointer of this heap", function, p);
     unsigned tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
     unsigned wanted = size <= SIZE_CLASS_MAX_BYTES ? slab_class_of_size(&heap.slabs, size) : TAG_BLOCK;
@@ -99,19 +117,19 @@ void *strata_kmem_zalloc(size_t size, unsigned flags) {
     return alloc_slow(size, flags, true);
 }
 
-static STRATA_NOINLINE void free_slow(const char *function, void *p, size_t size) {
+static STRATA_NOINLINE void free_slow(const struct kmem_form *form, void *p, size_t size) {
     if (p == NULL || is_dying()) return;
     heap_init(); /* it may be the first call of the process: then for the message */
-    verify(function, p, size);
+    verify(form, p, size);
     strata_free(p); /* by its address, which has just been found good */
 }
 
 void strata_kmem_free(void *p, size_t size) {
     if (STRATA_LIKELY(size < heap_kmem_end() && p != NULL)) {
-        if (VERIFIED_ALWAYS) verify("strata_kmem_free", p, size);
+        if (VERIFIED_ALWAYS) verify(&free_by_size, p, size);
         if (STRATA_LIKELY(cpu_push(slab_class_of_size(&heap.slabs, size), p))) return;
     }
-    free_slow("strata_kmem_free", p, size);
+    free_slow(&free_by_size, p, size);
 }
 
 /* ------------------------------------------------------------------ by cookie */
@@ -146,8 +164,8 @@ void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {
 
 void strata_kmem_cookie_free(strata_kmem_cookie cookie, void *p) {
     if (is_usable(cookie) && STRATA_LIKELY(p != NULL)) {
-        if (VERIFIED_ALWAYS) verify("strata_kmem_cookie_free", p, bytes_of("strata_kmem_cookie_free", cookie));
+        if (VERIFIED_ALWAYS) verify(&free_by_cookie, p, bytes_of("strata_kmem_cookie_free", cookie));
         if (STRATA_LIKELY(cpu_push(cache_of(cookie), p))) return;
     }
-    free_slow("strata_kmem_cookie_free", p, bytes_of("strata_kmem_cookie_free", cookie));
+    free_slow(&free_by_cookie, p, bytes_of("strata_kmem_cookie_free", cookie));
 }

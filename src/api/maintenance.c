@@ -19,8 +19,6 @@
 /* The steps of growth at which caches are reaped. */
 #define GROWTH_GRANULES_MIN 16
 #define GROWTH_SHARE 32
-/* From this size on the limit of the control group is known. */
-#define CGROUP_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
 /*
  * Ticks in a row without work and without a slow path before them, after which the thread sleeps until it is woken. What is
  * freed now is seen by the next tick, leaves the CPU's cache by the one after it, and goes back by the third.
@@ -155,10 +153,12 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
 
 /*
  * In a control group with a memory limit, nothing stays idle above seven eighths of it: the kernel would reclaim or kill there.
- * Read late, as it takes files to find out and most programs stay small; a soft limit of the user's counts where it is lower.
+ * Read late, as it takes files to find out, some 200 us: when the zone has idle pages that a limit would be about, or asks for huge pages, which many
+ * programs that only grow never have. A soft limit of the user's counts where it is lower.
  */
 static STRATA_COLD void adopt_cgroup_limit(void) {
-    heap.cgroup_known = true;
+    uint32_t wanted = ZONE_LIMIT_WANTED; /* one thread reads it */
+    if (!__atomic_compare_exchange_n(&heap.zone.limit_state, &wanted, ZONE_LIMIT_KNOWN, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
     uint64_t limit = platform_memory_limit_bytes();
     if (limit == UINT64_MAX) return;
     limit -= limit / 8;
@@ -180,7 +180,6 @@ static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
     uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
     if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return;
-    if (populated >= CGROUP_HEAP_GRANULES && !heap.cgroup_known) adopt_cgroup_limit(); /* one thread at a time is here */
     cache_reap(&heap.caches);
     set_growth_step();
 }
@@ -188,6 +187,7 @@ static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
 void maintenance_slow_call(bool may_start_thread) {
     uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
     if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated);
+    if (STRATA_UNLIKELY(__atomic_load_n(&heap.zone.limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_WANTED)) adopt_cgroup_limit();
     uint32_t calls = __atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_SEQ_CST);
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.maintenance_asleep, __ATOMIC_SEQ_CST)) &&
         __atomic_exchange_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST))

@@ -26,7 +26,7 @@ const char *strata_page_status_text(enum strata_page_status status) {
     return (unsigned)status < ARRAY_LENGTH(texts) ? texts[status] : "unknown status";
 }
 
-static enum strata_page_status public_status(enum zone_status status) {
+enum strata_page_status page_api_status(enum zone_status status) {
     static const enum strata_page_status statuses[] = {[ZONE_OK] = STRATA_PAGE_OK,
                                                        [ZONE_NO_MEMORY] = STRATA_PAGE_NO_MEMORY,
                                                        [ZONE_NO_BLOCK] = STRATA_PAGE_NO_BLOCK,
@@ -55,6 +55,7 @@ enum strata_page_status page_api_check_request(const struct strata_page_request 
 /* compact: functions of the program may be called, to move other blocks. */
 static void *create(const struct strata_page_request *request, bool compact, bool *zeroed) {
     struct zone_block_config config = {
+        .whole = true,
         .bytes = request->bytes,
         .align = request->align,
         .reserve_bytes = request->reserve_bytes,
@@ -122,16 +123,18 @@ enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned
     if (block == NULL || bytes == 0 || bytes > HEAP_BYTES_MAX || (flags & ~PAGE_API_REALLOC_FLAGS) != 0) return STRATA_PAGE_BAD_ARGUMENT;
     if (!heap_serves() || zone_block_find(&heap.zone, *block, 1, &info) != ZONE_OK || info.start != *block) return STRATA_PAGE_NO_BLOCK;
     bool may_move = !info.fixed && (flags & STRATA_PAGE_NO_MOVE) == 0;
-    char *resized = zone_block_resize(&heap.zone, *block, bytes, may_move);
-    if (resized == NULL && !may_move) return STRATA_PAGE_NO_ROOM;
-    if (resized == NULL) resized = copy_to_new(*block, &info, bytes);
-    if (resized == NULL) return STRATA_PAGE_NO_MEMORY;
-    *block = resized;
-    size_t now = zone_block_bytes(&heap.zone, resized);
-    if (now > info.bytes) {
-        if ((flags & STRATA_PAGE_ZEROED) != 0) platform_zero(resized + info.bytes, now - info.bytes);
-        if ((flags & STRATA_PAGE_PREFAULT) != 0) (void)zone_pages_populate(&heap.zone, resized + info.bytes, now - info.bytes, NULL, NULL);
+    enum zone_status status = zone_block_resize_at(&heap.zone, block, bytes, may_move);
+    if (status != ZONE_OK && !may_move) return page_api_status(status);
+    if (status != ZONE_OK) {
+        void *copy = copy_to_new(*block, &info, bytes);
+        if (copy == NULL) return STRATA_PAGE_NO_MEMORY;
+        *block = copy;
     }
+    char *resized = *block;
+    size_t now = zone_block_bytes(&heap.zone, resized);
+    if (now > info.bytes && (flags & STRATA_PAGE_ZEROED) != 0) platform_zero(resized + info.bytes, now - info.bytes);
+    /* Of the part that was there, too, pages may be absent: never touched, or released. */
+    if ((flags & STRATA_PAGE_PREFAULT) != 0) (void)zone_pages_populate(&heap.zone, resized, now, NULL, NULL);
     maintenance_slow_call(true);
     return STRATA_PAGE_OK;
 }
@@ -139,25 +142,28 @@ enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned
 enum strata_page_status strata_page_reserve(void *block, size_t bytes) {
     if (bytes == 0 || bytes > HEAP_BYTES_MAX) return STRATA_PAGE_BAD_ARGUMENT;
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    return public_status(zone_block_reserve(&heap.zone, block, bytes));
+    return page_api_status(zone_block_reserve(&heap.zone, block, bytes));
 }
 
 enum strata_page_status strata_page_set_move(void *block, strata_page_move_function *move, void *argument) {
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    return public_status(zone_block_set_move(&heap.zone, block, move, argument));
+    return page_api_status(zone_block_set_move(&heap.zone, block, move, argument));
 }
 
 enum strata_page_status strata_page_split(void *block, size_t bytes, void **second) {
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    enum strata_page_status status = public_status(zone_block_split(&heap.zone, block, bytes));
+    enum strata_page_status status = page_api_status(zone_block_split(&heap.zone, block, bytes));
     if (status == STRATA_PAGE_OK && second != NULL) *second = (char *)block + bytes;
     return status;
 }
 
+enum strata_page_status page_api_join_status(enum zone_status status) {
+    return status == ZONE_BAD_RANGE ? STRATA_PAGE_NO_ROOM : page_api_status(status);
+}
+
 enum strata_page_status strata_page_join(void *block, void *second) {
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    enum zone_status status = zone_block_join(&heap.zone, block, second);
-    return status == ZONE_BAD_RANGE ? STRATA_PAGE_NO_ROOM : public_status(status);
+    return page_api_join_status(zone_block_join(&heap.zone, block, second));
 }
 
 /* ------------------------------------------------------------------ pages */
@@ -166,19 +172,19 @@ enum strata_page_status strata_page_commit(void *address, size_t bytes) { return
 
 enum strata_page_status strata_page_prefault(void *address, size_t bytes, bool (*progress)(size_t done, void *argument), void *argument) {
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    return public_status(zone_pages_populate(&heap.zone, address, bytes, progress, argument));
+    return page_api_status(zone_pages_populate(&heap.zone, address, bytes, progress, argument));
 }
 enum strata_page_status strata_page_release(void *address, size_t bytes) {
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    return public_status(zone_pages_release(&heap.zone, address, bytes));
+    return page_api_status(zone_pages_release(&heap.zone, address, bytes));
 }
 enum strata_page_status strata_page_swap(void *a, void *b, size_t bytes) {
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    return public_status(zone_pages_swap(&heap.zone, a, b, bytes));
+    return page_api_status(zone_pages_swap(&heap.zone, a, b, bytes));
 }
 enum strata_page_status strata_page_move(void *from, void *to, size_t bytes) {
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
-    return public_status(zone_pages_move(&heap.zone, from, to, bytes));
+    return page_api_status(zone_pages_move(&heap.zone, from, to, bytes));
 }
 
 enum strata_page_status strata_page_query(const void *address, struct strata_page_info *info) {
@@ -186,7 +192,7 @@ enum strata_page_status strata_page_query(const void *address, struct strata_pag
     if (info == NULL) return STRATA_PAGE_BAD_ARGUMENT;
     if (!heap_serves()) return STRATA_PAGE_NO_BLOCK;
     enum zone_status status = zone_block_find(&heap.zone, address, 1, &block);
-    if (status != ZONE_OK) return public_status(status);
+    if (status != ZONE_OK) return page_api_status(status);
     *info = (struct strata_page_info){.block = block.start,
                                       .bytes = block.bytes,
                                       .capacity_bytes = block.capacity_bytes,

@@ -4,8 +4,12 @@
 #ifndef STRATA_API_PAGE_API_H
 #define STRATA_API_PAGE_API_H
 
+#include "page/page.h"
 #include "strata/page.h"
 
+/* In the words of the header. */
+enum strata_page_status page_api_status(enum zone_status status);
+enum strata_page_status page_api_join_status(enum zone_status status); /* of strata_page_join */
 /* Whether an allocation is asked for in a way that can be served. */
 enum strata_page_status page_api_check_request(const struct strata_page_request *request);
 /* What strata_page_realloc knows. */

@@ -41,11 +41,27 @@ static void claim_range(struct look *look, size_t op, const void *address, size_
     look->claims[look->count++] = (struct claim){(uintptr_t)address, (uintptr_t)address + bytes, op, whole};
 }
 
+static struct strata_page_request request_of(const struct strata_page_op *op) {
+    return (struct strata_page_request){.bytes = op->bytes, .align = op->align, .reserve_bytes = op->reserve_bytes, .flags = op->flags};
+}
+
+/* Of an operation that resizes or cuts a block: whether its size is one for it. What others do to the neighbourhood is not known yet. */
+static enum strata_page_status check_size(const struct strata_page_op *op, const struct zone_block_info *block) {
+    if (op->operation == STRATA_PAGE_OP_FREE) return STRATA_PAGE_OK;
+    if (op->bytes == 0 || op->bytes > HEAP_BYTES_MAX) return STRATA_PAGE_BAD_ARGUMENT;
+    if (op->operation == STRATA_PAGE_OP_SPLIT && (op->bytes % block->unit_bytes != 0 || op->bytes >= block->bytes)) return STRATA_PAGE_BAD_ARGUMENT;
+    /* One that shares its superpage never has more room than its size. */
+    bool shares = block->unit_bytes < SUPERPAGE_BYTES;
+    return op->operation == STRATA_PAGE_OP_RESERVE && shares && op->bytes > block->bytes ? STRATA_PAGE_NO_ROOM : STRATA_PAGE_OK;
+}
+
 /* What one operation wants, at most two claims; what is wrong claims nothing. */
 static enum strata_page_status look_at(const struct strata_page_op *op, size_t number, struct look *look) {
     struct zone_block_info block, other;
-    const struct strata_page_request request = {.bytes = op->bytes, .flags = op->flags};
+    const struct strata_page_request request = request_of(op);
     enum strata_page_status status;
+    unsigned flags = op->operation == STRATA_PAGE_OP_REALLOC ? PAGE_API_REALLOC_FLAGS : 0;
+    if (op->operation != STRATA_PAGE_OP_ALLOC && (op->flags & ~flags) != 0) return STRATA_PAGE_BAD_ARGUMENT;
     switch (op->operation) {
     case STRATA_PAGE_OP_ALLOC: return page_api_check_request(&request);
     case STRATA_PAGE_OP_FREE:
@@ -55,14 +71,13 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
         if (op->operation == STRATA_PAGE_OP_FREE && op->address == NULL) return STRATA_PAGE_OK; /* as alone: nothing */
         status = look_up_block(look, op->address, &block);
         if (status != STRATA_PAGE_OK) return status;
-        if (op->operation != STRATA_PAGE_OP_FREE && (op->bytes == 0 || op->bytes > HEAP_BYTES_MAX)) return STRATA_PAGE_BAD_ARGUMENT;
-        if (op->operation == STRATA_PAGE_OP_SPLIT && (op->bytes % block.unit_bytes != 0 || op->bytes >= block.bytes)) return STRATA_PAGE_BAD_ARGUMENT;
-        if (op->operation == STRATA_PAGE_OP_REALLOC && (op->flags & ~PAGE_API_REALLOC_FLAGS) != 0) return STRATA_PAGE_BAD_ARGUMENT;
-        claim_range(look, number, block.start, block.bytes, true);
-        return STRATA_PAGE_OK;
+        status = check_size(op, &block);
+        if (status == STRATA_PAGE_OK) claim_range(look, number, block.start, block.bytes, true);
+        return status;
     case STRATA_PAGE_OP_JOIN:
         status = look_up_block(look, op->address, &block);
         if (status == STRATA_PAGE_OK) status = look_up_block(look, op->other, &other);
+        if (status == STRATA_PAGE_OK) status = page_api_join_status(zone_block_join_check(&heap.zone, op->address, op->other));
         if (status != STRATA_PAGE_OK) return status;
         claim_range(look, number, block.start, block.bytes, true);
         claim_range(look, number, other.start, other.bytes, true);
@@ -78,8 +93,19 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
         return STRATA_PAGE_OK;
     case STRATA_PAGE_OP_COMMIT:
     case STRATA_PAGE_OP_RELEASE:
+    case STRATA_PAGE_OP_PREFAULT:
         status = look_up_range(look, op->address, op->bytes);
         if (status == STRATA_PAGE_OK) claim_range(look, number, op->address, op->bytes, false);
+        return status;
+    case STRATA_PAGE_OP_QUERY:
+        if (op->info == NULL) return STRATA_PAGE_BAD_ARGUMENT;
+        if (zone_block_find(&heap.zone, op->address, 1, &block) != ZONE_OK || is_ours(look, op->address)) return STRATA_PAGE_NO_BLOCK;
+        claim_range(look, number, op->address, 1, false);
+        return STRATA_PAGE_OK;
+    case STRATA_PAGE_OP_SET_MOVE:
+        status = look_up_block(look, op->address, &block);
+        if (status == STRATA_PAGE_OK && block.fixed && op->move != NULL) status = STRATA_PAGE_BAD_ARGUMENT;
+        if (status == STRATA_PAGE_OK) claim_range(look, number, op->address, 1, false);
         return status;
     default: return STRATA_PAGE_BAD_ARGUMENT;
     }
@@ -139,8 +165,9 @@ static bool look_at_all(struct strata_page_op *ops, size_t count, struct look *l
 /* ------------------------------------------------------------------ the doing */
 
 static enum strata_page_status do_one(struct strata_page_op *op) {
+    const struct strata_page_request request = request_of(op);
     switch (op->operation) {
-    case STRATA_PAGE_OP_ALLOC: return strata_page_alloc(op->bytes, op->flags, &op->address);
+    case STRATA_PAGE_OP_ALLOC: return strata_page_alloc_as(&request, &op->address);
     case STRATA_PAGE_OP_FREE: return strata_page_free(op->address);
     case STRATA_PAGE_OP_REALLOC: return strata_page_realloc(&op->address, op->bytes, op->flags);
     case STRATA_PAGE_OP_RESERVE: return strata_page_reserve(op->address, op->bytes);
@@ -150,6 +177,9 @@ static enum strata_page_status do_one(struct strata_page_op *op) {
     case STRATA_PAGE_OP_RELEASE: return strata_page_release(op->address, op->bytes);
     case STRATA_PAGE_OP_SWAP: return strata_page_swap(op->address, op->other, op->bytes);
     case STRATA_PAGE_OP_MOVE: return strata_page_move(op->address, op->other, op->bytes);
+    case STRATA_PAGE_OP_PREFAULT: return strata_page_prefault(op->address, op->bytes, op->progress, op->argument);
+    case STRATA_PAGE_OP_QUERY: return strata_page_query(op->address, op->info);
+    case STRATA_PAGE_OP_SET_MOVE: return strata_page_set_move(op->address, op->move, op->argument);
     }
     return STRATA_PAGE_BAD_ARGUMENT;
 }
@@ -179,10 +209,15 @@ static enum strata_page_status do_stretch(struct strata_page_op *first, size_t l
     return STRATA_PAGE_OK;
 }
 
+/* Makes pages present, and nobody is to be told in between. */
+static bool commits(const struct strata_page_op *op) {
+    return op->operation == STRATA_PAGE_OP_COMMIT || (op->operation == STRATA_PAGE_OP_PREFAULT && op->progress == NULL);
+}
+
 /* Commits, or releases, in a row: their order does not matter. */
 static size_t advise_row(const struct strata_page_op *first, size_t count, struct platform_range *ranges) {
     size_t length = 0;
-    for (; length < count && first[length].operation == first->operation; length++)
+    for (; length < count && (commits(first) ? commits(&first[length]) : first[length].operation == first->operation); length++)
         ranges[length] = (struct platform_range){first[length].address, first[length].bytes};
     if (first->operation == STRATA_PAGE_OP_RELEASE) {
         if (zone_pages_release_all(&heap.zone, ranges, length) != ZONE_OK) return 0;
@@ -225,21 +260,17 @@ static size_t move_row(const struct strata_page_op *first, size_t count, struct 
 /* How many operations from the first on go by one call; *status: of all of them. memory: for a range, or a move, an operation. */
 static size_t do_some(struct strata_page_op *first, size_t count, void *memory, enum strata_page_status *status) {
     size_t bytes, length;
-    switch (first->operation) {
-    case STRATA_PAGE_OP_COMMIT:
-    case STRATA_PAGE_OP_RELEASE:
+    if (commits(first) || first->operation == STRATA_PAGE_OP_RELEASE)
         length = advise_row(first, count, memory);
-        *status = length != 0 ? STRATA_PAGE_OK : STRATA_PAGE_NO_MEMORY;
-        return length;
-    case STRATA_PAGE_OP_MOVE:
+    else if (first->operation == STRATA_PAGE_OP_MOVE)
         length = move_row(first, count, memory);
-        *status = length != 0 ? STRATA_PAGE_OK : STRATA_PAGE_NO_MEMORY;
-        return length;
-    default:
+    else {
         length = stretch(first, count, &bytes);
         *status = do_stretch(first, length, bytes);
         return length;
     }
+    *status = length != 0 ? STRATA_PAGE_OK : STRATA_PAGE_NO_MEMORY;
+    return length;
 }
 
 static enum strata_page_status do_all(struct strata_page_op *ops, size_t count, void *memory, size_t *done) {

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "api/heap.h"
+#include "base/check.h"
 
 _Static_assert(STRATA_POOL_OK == (int)POOL_OK && STRATA_POOL_NO_MEMORY == (int)POOL_NO_MEMORY && STRATA_POOL_BAD_ARGUMENT == (int)POOL_BAD_ARGUMENT &&
                    STRATA_POOL_FOREIGN == (int)POOL_FOREIGN && STRATA_POOL_BUSY == (int)POOL_BUSY,
@@ -62,7 +63,7 @@ STRATA_EXPORT enum strata_pool_status strata_pool_create(const struct strata_poo
 STRATA_EXPORT enum strata_pool_status strata_pool_destroy(struct strata_pool *public_pool, size_t *objects_in_use) {
     struct pool *pool = pool_of(public_pool);
     uint64_t in_use = 0;
-    if (pool == NULL) return STRATA_POOL_BAD_ARGUMENT;
+    if (pool == NULL || pool_is_gone(pool)) return STRATA_POOL_BAD_ARGUMENT;
     platform_lock_acquire(&heap.lock); /* over the end of the pool, so that a fork meets either the whole pool or none */
     enum pool_status status = pool_destroy(pool, &in_use);
     platform_lock_release(&heap.lock);
@@ -71,7 +72,7 @@ STRATA_EXPORT enum strata_pool_status strata_pool_destroy(struct strata_pool *pu
 }
 
 STRATA_EXPORT enum strata_pool_status strata_pool_local_create(struct strata_pool *pool, struct strata_pool_local **out) {
-    if (pool == NULL || out == NULL) return STRATA_POOL_BAD_ARGUMENT;
+    if (pool == NULL || out == NULL || pool_is_gone(pool_of(pool))) return STRATA_POOL_BAD_ARGUMENT;
     if (is_dying()) return STRATA_POOL_NO_MEMORY;
     struct pool_local *local = pool_local_create(pool_of(pool));
     if (local == NULL && heap_release(0) != 0) local = pool_local_create(pool_of(pool));
@@ -81,7 +82,9 @@ STRATA_EXPORT enum strata_pool_status strata_pool_local_create(struct strata_poo
 }
 
 STRATA_EXPORT void strata_pool_local_destroy(struct strata_pool_local *local) {
-    if (local != NULL && !is_dying()) pool_local_destroy(local_of(local));
+    if (local == NULL || is_dying()) return;
+    if (pool_local_is_gone(local_of(local))) fatal("strata_pool_local_destroy(): the local pool was destroyed (local = %p)", (void *)local);
+    pool_local_destroy(local_of(local));
 }
 
 /* ------------------------------------------------------------------ objects */
@@ -90,7 +93,7 @@ STRATA_EXPORT void strata_pool_local_destroy(struct strata_pool_local *local) {
 static STRATA_NOINLINE void *alloc_slow(struct pool_local *local) {
     bool grew = false;
     void *object = NULL;
-    if (local == NULL) {
+    if (local == NULL || pool_local_is_gone(local)) {
         errno = EINVAL;
         return NULL;
     }
@@ -116,7 +119,7 @@ static STRATA_NOINLINE enum strata_pool_status free_slow(struct pool_local *loca
 
 /* What can't be an object of the pool: nothing at all, which is fine, or an error. */
 static STRATA_COLD enum strata_pool_status free_odd(const struct pool_local *local, const void *object) {
-    if (local == NULL) return STRATA_POOL_BAD_ARGUMENT;
+    if (local == NULL || pool_local_is_gone(local)) return STRATA_POOL_BAD_ARGUMENT;
     return object == NULL ? STRATA_POOL_OK : STRATA_POOL_FOREIGN;
 }
 
@@ -131,7 +134,7 @@ STRATA_EXPORT enum strata_pool_status strata_pool_free(struct strata_pool_local 
 STRATA_EXPORT enum strata_pool_status strata_pool_stats_get(struct strata_pool *public_pool, struct strata_pool_stats *out) {
     struct pool *pool = pool_of(public_pool);
     struct pool_stats stats;
-    if (pool == NULL || out == NULL) return STRATA_POOL_BAD_ARGUMENT;
+    if (pool == NULL || out == NULL || pool_is_gone(pool)) return STRATA_POOL_BAD_ARGUMENT;
     pool_stats_get(pool, &stats);
     *out = (struct strata_pool_stats){.object_bytes = pool->object_bytes,
                                       .alignment = pool->alignment,
@@ -161,7 +164,7 @@ STRATA_EXPORT enum strata_pool_status strata_pool_stats_get(struct strata_pool *
 
 STRATA_EXPORT enum strata_pool_status strata_pool_local_stats_get(const struct strata_pool_local *public_local, struct strata_pool_local_stats *out) {
     const struct pool_local *local = (const struct pool_local *)(const void *)public_local;
-    if (local == NULL || out == NULL) return STRATA_POOL_BAD_ARGUMENT;
+    if (local == NULL || out == NULL || pool_local_is_gone(local)) return STRATA_POOL_BAD_ARGUMENT;
     *out = (struct strata_pool_local_stats){.alpha_accesses = local->accesses.alpha,
                                             .beta_accesses = local->accesses.beta,
                                             .alpha_short = local->accesses.alpha_short,
@@ -170,4 +173,6 @@ STRATA_EXPORT enum strata_pool_status strata_pool_local_stats_get(const struct s
     return STRATA_POOL_OK;
 }
 
-STRATA_EXPORT const char *strata_pool_check(struct strata_pool *pool) { return pool != NULL ? pool_check(pool_of(pool)) : "pool: no pool"; }
+STRATA_EXPORT const char *strata_pool_check(struct strata_pool *pool) {
+    return pool != NULL && !pool_is_gone(pool_of(pool)) ? pool_check(pool_of(pool)) : "pool: no pool";
+}

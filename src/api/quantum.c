@@ -76,14 +76,14 @@ static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_
     struct quantum_arena *arena = quantum->arena;
     uint8_t *mark = object_cache_alloc(&heap.objects, quantum->cache);
     if (STRATA_UNLIKELY(mark == NULL)) return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
-    __atomic_store_n(mark, (uint8_t)quantum->cache->bytes, __ATOMIC_RELAXED);
+    quantum_mark_take(arena, mark, quantum->cache->bytes);
     *start = quantum_integer(&arena->table, mark);
     return ARENA_OK;
 }
 
 static enum arena_status alloc(void *cache, unsigned flags, uint64_t *start) {
     const struct quantum_cache *quantum = cache;
-    if (STRATA_UNLIKELY((flags & ~(unsigned)(ARENA_FIT_MASK | ARENA_SLEEP)) != 0 || (flags & ARENA_FIT_MASK) == ARENA_FIT_MASK))
+    if (STRATA_UNLIKELY((flags & ~(unsigned)(ARENA_FIT_MASK | ARENA_SLEEP | ARENA_FROM_TOP)) != 0 || (flags & ARENA_FIT_MASK) == ARENA_FIT_MASK))
         return ARENA_BAD_ARGUMENT;
     enum arena_status status = alloc_once(quantum, start);
     if (STRATA_LIKELY(status == ARENA_OK) || (flags & ARENA_SLEEP) == 0) return status;
@@ -102,6 +102,12 @@ enum arena_status quantum_alloc_empty(struct quantum_arena *arena, uint64_t quan
     return alloc(arena->arena.qcaches[quanta - 1], flags, start);
 }
 
+void quantum_alloc_twice(const struct quantum_arena *arena, const uint8_t *mark) {
+    uint64_t start = quantum_integer(&arena->table, mark);
+    fatal("strata_arena_free: double free (arena = %s, start = %llu): two threads freed it at the same moment", arena->arena.name,
+          (unsigned long long)start);
+}
+
 enum arena_status quantum_free_full(struct quantum_arena *arena, uint8_t *mark, uint64_t quanta) {
     const struct quantum_cache *quantum = arena->arena.qcaches[quanta - 1];
     object_cache_free_slow(quantum->cache, mark);
@@ -113,9 +119,11 @@ enum arena_status quantum_free_slow(struct quantum_arena *arena, uint64_t start,
     if (segments_of->qcache_max == 0 || size == 0 || align_up(size, segments_of->quantum) < size) return arena_xfree(segments_of, start, size);
     uint8_t *mark = quantum_mark_find(arena, start);
     unsigned quanta = mark != NULL ? __atomic_load_n(mark, __ATOMIC_RELAXED) : QUANTUM_FREE;
-    if (quanta == QUANTUM_FREE) return quantum_is_slab(arena, start) ? ARENA_NOT_ALLOCATED : arena_xfree(segments_of, start, size);
+    if (quanta == QUANTUM_FREE || quanta == QUANTUM_GONE)
+        return quantum_is_slab(arena, start) ? ARENA_NOT_ALLOCATED : arena_xfree(segments_of, start, size);
     if ((size - 1) >> arena->table.quantum_shift != quanta - 1) return ARENA_SIZE_MISMATCH;
     const struct quantum_cache *quantum = segments_of->qcaches[quanta - 1];
+    platform_interleave();
     __atomic_store_n(mark, QUANTUM_FREE, __ATOMIC_RELAXED);
     object_cache_free(quantum->cache, mark);
     return ARENA_OK;

@@ -25,9 +25,9 @@ static struct quantum_plot no_plot = {.number = PLOT_NONE};
 
 _Static_assert(sizeof(struct quantum_plot) <= PLOT_QUANTA, "the marks are its upper half");
 _Static_assert(4 * ARENA_QCACHES_MAX <= PLOT_QUANTA, "a slab lies in one plot");
-_Static_assert(ARENA_QCACHES_MAX <= UINT8_MAX, "a mark tells them apart");
+_Static_assert(ARENA_QCACHES_MAX < QUANTUM_GONE, "a mark tells them apart");
 
-static uint64_t slot_of(uint64_t plot, uint64_t mask) { return plot * UINT64_C(0x9e3779b97f4a7c15) >> 32 & mask; }
+static uint64_t slot_of(uint64_t plot, uint64_t mask) { return plot * QUANTUM_MIX >> 32 & mask; }
 
 /* ------------------------------------------------------------------ slots */
 
@@ -106,7 +106,9 @@ static void open_window(struct quantum_arena *arena, uint64_t start) {
 
 /* ------------------------------------------------------------------ life */
 
-void quantum_init(struct quantum_arena *arena) { arena->table = (struct quantum_table){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)}; }
+void quantum_init(struct quantum_arena *arena) {
+    arena->table = (struct quantum_table){.alive = QUANTUM_ALIVE, .lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)};
+}
 
 bool quantum_table_start(struct quantum_arena *arena, uint64_t slab_size) {
     struct quantum_table *table = &arena->table;
@@ -130,6 +132,7 @@ void quantum_table_drop(struct quantum_arena *arena) {
         next = chains->previous;
         zone_metadata_free(&heap.zone, chains, chains_bytes(chains->mask + 1));
     }
+    quantum_regions_drop(table);
     if (table->window_count != 0) platform_unreserve(table->window, window_bytes(table->window_count));
     table->window_count = 0;
     table->spare = NULL;
@@ -161,14 +164,20 @@ static struct quantum_plot *new_plot(struct quantum_table *table, uint64_t numbe
 
 static uint8_t *mark_in(struct quantum_plot *plot, uint64_t number) { return plot->marks + (number & (PLOT_QUANTA - 1)); }
 
+/* Of all quanta of a slab. */
+static void set_marks(const struct quantum_table *table, uint8_t *marks, uint8_t value) {
+    for (uint64_t i = 0; i < table->slab_size >> table->quantum_shift; i++) __atomic_store_n(&marks[i], value, __ATOMIC_RELAXED);
+}
+
 uint8_t *quantum_table_add(struct quantum_arena *arena, uint64_t start) {
     struct quantum_table *table = &arena->table;
     platform_lock_acquire(&table->lock);
     if (!table->window_tried) open_window(arena, start);
     table->window_tried = true;
     uint8_t *marks = quantum_mark_near(table, start);
+    uint64_t number = quantum_number(table, start);
+    if (marks == NULL) marks = quantum_region_add(table, number);
     if (marks == NULL) {
-        uint64_t number = quantum_number(table, start);
         struct quantum_plot *plot = *find_link(table, number >> PLOT_SHIFT);
         if (plot == NULL) plot = new_plot(table, number >> PLOT_SHIFT);
         if (plot != NULL) {
@@ -177,15 +186,18 @@ uint8_t *quantum_table_add(struct quantum_arena *arena, uint64_t start) {
         }
     }
     platform_lock_release(&table->lock);
+    if (marks != NULL) set_marks(table, marks, QUANTUM_FREE);
     return marks;
 }
 
 void quantum_table_remove(struct quantum_arena *arena, uint64_t start) {
     struct quantum_table *table = &arena->table;
+    set_marks(table, quantum_mark_find(arena, start), QUANTUM_GONE);
+    uint64_t number = quantum_number(table, start);
     if (quantum_mark_near(table, start) != NULL) return;
     platform_lock_acquire(&table->lock);
-    struct quantum_plot **link = find_link(table, quantum_number(table, start) >> PLOT_SHIFT), *plot = *link;
-    if (--plot->slabs == 0) {
+    struct quantum_plot **link = find_link(table, number >> PLOT_SHIFT), *plot = *link;
+    if (quantum_region_find(table, number) == NULL && --plot->slabs == 0) {
         uint64_t slot = slot_of(plot->number, table->chains->mask);
         *link = plot->next;
         if (table->chains->slots[slot] == plot) show(table->chains, slot, table->chains->heads[slot]);
@@ -202,15 +214,20 @@ void quantum_table_remove(struct quantum_arena *arena, uint64_t start) {
 /* Whatever the slot shows, which is this plot from now on. */
 static STRATA_NOINLINE uint8_t *find_hidden(struct quantum_table *table, uint64_t number) {
     platform_lock_acquire(&table->lock);
-    struct quantum_plot *plot = *find_link(table, number >> PLOT_SHIFT);
-    if (plot != NULL) show(table->chains, slot_of(plot->number, table->chains->mask), plot);
+    uint8_t *mark = quantum_region_find(table, number);
+    struct quantum_plot *plot = mark == NULL ? *find_link(table, number >> PLOT_SHIFT) : NULL;
+    if (plot != NULL) {
+        show(table->chains, slot_of(plot->number, table->chains->mask), plot);
+        mark = mark_in(plot, number);
+    }
     platform_lock_release(&table->lock);
-    return plot != NULL ? mark_in(plot, number) : NULL;
+    return mark;
 }
 
 uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start) {
     struct quantum_table *table = &arena->table;
     uint8_t *mark = quantum_mark_near(table, start);
+    if (mark == NULL) mark = quantum_mark_beside(table, start);
     if (mark != NULL) return mark;
     uint64_t number = quantum_number(table, start), mask = __atomic_load_n(&table->mask, __ATOMIC_ACQUIRE);
     struct quantum_plot **slots = __atomic_load_n(&table->slots, __ATOMIC_RELAXED);
@@ -224,7 +241,10 @@ uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *m
     return (__atomic_load_n(&plot->number, __ATOMIC_RELAXED) << PLOT_SHIFT | (uint64_t)(mark - plot->marks)) << table->quantum_shift;
 }
 
-enum arena_status quantum_alloc_far(const struct quantum_arena *arena, const uint8_t *mark, uint64_t *start) {
-    *start = quantum_integer_far(&arena->table, mark);
-    return ARENA_OK;
+uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark) {
+    uint64_t place = (uint64_t)(mark - table->window);
+    if (place < __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE)) return table->window_start + (place << table->quantum_shift);
+    place = (uint64_t)(mark - table->regions_at);
+    if (place < __atomic_load_n(&table->regions_quanta, __ATOMIC_ACQUIRE)) return quantum_integer_beside(table, place);
+    return quantum_integer_far(table, mark);
 }

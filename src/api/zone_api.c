@@ -53,13 +53,13 @@ SAME(STRATA_ZONE_FRAMES_MAX, FRAMES_MAX);
 SAME(STRATA_ZONE_PINS_MAX, FRAMES_PINS_MAX);
 SAME(STRATA_ZONE_OWNERS_MAX, FRAMES_OWNERS_MAX);
 SAME(STRATA_ZONE_CPUS_MAX, FRAMES_CPUS_MAX);
+SAME(STRATA_ZONE_CAPTURES_MAX, FRAMES_CAPTURES_MAX);
 SAME(STRATA_ZONE_ORDERS, FRAMES_ORDERS);
 SAME(STRATA_ZONE_NAME_BYTES, FRAMES_NAME_BYTES);
 SAME(STRATA_ZONE_SUPERPAGE_BYTES, FRAMES_SUPERPAGE_BYTES);
 
 STRATA_INLINE struct frame_zone *zone_of(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
 STRATA_INLINE struct strata_zone *public_zone(struct frame_zone *zone) { return (struct strata_zone *)(void *)zone; }
-STRATA_INLINE struct frames_capture *capture_of(struct strata_zone_capture *capture) { return (struct frames_capture *)(void *)capture; }
 
 const char *strata_zone_status_text(enum strata_zone_status status) {
     static const char *const texts[] = {[STRATA_ZONE_OK] = "success",
@@ -116,7 +116,7 @@ static STRATA_COLD enum strata_zone_status bad_run(struct frame_zone *zone, cons
 }
 
 static size_t explain(const char *function, const struct frames_complaint *complaint, char *text, size_t bytes) {
-    bool is_address = strcmp(complaint->argument, "address") == 0;
+    bool is_address = strcmp(complaint->argument, "address") == 0 || strcmp(complaint->argument, "capture") == 0;
     return format_text(text, text != NULL ? bytes : 0, is_address ? "%s: %s = 0x%llx (%s)" : "%s: %s = %llu (%s)", function, complaint->argument,
                        (unsigned long long)complaint->value, complaint->allowed);
 }
@@ -292,6 +292,9 @@ enum strata_zone_status strata_zone_copy(struct strata_zone *public, uint64_t fr
     if (zone == NULL || !in_zone(zone, from, frames)) return bad_run(zone, "strata_zone_copy", from, frames);
     if (!in_zone(zone, to, frames)) return bad_run(zone, "strata_zone_copy", to, frames);
     if (from < to + frames && to < from + frames) return bad(zone, "strata_zone_copy", "to", to, "a run that does not overlap the other");
+    uint64_t at;
+    if (!frames_all_allocated(zone, from, frames, &at) || !frames_all_allocated(zone, to, frames, &at))
+        return result(zone, "strata_zone_copy", FRAMES_NOT_ALLOCATED, at);
     frames_copy(zone, from, to, frames);
     return STRATA_ZONE_OK;
 }
@@ -396,6 +399,13 @@ static struct frames_capture_request request_of(const struct strata_zone_capture
                                            .flags = request->flags,
                                            .token = request->token};
 }
+/* The end of a begin. */
+static enum strata_zone_status begun(struct frame_zone *zone, const char *function, enum frames_status status, uint64_t at) {
+    struct frames_complaint complaint = {"captures", "below 64 under way", FRAMES_CAPTURES_MAX};
+    if (status == FRAMES_BUSY) complaint = (struct frames_complaint){"at", "in superpages of which no other capture wants frames", at};
+    if (status == FRAMES_BUSY || status == FRAMES_NO_MEMORY) return complain(zone, function, status, &complaint);
+    return (enum strata_zone_status)status;
+}
 enum strata_zone_status strata_zone_capture_run(struct strata_zone *public, const struct strata_zone_capture_request *request, uint64_t *frame) {
     struct frame_zone *zone = zone_of(public);
     struct frames_complaint complaint;
@@ -403,7 +413,7 @@ enum strata_zone_status strata_zone_capture_run(struct strata_zone *public, cons
     const struct frames_capture_request inner = request_of(request);
     if (frames_capture_check(zone, &inner, &complaint) != FRAMES_OK)
         return complain(zone, "strata_zone_capture_run", FRAMES_BAD_ARGUMENT, &complaint);
-    return (enum strata_zone_status)frames_capture_run(zone, &inner, frame);
+    return begun(zone, "strata_zone_capture_run", frames_capture_run(zone, &inner, frame), request->at);
 }
 enum strata_zone_status strata_zone_capture_begin(struct strata_zone *public, const struct strata_zone_capture_request *request,
                                                   struct strata_zone_capture **out) {
@@ -415,21 +425,33 @@ enum strata_zone_status strata_zone_capture_begin(struct strata_zone *public, co
     if (frames_capture_check(zone, &inner, &complaint) != FRAMES_OK)
         return complain(zone, "strata_zone_capture_begin", FRAMES_BAD_ARGUMENT, &complaint);
     enum frames_status status = frames_capture_begin(zone, &inner, &capture);
-    if (status == FRAMES_OK) *out = (struct strata_zone_capture *)(void *)capture;
-    return (enum strata_zone_status)status;
+    if (status == FRAMES_OK) *out = frames_capture_name(capture);
+    return begun(zone, "strata_zone_capture_begin", status, request->at);
 }
-enum strata_zone_status strata_zone_capture_push(struct strata_zone_capture *capture, uint64_t blocks) {
-    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_push(capture_of(capture), blocks);
+
+/* NULL: none, or it is no more, which is explained. */
+static struct frames_capture *capture_of(struct strata_zone_capture *public, const char *function) {
+    struct frame_zone *zone;
+    if (public == NULL) return NULL;
+    struct frames_capture *capture = frames_capture_of(public, &zone);
+    if (capture == NULL) (void)bad(zone, function, "capture", (uintptr_t)public, "under way: neither had nor given up");
+    return capture;
 }
-enum strata_zone_status strata_zone_capture_poll(struct strata_zone_capture *capture, uint64_t *first, uint64_t *left) {
-    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_poll(capture_of(capture), first, left);
+enum strata_zone_status strata_zone_capture_push(struct strata_zone_capture *public, uint64_t blocks) {
+    struct frames_capture *capture = capture_of(public, "strata_zone_capture_push");
+    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_push(capture, blocks);
 }
-enum strata_zone_status strata_zone_capture_end(struct strata_zone_capture *capture, uint64_t *frame) {
-    if (capture == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    return (enum strata_zone_status)frames_capture_end(capture_of(capture), frame);
+enum strata_zone_status strata_zone_capture_poll(struct strata_zone_capture *public, uint64_t *first, uint64_t *left) {
+    struct frames_capture *capture = capture_of(public, "strata_zone_capture_poll");
+    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_poll(capture, first, left);
 }
-void strata_zone_capture_give_up(struct strata_zone_capture *capture) {
-    if (capture != NULL) frames_capture_give_up(capture_of(capture));
+enum strata_zone_status strata_zone_capture_end(struct strata_zone_capture *public, uint64_t *frame) {
+    struct frames_capture *capture = frame != NULL ? capture_of(public, "strata_zone_capture_end") : NULL;
+    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_end(capture, frame);
+}
+void strata_zone_capture_give_up(struct strata_zone_capture *public) {
+    struct frames_capture *capture = capture_of(public, "strata_zone_capture_give_up");
+    if (capture != NULL) frames_capture_give_up(capture);
 }
 
 /* ------------------------------------------------------------------ looking inside */
@@ -449,10 +471,12 @@ _Static_assert(sizeof(struct strata_zone_superpage) == sizeof(struct frames_supe
 
 enum strata_zone_status strata_zone_map_get(struct strata_zone *zone, uint64_t first, uint64_t count, struct strata_zone_superpage *out) {
     if (zone == NULL || out == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    uint64_t superpages = frames_count(zone_of(zone)) / (FRAMES_SUPERPAGE_BYTES / frames_frame_bytes(zone_of(zone)));
+    if (first > superpages || count > superpages - first)
+        return bad(zone_of(zone), "strata_zone_map_get", "count", count, "up to the last superpage");
     for (uint64_t i = 0; i < count; i++) {
         struct frames_superpage_info info;
-        if (frames_map_get(zone_of(zone), first + i, 1, &info) != FRAMES_OK)
-            return bad(zone_of(zone), "strata_zone_map_get", "count", count, "up to the last superpage");
+        (void)frames_map_get(zone_of(zone), first + i, 1, &info);
         __builtin_memcpy(&out[i], &info, sizeof info);
     }
     return STRATA_ZONE_OK;

@@ -47,6 +47,16 @@ enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_zone *zone,
     return STRATA_ZONE_OK;
 }
 
+/* The end of a call that reclaims. */
+static enum strata_zone_status reclaimed_or_busy(struct strata_zone *zone, const char *function, enum frames_status status) {
+    if (status != FRAMES_BUSY) return (enum strata_zone_status)status;
+    bool within = frames_reclaim_is_within(inner(zone));
+    const struct frames_complaint complaint = {within ? "calls within an owner's function" : "threads that reclaim", within ? "0" : "below 16",
+                                               within ? 1 : FRAMES_RECLAIM_CALLERS};
+    frames_complain(inner(zone), function, &complaint);
+    return STRATA_ZONE_BUSY;
+}
+
 enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed) {
     uint64_t dropped = 0;
     if (reclaimed != NULL) *reclaimed = 0;
@@ -57,7 +67,7 @@ enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t f
     if (!frames_reclaim_is_started(inner(zone))) return not_started(zone, "strata_zone_reclaim");
     enum frames_status status = frames_reclaim(inner(zone), frames, order, &dropped);
     if (reclaimed != NULL) *reclaimed = dropped;
-    return (enum strata_zone_status)status;
+    return reclaimed_or_busy(zone, "strata_zone_reclaim", status);
 }
 
 enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, uint64_t *reclaimed) {
@@ -67,7 +77,7 @@ enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, ui
     if (!frames_reclaim_is_started(inner(zone))) return not_started(zone, "strata_zone_reclaim_balance");
     enum frames_status status = frames_reclaim_balance(inner(zone), &dropped);
     if (reclaimed != NULL) *reclaimed = dropped;
-    return (enum strata_zone_status)status;
+    return reclaimed_or_busy(zone, "strata_zone_reclaim_balance", status);
 }
 
 enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, struct strata_zone_reclaim_stats *stats) {

@@ -222,10 +222,11 @@ static bool prepare_request(const struct arena *arena, struct arena_request *req
     const uint64_t low_bits = arena->quantum - 1, align = request->align, nocross = request->nocross;
     if (request->size == 0 || __builtin_add_overflow(request->size, low_bits, &request->size)) return false;
     request->size &= ~low_bits;
-    if (request->flags > (ARENA_FIT_MASK | ARENA_SLEEP)) return false;
+    if (request->flags > (ARENA_FIT_MASK | ARENA_SLEEP | ARENA_FROM_TOP)) return false;
     request->fit = request->flags & ARENA_FIT_MASK;
     if (request->fit == ARENA_FIT_MASK) return false;
     if (request->fit == ARENA_INSTANT_FIT) request->fit = arena->fit;
+    request->from_top = (request->flags & ARENA_FROM_TOP) != 0 && request->fit != ARENA_NEXT_FIT;
     if ((request->flags & ARENA_SLEEP) != 0 && (arena->ops->wait == NULL || arena->ops->wake == NULL)) return false;
     if (!is_power_of_two(align) || (align & low_bits) != 0 || request->phase >= align || (request->phase & low_bits) != 0) return false;
     if (request->min > request->last || request->last - request->min < request->size - 1) return false;
@@ -327,19 +328,28 @@ enum arena_status arena_split(struct arena *arena, uint64_t start, uint64_t size
     return status;
 }
 
-enum arena_status arena_join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size) {
-    struct arena_tag *tag, *next = NULL;
+/* Under the lock: both segments. */
+static enum arena_status find_neighbours(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size, struct arena_tag **tag,
+                                         struct arena_tag **next) {
+    enum arena_status status = find_segment(arena, start, size, tag);
+    if (status != ARENA_OK) return status;
+    *next = arena_segment_behind(arena, *tag);
+    return *next == NULL ? ARENA_NOT_ALLOCATED : (*next)->size != next_size ? ARENA_SIZE_MISMATCH : ARENA_OK;
+}
+
+static enum arena_status join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size, bool check_only) {
+    struct arena_tag *tag, *next;
     if (!round_size(arena, &size) || !round_size(arena, &next_size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);
-    enum arena_status status = find_segment(arena, start, size, &tag);
-    if (status == ARENA_OK) {
-        next = arena_segment_behind(arena, tag);
-        if (next == NULL)
-            status = ARENA_NOT_ALLOCATED;
-        else if (next->size != next_size)
-            status = ARENA_SIZE_MISMATCH;
-    }
-    if (status == ARENA_OK) arena_segment_join(arena, tag, next);
+    enum arena_status status = find_neighbours(arena, start, size, next_size, &tag, &next);
+    if (status == ARENA_OK && !check_only) arena_segment_join(arena, tag, next);
     arena_leave(arena, false, NULL);
     return status;
+}
+
+enum arena_status arena_join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size) {
+    return join(arena, start, size, next_size, false);
+}
+enum arena_status arena_join_check(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size) {
+    return join(arena, start, size, next_size, true);
 }

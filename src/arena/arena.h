@@ -15,7 +15,7 @@
  *     take any lock and may call arenas, also this one.
  *   - Time: constant, however many segments there are, for alloc with instant fit, free and resize; expected O(log spans) on
  *     top where a span comes or goes. Exceptions: best fit searches one list of like sizes; next fit walks the segments that
- *     follow the last one; min and max, and a request that would fail otherwise, search the lists that may hold a fit.
+ *     follow the last one; min and max, ARENA_FROM_TOP, and a request that would fail otherwise, search the lists that may hold a fit.
  */
 #ifndef STRATA_ARENA_ARENA_H
 #define STRATA_ARENA_ARENA_H
@@ -46,6 +46,8 @@ enum arena_flags {
     ARENA_NEXT_FIT = 2,    /* the first after the last segment that next fit allocated, going round */
     ARENA_FIT_MASK = 3,
     ARENA_SLEEP = 4, /* wait instead of ARENA_NO_SPACE or ARENA_NO_TAGS; needs ops->wait and ops->wake */
+    ARENA_FROM_TOP =
+        8, /* requests only: the highest place of all where the fit would be instant, of the best segments with best fit; not with next fit */
 };
 
 /* ------------------------------------------------------------------ what an arena asks of its composer */
@@ -237,6 +239,8 @@ enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old
  */
 enum arena_status arena_split(struct arena *arena, uint64_t start, uint64_t size, uint64_t first_size);
 enum arena_status arena_join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size);
+/* What arena_join would say, with nothing done. */
+enum arena_status arena_join_check(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size);
 
 /* Sleepers look again: something outside has changed that may serve them, as what the source has. Calls nothing but ops->wake. */
 void arena_wake(struct arena *arena);

@@ -32,6 +32,7 @@ struct arena_request {
     unsigned flags;
     unsigned fit;
     bool bounded; /* min or max was given */
+    bool from_top;
 };
 
 /* Memory and a span that are to be given back once the lock is dropped. */
@@ -112,7 +113,7 @@ void arena_segment_join(struct arena *arena, struct arena_tag *tag, struct arena
 
 /* ------------------------------------------------------------------ arena_fit.c */
 
-/* The lowest start in `tag`, not below `from`, that meets the request's constraints. */
+/* The lowest start in `tag`, not below `from`, that meets the request's constraints; the highest where it is to be from the top. */
 bool arena_fit_place(const struct arena_tag *tag, const struct arena_request *request, uint64_t from, uint64_t *at);
 /* Chooses a free segment and a place in it; NULL: none. Where the choice needs a search, it looks at no more than `limit` segments. */
 struct arena_tag *arena_fit_choose(struct arena *arena, const struct arena_request *request, uint64_t limit, uint64_t *at);

@@ -260,6 +260,8 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
     owner->caches[cache->index] = NULL;
     depot_init(&owner->layer.depots[cache->index], 1, 0);
     platform_lock_release(&objects->lock);
+    cache->areas_at = objects->first->areas_at;
+    cache->index = TAG_NONE;
     free_cache(objects->slabs->zone, cache);
     return left;
 }

@@ -90,9 +90,9 @@ struct object_cache_config {
 };
 
 struct object_cache {
-    char *areas_at; /* these two are all that the fast paths need; immutable */
-    unsigned index;
     struct object_layer *owner;
+    char *areas_at; /* these two are all that the fast paths need; immutable, but see object_cache_is_gone */
+    unsigned index;
     struct object_slabs slabs;
     char name[OBJECT_NAME_BYTES];
     uint64_t bytes, align;
@@ -111,6 +111,12 @@ struct object_cache {
     uint32_t debug_changing;                   /* someone is about to give it others */
     uint64_t debug_epoch;                      /* under objects->lock */
 };
+
+/*
+ * Whether it was destroyed, as long as its memory is nobody else's: what a freed descriptor leaves, but for its first word, leads every fast path to
+ * an array of malloc's that is never open.
+ */
+STRATA_INLINE bool object_cache_is_gone(const struct object_cache *cache) { return cache->areas_at == platform_cpu.areas; }
 
 enum object_cache_status { OBJECT_CACHE_OK, OBJECT_CACHE_NO_MEMORY, OBJECT_CACHE_BAD_SIZE, OBJECT_CACHE_TOO_LATE };
 /* Linear in nothing, but for every 31st, which makes a layer: linear in the CPUs. */

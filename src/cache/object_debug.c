@@ -9,6 +9,7 @@
  */
 #include "cache/object_debug.h"
 
+#include "base/check.h"
 #include "cache/cache_internal.h"
 
 /* ------------------------------------------------------------------ on and off */
@@ -52,6 +53,8 @@ bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *laye
     ok = ok && debug_cache_set(debug, features);
     if (ok && features != NULL && !is_shut(cache)) cache_shut(&cache->owner->layer, cache->index);
     end_change(cache);
+    if (ok && features != NULL && features->firewall && cache->bytes >= features->firewall_min && cache->slabs.source != &slab_source_zone)
+        log_line("debug: cache %s has a source of its own: no firewall", cache->name);
     return ok;
 }
 

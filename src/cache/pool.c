@@ -166,6 +166,7 @@ enum pool_status pool_destroy(struct pool *pool, uint64_t *in_use) {
     *in_use = stats.in_use;
     if (stats.in_use != 0 || stats.locals != 0) return POOL_BUSY;
     list_remove(&pool->link);
+    pool->m = 0;
     pool_free_memory(pool);
     return POOL_OK;
 }
@@ -194,6 +195,9 @@ static void give(struct pool_local *local, uint32_t count) {
         rounds_give(local->pool, local, count);
 }
 
+/* What destroyed local pools belong to. Its zone is the only one there is. */
+struct pool pool_gone;
+
 void pool_local_destroy(struct pool_local *local) {
     struct pool *pool = local->pool;
     uint32_t objects = pool_local_objects(local);
@@ -202,6 +206,10 @@ void pool_local_destroy(struct pool_local *local) {
     list_remove(&local->link);
     pool->locals_count--;
     pool->drains++;
+    /* Every fast path finds nothing, and no object to be one of its pool. */
+    __atomic_store_n(&pool_gone.zone, pool->zone, __ATOMIC_RELAXED);
+    local->pool = &pool_gone;
+    local->count = local->limit = local->stacked = 0;
     pool_memory_put(pool, local, local_bytes(pool));
     platform_lock_release(&pool->lock);
 }

@@ -115,9 +115,10 @@ struct pool {
 
 /* One a local pool; written by its owner only. */
 struct pool_local {
+    void *unused;      /* once it is destroyed, memory that waits has a link here; the rest stays for a while, see pool_local_is_gone */
     uint32_t count;    /* of rounds; atomic for those who read it */
     uint32_t limit;    /* m; 0: closed, as all objects are in the stacks */
-    struct pool *pool; /* immutable */
+    struct pool *pool; /* immutable; &pool_gone: it was destroyed */
     uint32_t stacked;  /* in both stacks; atomic likewise. Up to pool->backup of them are in Backup, and only what is more is in Active */
     void *active_head, *backup_head;
     struct pool_accesses accesses;
@@ -135,6 +136,10 @@ STRATA_INLINE void pool_layer_init(struct pool_layer *layer, struct zone *zone) 
 enum pool_status pool_create(struct pool_layer *layer, const struct pool_config *config, struct pool **pool);
 /* POOL_BUSY where objects are in use (*in_use) or local pools exist: all is as before. Takes the pool off its list. */
 enum pool_status pool_destroy(struct pool *pool, uint64_t *in_use);
+/* Whether they were destroyed, as long as their memory is nobody else's. */
+extern struct pool pool_gone;
+STRATA_INLINE bool pool_is_gone(const struct pool *pool) { return pool->m == 0; }
+STRATA_INLINE bool pool_local_is_gone(const struct pool_local *local) { return local->pool == &pool_gone; }
 /* NULL: no memory. */
 struct pool_local *pool_local_create(struct pool *pool);
 void pool_local_destroy(struct pool_local *local);

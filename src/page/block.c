@@ -7,6 +7,7 @@
 #include "page/block_internal.h"
 
 #include "base/check.h"
+#include "page/cost.h"
 
 /* Beyond this a block gets superpages of its own: address space is cheaper than holes between long runs. */
 #define RUN_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
@@ -43,6 +44,7 @@ STRATA_INLINE void prefetch_superpage(const struct superpage *superpage) {
 #define PREFETCH_AHEAD 8
 
 void block_adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility) {
+    zone_join_absent(zone, first + from, to - from);
     for (size_t i = from; i < to; i++) {
         struct superpage *superpage = &first[i];
         if (i + PREFETCH_AHEAD < to) prefetch_superpage(&first[i + PREFETCH_AHEAD]);
@@ -65,9 +67,9 @@ void block_give_up(struct zone *zone, struct superpage *first, size_t from, size
     if (from != to) zone_superpages_give(zone, first + from, to - from);
 }
 
-void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, struct huge_question *question) {
+void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, bool alike, struct huge_question *question) {
     size_t whole = granules / SUPERPAGE_GRANULES;
-    if (whole >= DENSE_SUPERPAGES && from < whole) zone_decide_huge_block(zone, first, from, whole, granules, question);
+    if (whole >= DENSE_SUPERPAGES && from < whole) zone_decide_huge_block(zone, first, from, whole, granules, alike, question);
 }
 
 void block_begin(struct zone *zone, char *address, struct block_desc block) {
@@ -77,15 +79,21 @@ void block_begin(struct zone *zone, char *address, struct block_desc block) {
     zone_tag_run(zone, address, 1, TAG_BLOCK);
 }
 
+/* Whether a block is to be of one mapping, though pages are present elsewhere. */
+static bool stays_whole(const struct zone *zone, const struct zone_block_config *config, size_t granules) {
+    return config->whole && granules >= COST_WHOLE_SUPERPAGES * SUPERPAGE_GRANULES && zone->counters.idle < granules / 2;
+}
+
 static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_block_config *config, size_t granules, size_t align, bool *zeroed) {
     size_t capacity = block_superpages(granules), reserve = block_superpages(block_granules(zone, config->reserve_bytes));
     if (config->huge) granules = capacity * SUPERPAGE_GRANULES;
     if (reserve > capacity) capacity = reserve;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     struct block_desc block = {
         .granules = granules, .superpages = capacity, .mobility = config->mobility, .fixed = config->fixed, .reserved = reserve != 0};
     bool within = zone_within_limit(zone, granules);
-    char *rested = within && !config->huge && reserve == 0 ? zone_block_rouse(zone, granules, capacity, align, config->mobility) : NULL;
+    char *rested =
+        within && !config->huge && reserve == 0 ? zone_block_rouse(zone, granules, capacity, align << SUPERPAGE_SHIFT, config->mobility) : NULL;
     if (rested != NULL) {
         *zeroed = false;
         block_begin(zone, rested, block);
@@ -101,12 +109,16 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
     }
     char *address = superpage_address(zone, first);
     struct huge_question question = {0};
+    bool whole = stays_whole(zone, config, granules);
     block_adopt(zone, first, 0, capacity, config->mobility);
     if (config->huge) {
         zone_ask_huge(zone, first, granules / SUPERPAGE_GRANULES);
     } else {
-        zone_fill_from_idle(zone, first, 0, granules);
-        block_decide_huge(zone, first, 0, granules, &question);
+        if (whole)
+            zone_join_cut(zone, first, capacity);
+        else
+            zone_fill_from_idle(zone, first, 0, granules);
+        block_decide_huge(zone, first, 0, granules, whole, &question);
     }
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, zeroed);
     block_begin(zone, address, block);
@@ -123,10 +135,23 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
     size_t align_granules = config->align <= GRANULE_BYTES ? 1 : config->align >> GRANULE_SHIFT;
     if (granules > RUN_GRANULES_MAX || align_granules > RUN_GRANULES_MAX || config->huge || config->reserve_bytes > config->bytes)
         return create_superpages(zone, config, granules, config->align > SUPERPAGE_BYTES ? config->align >> SUPERPAGE_SHIFT : 1, zeroed);
+    struct block_desc block = {.granules = granules, .mobility = config->mobility, .fixed = config->fixed};
+    zone_lock(zone);
+    char *rested = zone_within_limit(zone, granules) ? zone_block_rouse(zone, granules, 0, align_granules << GRANULE_SHIFT, config->mobility) : NULL;
+    if (rested != NULL)
+        block_begin(zone, rested, block);
+    else
+        zone_wake_runs(zone); /* their pages serve before others do */
+    platform_lock_release(&zone->lock);
+    if (rested != NULL) {
+        *zeroed = false;
+        return rested;
+    }
     struct zone_run run;
     if (!zone_run_alloc(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, &run)) return NULL;
-    platform_lock_acquire(&zone->lock);
-    block_begin(zone, run.address, (struct block_desc){.granules = run.granules, .mobility = config->mobility, .fixed = config->fixed});
+    zone_lock(zone);
+    block.granules = run.granules;
+    block_begin(zone, run.address, block);
     platform_lock_release(&zone->lock);
     *zeroed = run.zeroed;
     return run.address;
@@ -151,11 +176,12 @@ void block_end(struct zone *zone, void *address) {
     zone_tag_run(zone, address, 1, TAG_NONE);
     zone->counters.blocks--;
     zone->counters.block_granules -= block.granules;
+    if (zone_block_rest(zone, address, &block)) return;
     if (block.superpages == 0) {
         zone_mark_free(zone, first, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), (unsigned)block.granules);
         if (STRATA_UNLIKELY(block.holes)) zone_settle_holes(zone, address, block.granules);
         zone_superpage_settle(zone, first);
-    } else if (!zone_block_rest(zone, address, &block)) {
+    } else {
         block_mark_free(zone, first, 0, block.granules);
         if (STRATA_UNLIKELY(block.holes)) zone_settle_holes(zone, address, block.granules);
         block_give_up(zone, first, 0, block.superpages);
@@ -163,13 +189,14 @@ void block_end(struct zone *zone, void *address) {
 }
 
 bool zone_block_free(struct zone *zone, void *address) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     bool ok = zone_is_block(zone, address), moving = address == zone->compaction.from;
     if (ok && STRATA_UNLIKELY(moving)) {
         ok = !zone->compaction.freed;
         zone->compaction.freed = true; /* ends when its owner has answered */
     } else if (ok) {
         block_end(zone, address);
+        zone_exchanges_settle(zone);
         zone_trim_to_limit(zone);
     }
     platform_lock_release(&zone->lock);

@@ -18,8 +18,11 @@ void block_mark_free(struct zone *zone, struct superpage *first, size_t from, si
 /* Superpages [from, to) become part of a block, or are no longer one's. */
 void block_adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility);
 void block_give_up(struct zone *zone, struct superpage *first, size_t from, size_t to);
-/* Huge pages for the superpages from `from` on of which a large block uses all; nobody has touched them yet. question: as zone_decide_huge_block. */
-void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, struct huge_question *question);
+/* Huge pages for the superpages from `from` on of which a large block uses all; nobody has touched them yet. alike, question: as
+ * zone_decide_huge_block. */
+void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, bool alike, struct huge_question *question);
+/* The address space of a block of superpages, from `old` of them to so many. False: what lies behind is taken. */
+bool block_resize_space(struct zone *zone, const char *address, uint64_t old, uint64_t superpages);
 /* What has its granules becomes a block. */
 void block_begin(struct zone *zone, char *address, struct block_desc block);
 /* The block goes; its tag first, so that a second free is seen. */

@@ -138,7 +138,7 @@ static bool move_block(struct zone *zone, char *from) {
     if (fresh != 0) zone_make_room(zone, fresh);
     platform_lock_release(&zone->lock);
     bool moved = move(from, to, bytes, argument);
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     bool freed = compaction->freed;
     compaction->from = compaction->to = NULL;
     if (!moved) block_end(zone, to);
@@ -174,8 +174,9 @@ struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_
     struct compaction *compaction = &zone->compaction;
     platform_lock_release(&zone->lock);
     bool ours = become_compactor(compaction);
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     if (!ours) return NULL;
+    zone_wake_blocks(zone);                                             /* every block has an owner from now on */
     struct superpage *taken = zone_superpages_take(zone, count, align); /* while another thread was at it */
     struct superpage *first = taken == NULL ? choose(zone, count, align) : NULL;
     if (first != NULL && set_apart(zone, first, count)) {
@@ -194,7 +195,7 @@ struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_
 void zone_compact_fork_child(struct zone *zone) {
     struct compaction *compaction = &zone->compaction;
     if (compaction->thread == 0) return;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     if (compaction->from != NULL) {
         /* Its owner has answered nothing that this process knows of: what the program finds at either address it may use, or free. */
         if (compaction->freed) block_end(zone, compaction->from);

@@ -32,10 +32,16 @@ STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool abse
     return granules * copy_ns > COST_FAULTS_NS + ranges * COST_FAULTS_CALL_NS + granules * COST_FAULTS_GRANULE_NS;
 }
 
-/* A block that grows is never moved below this size, whatever is absent: a moved block has superpages of its own, and cuts mappings. */
+/* A block that gets another size is never moved below this one, whatever is absent: a moved block has superpages of its own, and cuts mappings. */
 #define COST_GROW_GRANULES_MIN 16
 /* Absent granules in a row that a new block gets from elsewhere: three moves' worth of first touches at least, as the search and the cuts cost too.
  */
 #define COST_FILL_GRANULES_MIN 64
+
+/*
+ * A block of so many superpages whose page tables are to move as one takes no present pages from elsewhere, or behind borders of mappings, unless
+ * they are half of it: each piece is three moves more in every exchange, a quarter of what the whole costs.
+ */
+#define COST_WHOLE_SUPERPAGES 16
 
 #endif

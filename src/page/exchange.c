@@ -69,9 +69,30 @@ static void end_watches(struct zone *zone, const char *block, char *address, siz
 
 /* ------------------------------------------------------------------ exchange */
 
+/* Where idle ranges change places, these may be what the arena gives first. */
+#define SCRATCH_TRIES 6
+
+/* Free superpages that have none in common with both ranges; NULL: none. */
+static struct superpage *take_apart(struct zone *zone, size_t count, const char *a, const char *b, size_t bytes) {
+    struct superpage *tried[SCRATCH_TRIES], *found = NULL;
+    unsigned tries = 0;
+    while (found == NULL && tries < SCRATCH_TRIES) {
+        struct superpage *first = zone_superpages_take(zone, count, 1), *end = first + count;
+        if (first == NULL) break;
+        bool meets_a = first <= superpage_of(zone, a + bytes - 1) && superpage_of(zone, a) < end;
+        bool meets_b = first <= superpage_of(zone, b + bytes - 1) && superpage_of(zone, b) < end;
+        if (meets_a || meets_b)
+            tried[tries++] = first;
+        else
+            found = first;
+    }
+    while (tries-- != 0) zone_superpages_give(zone, tried[tries], count);
+    return found;
+}
+
 /* Superpages that stay in the arena's hands but for a moment: with nothing present. NULL: none. */
-static struct superpage *take_scratch(struct zone *zone, size_t count) {
-    struct superpage *first = zone_superpages_take(zone, count, 1);
+static struct superpage *take_scratch(struct zone *zone, size_t count, const char *a, const char *b, size_t bytes) {
+    struct superpage *first = take_apart(zone, count, a, b, bytes);
     if (first == NULL) return NULL;
     for (size_t i = 0; i < count; i++) {
         if (first[i].idle == 0) continue;
@@ -84,20 +105,30 @@ static struct superpage *take_scratch(struct zone *zone, size_t count) {
     return first;
 }
 
-/* Under the lock. False: nothing has happened. */
-static bool swap_by_tables(struct zone *zone, char *a, char *b, size_t bytes) {
+/* Nothing is left of what was cut inside the range before, as one mapping takes its place. */
+static void replace_cuts(struct zone *zone, char *address, size_t bytes) {
+    for (char *at = (char *)align_up((uintptr_t)address, SUPERPAGE_BYTES); at + SUPERPAGE_BYTES <= address + bytes; at += SUPERPAGE_BYTES) {
+        struct superpage *superpage = superpage_of(zone, at);
+        zone->counters.mappings -= superpage->splits;
+        superpage->splits = 0;
+    }
+    zone_note_cuts(zone, address, bytes);
+}
+
+bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy) {
     size_t offset = (uintptr_t)a & (SUPERPAGE_BYTES - 1), count = (offset + bytes + SUPERPAGE_BYTES - 1) >> SUPERPAGE_SHIFT;
     if (!zone_can_swap(zone)) return false;
-    struct superpage *scratch = take_scratch(zone, count);
+    struct superpage *scratch = take_scratch(zone, count, a, b, bytes);
     if (scratch == NULL) return false;
     char *through = superpage_address(zone, scratch) + offset;
     bool ok = platform_swap(a, b, through, bytes);
     if (ok) {
-        zone_note_cuts(zone, a, bytes);
-        zone_note_cuts(zone, b, bytes);
-        zone_note_cuts(zone, through, bytes);
+        zone_exchange_note(zone, a, b, bytes);
+        zone_exchange_forget(zone, through, bytes);
+        replace_cuts(zone, through, bytes);
     }
     zone_superpages_give(zone, scratch, count);
+    if (tidy) zone_join_absent(zone, scratch, count);
     return ok;
 }
 
@@ -106,13 +137,13 @@ enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t byt
     enum zone_status status = check_ranges(zone, a, b, bytes, &a_block, &b_block);
     if (status != ZONE_OK) return status;
     bool done = false;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     end_watches(zone, a_block, a, bytes);
     end_watches(zone, b_block, b, bytes);
     platform_lock_release(&zone->lock);
     if (cost_prefers_tables(bytes >> GRANULE_SHIFT, false)) {
-        platform_lock_acquire(&zone->lock);
-        done = swap_by_tables(zone, a, b, bytes);
+        zone_lock(zone);
+        done = zone_swap_tables(zone, a, b, bytes, false);
         if (done && block_of(zone, a_block)->holes != block_of(zone, b_block)->holes) {
             note_holes(zone, a_block);
             note_holes(zone, b_block);
@@ -138,6 +169,10 @@ static bool is_absent(const struct zone *zone, const char *address, size_t bytes
 static bool prefers_tables(const struct zone *zone, size_t granules, const char *to) {
     bool absent = cost_prefers_tables(granules, true) && !cost_prefers_tables(granules, false) && is_absent(zone, to, granules << GRANULE_SHIFT);
     return cost_prefers_tables(granules, absent);
+}
+
+bool zone_pages_prefer_move(struct zone *zone, size_t bytes, char *to) {
+    return bytes >> GRANULE_SHIFT >= COST_GROW_GRANULES_MIN && prefers_tables(zone, bytes >> GRANULE_SHIFT, to);
 }
 
 /* Moves into one block that go together. */
@@ -185,7 +220,7 @@ static void copy_row(struct zone *zone, const struct row *row) {
 static void move_row(struct zone *zone, const struct row *row, bool tables) {
     size_t kept_bytes; /* both ends are of blocks, whose pages count as present whether they are or not */
     bool wanted = tables ? prefers_tables(zone, row->moves->bytes >> GRANULE_SHIFT, row->moves->to) : prefers_faults(zone, row), done = false;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     for (size_t i = 0; i < row->count; i++) {
         end_watches(zone, row->from_blocks[i], row->moves[i].from, row->moves[i].bytes);
         end_watches(zone, row->to_block, row->moves[i].to, row->moves[i].bytes);
@@ -202,7 +237,7 @@ static void move_row(struct zone *zone, const struct row *row, bool tables) {
 }
 
 static bool tables_can_move(struct zone *zone) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     bool can = zone_can_move_tables(zone);
     platform_lock_release(&zone->lock);
     return can;
@@ -243,7 +278,7 @@ enum zone_status zone_pages_watch(struct zone *zone, void *address, size_t bytes
     char *block;
     enum zone_status status = check_range(zone, address, bytes, &block);
     if (status != ZONE_OK) return status;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     zone->end_watches = watches_end;
     if (zone_is_block(zone, block)) block_of(zone, block)->watched = true;
     platform_lock_release(&zone->lock);
@@ -255,7 +290,7 @@ enum zone_status zone_pages_release_all(struct zone *zone, const struct platform
     for (size_t i = 0; i < count; i++) {
         enum zone_status status = check_range(zone, ranges[i].address, ranges[i].bytes, &block);
         if (status != ZONE_OK) return status;
-        platform_lock_acquire(&zone->lock);
+        zone_lock(zone);
         end_watches(zone, block, ranges[i].address, ranges[i].bytes);
         note_holes(zone, block);
         platform_lock_release(&zone->lock);

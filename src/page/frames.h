@@ -29,6 +29,7 @@ struct frames_capture;
 #define FRAMES_PINS_MAX 4095u
 #define FRAMES_OWNERS_MAX 255u
 #define FRAMES_CPUS_MAX 1024u
+#define FRAMES_CAPTURES_MAX 64u
 #define FRAMES_ORDERS 31u
 #define FRAMES_NONE UINT64_MAX /* no frame */
 
@@ -133,6 +134,8 @@ void frames_poke(struct frame_zone *zone, uint64_t frame, uint64_t word);
 void frames_touch(struct frame_zone *zone, uint64_t frame, bool write);
 enum frames_status frames_populate(struct frame_zone *zone, uint64_t frame, uint64_t frames);
 enum frames_status frames_discard(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+/* Whether all frames of a run are allocated, isolated or not; *at: the first that isn't. Of several superpages, of no one moment. */
+bool frames_all_allocated(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at);
 /* Whether all frames of a run are allocated, and none is isolated. */
 enum frames_status frames_check_run(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at);
 
@@ -157,6 +160,12 @@ struct frames_capture_request {
     unsigned owner, flags;
     uint64_t token;
 };
+/*
+ * What the program calls a capture by; and the capture of such a name, which must be of a zone that is there. NULL: it is no more, and *zone is whose
+ * it was. Those of the same place have other names, until it has been had 256 times.
+ */
+void *frames_capture_name(struct frames_capture *capture);
+struct frames_capture *frames_capture_of(void *name, struct frame_zone **zone);
 enum frames_status frames_capture_check(const struct frame_zone *zone, const struct frames_capture_request *request,
                                         struct frames_complaint *complaint);
 enum frames_status frames_capture_run(struct frame_zone *zone, const struct frames_capture_request *request, uint64_t *frame);

@@ -27,7 +27,9 @@ enum frames_status frames_capture_check(const struct frame_zone *zone, const str
     *complaint = (struct frames_complaint){"at", "inside the zone; of runs above a superpage, where one begins; else inside one", request->at};
     if (request->at >= zone->frames || zone->frames - request->at < request->frames || request->at % align != 0) return FRAMES_BAD_ARGUMENT;
     bool crosses = request->frames <= zone->superpage_frames && frames_offset_of(zone, request->at) + request->frames > zone->superpage_frames;
-    return crosses ? FRAMES_BAD_ARGUMENT : FRAMES_OK;
+    if (crosses) return FRAMES_BAD_ARGUMENT;
+    *complaint = (struct frames_complaint){"at", "a multiple of align_frames", request->at};
+    return request->align != 0 && request->at % request->align != 0 ? FRAMES_BAD_ARGUMENT : FRAMES_OK;
 }
 
 /* The part of a capture's range that is in a superpage. */
@@ -124,6 +126,19 @@ static uint64_t choose(struct frame_zone *zone, const struct frames_capture_requ
     return best;
 }
 
+/* ------------------------------------------------------------------ names */
+
+void *frames_capture_name(struct frames_capture *capture) { return (char *)capture + capture->generation % FRAMES_CAPTURE_ALIGN; }
+
+struct frames_capture *frames_capture_of(void *name, struct frame_zone **zone) {
+    unsigned generation = (uintptr_t)name % FRAMES_CAPTURE_ALIGN;
+    struct frames_capture *capture = (struct frames_capture *)(void *)((char *)name - generation);
+    *zone = capture->zone;
+    /* Without the lock: whoever has it is the only one who ends it. */
+    bool same = __atomic_load_n(&capture->generation, __ATOMIC_RELAXED) % FRAMES_CAPTURE_ALIGN == generation;
+    return same && __atomic_load_n(&capture->frames, __ATOMIC_RELAXED) != 0 ? capture : NULL;
+}
+
 /* ------------------------------------------------------------------ begin */
 
 /* Under the zone's lock, with the range in no slot: what is free of it is held. */
@@ -158,8 +173,10 @@ static enum frames_status begin(struct frame_zone *zone, const struct frames_cap
         status = FRAMES_NO_FRAMES;
     for (uint64_t i = from; i <= last && status == FRAMES_OK; i++)
         if (zone->superpages[i].capture != 0) status = FRAMES_BUSY;
-    for (unsigned c = 0; c < FRAMES_CAPTURES_MAX && capture == NULL; c++)
-        if (zone->captures[c].frames == 0) capture = &zone->captures[c];
+    for (unsigned tried = 0; tried < FRAMES_CAPTURES_MAX && capture == NULL; tried++) {
+        unsigned place = (zone->capture_next + tried) % FRAMES_CAPTURES_MAX;
+        if (zone->captures[place].frames == 0) capture = &zone->captures[place];
+    }
     if (status == FRAMES_OK && capture == NULL) status = FRAMES_NO_MEMORY;
     if (status == FRAMES_OK) {
         *capture = (struct frames_capture){.zone = zone,
@@ -170,7 +187,9 @@ static enum frames_status begin(struct frame_zone *zone, const struct frames_cap
                                            .owner = request->owner,
                                            .flags = request->flags,
                                            .token = request->token,
-                                           .next = first};
+                                           .next = first,
+                                           .generation = capture->generation + 1};
+        zone->capture_next = (unsigned)(capture - zone->captures) + 1;
         for (uint64_t i = from; i <= last; i++) {
             zone->superpages[i].capture = (uint32_t)(capture - zone->captures) + 1;
             if ((request->flags & FRAMES_CAPTURE_NO_HOLD) == 0) hold_free(zone, capture, span_of(zone, i, first, frames));
@@ -212,26 +231,24 @@ static bool is_dirty(const struct frame_zone *zone, const struct frames_block *b
     return false;
 }
 
-/* An isolated block of the range: moved, else dropped, else put back. */
+/* An isolated block of the range: moved, else dropped, else put back. An owner that says NEVER to the one is not asked for the other. */
 static enum frames_status push_block(struct frames_capture *capture, struct frames_block *block) {
     struct frame_zone *zone = capture->zone;
     const struct frames_owner *owner = &zone->owners[note_owner(block->note)];
-    enum frames_answer answer = FRAMES_NEVER;
-    bool asked = false;
+    enum frames_answer answer = FRAMES_LATER;
     uint64_t to;
     if ((note_owner(block->note) == 0 || owner->migrate != NULL) && take_elsewhere(capture, block, &to)) {
-        asked = true;
         answer = frames_move(zone, block, to);
         if (answer == FRAMES_YES) return FRAMES_OK;
         frames_give_back(zone, to, block->frames);
     }
-    if ((capture->flags & FRAMES_CAPTURE_NO_RECLAIM) == 0 && note_owner(block->note) != 0 && owner->reclaim != NULL) {
-        asked = true;
+    bool reclaims = (capture->flags & FRAMES_CAPTURE_NO_RECLAIM) == 0 && note_owner(block->note) != 0 && owner->reclaim != NULL;
+    if (answer != FRAMES_NEVER && reclaims) {
         answer = frames_reclaim_block(zone, block, is_dirty(zone, block));
         if (answer == FRAMES_YES || answer == FRAMES_WROTE) return FRAMES_OK;
     }
-    frames_put_back(zone, block, asked && answer == FRAMES_NEVER);
-    return asked && answer == FRAMES_NEVER ? FRAMES_GONE : FRAMES_BUSY;
+    frames_put_back(zone, block, answer == FRAMES_NEVER);
+    return answer == FRAMES_NEVER ? FRAMES_GONE : FRAMES_BUSY;
 }
 
 enum frames_status frames_capture_push(struct frames_capture *capture, uint64_t blocks) {
@@ -253,9 +270,10 @@ enum frames_status frames_capture_push(struct frames_capture *capture, uint64_t 
         enum frames_status isolated = frames_isolate(zone, frame, &block);
         capture->next = max_u64(frame + 1, isolated == FRAMES_OK ? block.first + block.frames : 0);
         if (isolated == FRAMES_NOT_ALLOCATED) continue;
-        if (isolated == FRAMES_OK)
+        if (isolated == FRAMES_OK) {
             isolated = push_block(capture, &block);
-        else if (isolated == FRAMES_UNSUPPORTED)
+            if (isolated == FRAMES_OK) capture->emptied += min_u64(block.first + block.frames, end) - max_u64(block.first, capture->first);
+        } else if (isolated == FRAMES_UNSUPPORTED)
             isolated = FRAMES_GONE;
         if (isolated == FRAMES_GONE || (isolated != FRAMES_OK && status == FRAMES_OK)) status = isolated;
     }
@@ -291,6 +309,7 @@ static void settle(struct frame_zone *zone, const struct frames_capture *capture
     unsigned free = superpage->free, count = (unsigned)min_u64(span.count, wanted);
     uint64_t frame = frames_first_of(zone, superpage) + span.first;
     uint32_t note = (uint32_t)capture->mobility | capture->owner << NOTE_OWNER_SHIFT | (capture->frames > zone->superpage_frames ? NOTE_RUN : 0);
+    if (frame != capture->first) note |= NOTE_GOES_ON;
     superpage->capture = 0;
     if (count < span.count) frames_superpage_unhold(superpage, span.first + count, span.count - count);
     frames_superpage_settle(superpage, span.first, count, capture->mobility);
@@ -353,6 +372,18 @@ void frames_capture_give_up(struct frames_capture *capture) {
 
 /* ------------------------------------------------------------------ all in one */
 
+/*
+ * Frames of a capture, pushed and not had, that went to somebody else: of what was held at the start and what was emptied since, those that are not
+ * held now; of one that holds nothing, where nobody refused, all that are somebody's.
+ */
+static uint64_t lost_frames(struct frames_capture *capture, uint64_t held_first, enum frames_status pushed) {
+    uint64_t least = held_first + capture->emptied, left;
+    (void)frames_capture_poll(capture, NULL, &left);
+    if ((capture->flags & FRAMES_CAPTURE_NO_HOLD) != 0) return pushed == FRAMES_OK ? left : 0;
+    uint64_t held = capture->frames - left;
+    return least > held ? least - held : 0;
+}
+
 enum frames_status frames_capture_run(struct frame_zone *zone, const struct frames_capture_request *request, uint64_t *frame) {
     struct tries tries = {.count = 0};
     while (tries.count < TRIES_MAX) {
@@ -360,12 +391,12 @@ enum frames_status frames_capture_run(struct frame_zone *zone, const struct fram
         enum frames_status status = begin(zone, request, &tries, &capture);
         if (status != FRAMES_OK) return status;
         tries.firsts[tries.count++] = capture->first;
+        uint64_t held_first = __atomic_load_n(&capture->held, __ATOMIC_ACQUIRE);
         enum frames_status pushed = frames_capture_push(capture, UINT64_MAX);
         if (frames_capture_end(capture, frame) == FRAMES_OK) return FRAMES_OK;
-        if (pushed == FRAMES_OK) { /* nobody refused: others have taken what was emptied */
-            uint64_t taken;
-            (void)frames_capture_poll(capture, NULL, &taken);
-            __atomic_fetch_add(&zone->races_lost, taken, __ATOMIC_RELAXED);
+        uint64_t lost = lost_frames(capture, held_first, pushed);
+        if (lost != 0) {
+            __atomic_fetch_add(&zone->races_lost, lost, __ATOMIC_RELAXED);
             platform_lock_acquire(&zone->lock);
             COUNTER_ADD(zone->captures_lost, 1);
             platform_lock_release(&zone->lock);

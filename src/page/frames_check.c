@@ -3,6 +3,15 @@
  */
 #include "page/frames_internal.h"
 
+/* Whether the superpage in front of this one ends with a part of a run. */
+static bool run_ends_before(const struct frame_zone *zone, const struct frames_superpage *superpage) {
+    if (superpage == zone->superpages) return false;
+    const struct frames_superpage *before = superpage - 1;
+    unsigned last = zone->superpage_frames - 1;
+    if (!frames_bit(before->allocated, last) || frames_bit(before->captured, last)) return false;
+    return (zone->notes[frames_first_of(zone, before) + frames_bits_last_set(before->heads, last)] & NOTE_RUN) != 0;
+}
+
 /* Notes against the superpage's counts and bits. */
 static const char *check_notes(const struct frame_zone *zone, const struct frames_superpage *superpage, uint64_t *moving) {
     const uint32_t *notes = &zone->notes[frames_first_of(zone, superpage)];
@@ -18,6 +27,8 @@ static const char *check_notes(const struct frame_zone *zone, const struct frame
         if (in_block && !is_head && (notes[i] & NOTE_OF_HEAD) != 0) return "frames: a frame inside a block has a note of a first one";
         if (is_head && note_owner(notes[i]) > zone->owner_count) return "frames: a block has an owner that is none";
         if ((notes[i] & NOTE_DEAD) != 0 && (notes[i] & NOTE_MOVING) == 0) return "frames: a block that was freed is still there";
+        if ((notes[i] & NOTE_GOES_ON) != 0 && (i != 0 || (notes[i] & NOTE_RUN) == 0 || !run_ends_before(zone, superpage)))
+            return "frames: a part of a run goes on from nothing";
         noted += notes[i] != 0;
         pinned += note_pins(notes[i]) != 0;
         moves += (notes[i] & NOTE_MOVING) != 0;

@@ -86,7 +86,10 @@ struct frames_compactor_counts {
 };
 void frames_compactor_counts_get(struct frame_zone *zone, struct frames_compactor_counts *counts);
 
-/* The zone goes: the thread ends, and what compaction remembers is given back. */
+/* Whether this thread makes a pass, so that it is a function of the program which asks; whether the zone's own thread is there. */
+bool frames_compaction_is_within(struct frame_zone *zone);
+bool frames_compactor_runs(struct frame_zone *zone);
+/* The zone goes, after frames_compactor_stop: what compaction remembers is given back. */
 void frames_compaction_end(struct frame_zone *zone);
 
 #endif

@@ -35,10 +35,16 @@ struct frames_compaction *frames_compaction_get(struct frame_zone *zone) {
     return none;
 }
 
+bool frames_compaction_is_within(struct frame_zone *zone) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    uint32_t self = platform_thread_self();
+    return compaction != NULL && (__atomic_load_n(&compaction->passing, __ATOMIC_RELAXED) == self ||
+                                  (__atomic_load_n(&compaction->thread, __ATOMIC_RELAXED) == self && compaction->process == platform_process_id()));
+}
+
 void frames_compaction_end(struct frame_zone *zone) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     if (compaction == NULL) return;
-    (void)frames_compactor_stop(zone);
     if (compaction->faults_state == FRAMES_FAULTS_OPEN) platform_faults_close(&compaction->faults);
     frames_window_drop_spare(zone);
     zone->compaction = NULL;
@@ -138,6 +144,12 @@ enum frames_status frames_compactor_start(struct frame_zone *zone, const struct 
     }
     __atomic_store_n(&zone->hooks.fell_back, fell_back, __ATOMIC_RELEASE);
     return FRAMES_OK;
+}
+
+bool frames_compactor_runs(struct frame_zone *zone) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    return compaction != NULL && compaction->process == platform_process_id() &&
+           __atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE) != COMPACTOR_NONE;
 }
 
 enum frames_status frames_compactor_stop(struct frame_zone *zone) {

@@ -44,19 +44,27 @@ static STRATA_NOINLINE enum frames_status look_closer(const struct frame_zone *z
             i = head + frames;
         }
     }
-    for (*at = first; *at < first + count; ++*at) {
+    *at = first;
+    /* Ends with the last note there is: of a superpage that is one block it is mostly the first frame's. */
+    for (unsigned left = superpage->noted; left != 0 && *at < first + count; ++*at) {
         if ((notes[*at] & NOTE_PINS) != 0) return FRAMES_PINNED;
         if ((notes[*at] & NOTE_MAPPED) != 0) return FRAMES_MAPPED;
+        left -= notes[*at] != 0;
     }
     return FRAMES_OK;
 }
 
-/* The same; mostly there is nothing to look at but bits. */
+/* The same; mostly there is nothing to look at but bits, and the note of a frame or superpage that is one block. */
 STRATA_INLINE enum frames_status look(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned first, unsigned count,
                                       unsigned *at, bool *dead) {
     *dead = false;
     bool plain = superpage->noted == 0 && superpage->captured_frames == 0;
     if (STRATA_LIKELY(plain && (count == 1 ? frames_bit(superpage->allocated, first) : superpage->free == 0))) return FRAMES_OK;
+    if (superpage->captured_frames == 0 && superpage->moving == 0) { /* so its notes are those of blocks that rest, and of pins and windows */
+        uint32_t note = zone->notes[frames_first_of(zone, superpage) + first];
+        bool stays = (note & (NOTE_PINS | NOTE_MAPPED)) != 0, only = superpage->noted == (note != 0);
+        if (STRATA_LIKELY(!stays && (count == 1 ? frames_bit(superpage->allocated, first) : superpage->free == 0 && only))) return FRAMES_OK;
+    }
     return look_closer(zone, superpage, first, count, at, dead);
 }
 
@@ -96,7 +104,8 @@ static void release_part(struct frame_zone *zone, struct frames_superpage *super
     unsigned rest = first + count, rest_frames = head + frames - rest;
     if (rest_frames != 0) { /* what follows begins a block now */
         frames_bit_set(superpage->heads, rest);
-        frames_note_set(zone, superpage, base + rest, (zone->notes[base + rest] & ~NOTE_OF_HEAD) | (note & ~(NOTE_MOVING | NOTE_DEAD)));
+        frames_note_set(zone, superpage, base + rest,
+                        (zone->notes[base + rest] & ~NOTE_OF_HEAD) | (note & ~(NOTE_MOVING | NOTE_DEAD | NOTE_GOES_ON)));
         if (owned) zone->tokens[base + rest] = zone->tokens[base + head];
         if (owned && zone->hooks.placed != NULL) zone->hooks.placed(zone, base + rest, rest_frames, note);
     }
@@ -143,11 +152,19 @@ STRATA_INLINE void release_or_mark(struct frame_zone *zone, struct frames_superp
 
 /* ------------------------------------------------------------------ free */
 
-/* A run of several superpages: all of it is looked at before any of it changes. */
+/* Under the zone's lock: what follows a freed run of superpages begins a block, if it went on from there. */
+static void begin_anew(struct frame_zone *zone, uint64_t frame) {
+    if (frame == zone->frames || frames_offset_of(zone, frame) != 0) return;
+    struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+    if (superpage->noted != 0 && (zone->notes[frame] & NOTE_GOES_ON) != 0)
+        frames_note_set(zone, superpage, frame, zone->notes[frame] & ~NOTE_GOES_ON);
+}
+
+/* A run that touches several superpages: all of it is looked at before any of it changes. */
 static STRATA_NOINLINE enum frames_status free_long(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
     enum frames_status status = FRAMES_OK;
     uint64_t end = frame + frames, first = frame >> zone->superpage_shift, last = (end - 1) >> zone->superpage_shift;
-    frames_lock_range(zone, first, last);
+    frames_lock_range(zone, first, end == zone->frames ? last : end >> zone->superpage_shift);
     for (unsigned pass = 0; pass < 2 && status == FRAMES_OK; pass++) {
         for (uint64_t i = first; i <= last && status == FRAMES_OK; i++) {
             struct frames_superpage *superpage = &zone->superpages[i];
@@ -161,8 +178,16 @@ static STRATA_NOINLINE enum frames_status free_long(struct frame_zone *zone, uin
                 release_or_mark(zone, superpage, NULL, (unsigned)(from - base), (unsigned)(to - from), dead);
         }
     }
+    if (status == FRAMES_OK) begin_anew(zone, end);
     platform_lock_release(&zone->lock);
     return status;
+}
+
+/* Under the lock: whether the end of a superpage is freed from which a run may go on. */
+static bool cuts_run(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned end) {
+    if (superpage->noted == 0 || end != zone->superpage_frames) return false;
+    unsigned head = frames_bits_last_set(superpage->heads, end - 1);
+    return head < end && (zone->notes[frames_first_of(zone, superpage) + head] & NOTE_RUN) != 0;
 }
 
 enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
@@ -171,6 +196,10 @@ enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t
     if (offset + frames > zone->superpage_frames) return free_long(zone, frame, frames, at);
     struct frames_superpage *superpage = frames_superpage_of(zone, frame);
     struct frames_slot *slot = frames_lock(zone, superpage);
+    if (STRATA_UNLIKELY(cuts_run(zone, superpage, offset + (unsigned)frames))) {
+        frames_unlock(zone, slot);
+        return free_long(zone, frame, frames, at);
+    }
     enum frames_status status = look(zone, superpage, offset, (unsigned)frames, &wrong, &dead);
     if (STRATA_LIKELY(status == FRAMES_OK))
         release_or_mark(zone, superpage, slot, offset, (unsigned)frames, dead);

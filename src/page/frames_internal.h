@@ -22,22 +22,27 @@
 #define NOTE_MOBILITY UINT32_C(0x3)
 #define NOTE_OWNER_SHIFT 2
 #define NOTE_OWNER (UINT32_C(0xff) << NOTE_OWNER_SHIFT)
-#define NOTE_MOVING (UINT32_C(1) << 10) /* isolated */
-#define NOTE_DEAD (UINT32_C(1) << 11)   /* freed meanwhile: whoever has isolated it frees it */
-#define NOTE_NEVER (UINT32_C(1) << 12)  /* its owner does not want to be asked */
-#define NOTE_MAPPED (UINT32_C(1) << 13) /* in a window: zone->addresses */
-#define NOTE_LRU (UINT32_C(3) << 14)    /* frames_lru.c's own */
-#define NOTE_RUN (UINT32_C(1) << 16)    /* a part of a run of several superpages, each of which is a block: it does not move alone */
+#define NOTE_MOVING (UINT32_C(1) << 10)  /* isolated */
+#define NOTE_DEAD (UINT32_C(1) << 11)    /* freed meanwhile: whoever has isolated it frees it */
+#define NOTE_NEVER (UINT32_C(1) << 12)   /* its owner does not want to be asked */
+#define NOTE_MAPPED (UINT32_C(1) << 13)  /* in a window: zone->addresses */
+#define NOTE_LRU (UINT32_C(3) << 14)     /* frames_lru.c's own */
+#define NOTE_RUN (UINT32_C(1) << 16)     /* a part of a run of several superpages, each of which is a block: it does not move alone */
+#define NOTE_GOES_ON (UINT32_C(1) << 17) /* with NOTE_RUN: not the first part; the superpage in front of it ends with the one before */
 #define NOTE_PIN_SHIFT 20
 #define NOTE_PIN (UINT32_C(1) << NOTE_PIN_SHIFT)
 #define NOTE_PINS (~UINT32_C(0) << NOTE_PIN_SHIFT)
-#define NOTE_OF_HEAD (NOTE_MOBILITY | NOTE_OWNER | NOTE_MOVING | NOTE_DEAD | NOTE_NEVER | NOTE_RUN)
+#define NOTE_OF_HEAD (NOTE_MOBILITY | NOTE_OWNER | NOTE_MOVING | NOTE_DEAD | NOTE_NEVER | NOTE_RUN | NOTE_GOES_ON)
 
 STRATA_INLINE enum frames_mobility note_mobility(uint32_t note) { return (enum frames_mobility)(note & NOTE_MOBILITY); }
 STRATA_INLINE unsigned note_owner(uint32_t note) { return (note & NOTE_OWNER) >> NOTE_OWNER_SHIFT; }
 STRATA_INLINE unsigned note_pins(uint32_t note) { return note >> NOTE_PIN_SHIFT; }
 
-/* A range that is wanted as a whole. `held` follows the superpages' bits; the rest by zone->lock. */
+/*
+ * A range that is wanted as a whole. `held` follows the superpages' bits; next and gone are whose who has the capture, one thread at a time; the rest
+ * by zone->lock. The program knows it by its address plus the generation, of which that has room for FRAMES_CAPTURE_ALIGN.
+ */
+#define FRAMES_CAPTURE_ALIGN 256u
 struct frames_capture {
     struct frame_zone *zone;
     uint64_t first, frames; /* frames 0: this one is not in use */
@@ -46,9 +51,11 @@ struct frames_capture {
     enum frames_mobility mobility;
     unsigned owner, flags;
     uint64_t token;
-    uint64_t next; /* frame at which push goes on */
-    bool gone;     /* something is in the way that will stay */
-};
+    uint64_t next;       /* frame at which push goes on */
+    uint64_t emptied;    /* frames of the range that push has had moved or dropped */
+    bool gone;           /* something is in the way that will stay */
+    uint32_t generation; /* atomic: of captures that have begun in this place */
+} STRATA_ALIGNED(FRAMES_CAPTURE_ALIGN);
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
 #define SLOT_WHOLE FRAMES_MOBILITIES
@@ -93,7 +100,6 @@ struct frames_hooks {
 };
 
 #define FRAMES_SETS (2 * FRAMES_MOBILITIES)
-#define FRAMES_CAPTURES_MAX 64u
 struct frame_zone {
     /* immutable */
     char name[FRAMES_NAME_BYTES];
@@ -128,6 +134,7 @@ struct frame_zone {
     struct frames_window *windows;
     struct platform_lock hiding;     /* LOCK_RANK_FRAMES_HIDING; frames_window.c */
     struct frames_capture *captures; /* FRAMES_CAPTURES_MAX; numbered from 1 in superpages */
+    unsigned capture_next;           /* of them, where the next one looks for a place first, so that none is had again soon */
     struct frames_hooks hooks;       /* atomic each */
     uint64_t low_frames;             /* atomic; 0: grew_short is never told */
     uint32_t is_short;               /* atomic: it was */

@@ -77,6 +77,53 @@ enum frames_status frames_check_run(struct frame_zone *zone, uint64_t frame, uin
     return visit_run(zone, frame, frames, at, check);
 }
 
+bool frames_all_allocated(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
+    for (uint64_t end = frame + frames, next; frame < end; frame = next) {
+        struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+        uint64_t base = frames_first_of(zone, superpage);
+        unsigned from = (unsigned)(frame - base), to = (unsigned)min_u64(zone->superpage_frames, end - base);
+        next = base + to;
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        unsigned wrong = frames_bits_next_clear(superpage->allocated, from, to);
+        if (superpage->captured_frames != 0) wrong = frames_bits_next_set(superpage->captured, from, wrong);
+        frames_unlock(zone, slot);
+        *at = base + wrong;
+        if (wrong != to) return false;
+    }
+    return true;
+}
+
+/* The part of a run that is at the end of a superpage, or (from its begin) at its begin: false where there is none that goes on. One lock at a time.
+ */
+static bool part_at(struct frame_zone *zone, uint64_t frame, uint64_t *first, uint64_t *frames, bool *goes_on) {
+    struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+    unsigned offset = frames_offset_of(zone, frame), head, count;
+    struct frames_slot *slot = frames_lock(zone, superpage);
+    bool there = frames_bit(superpage->allocated, offset) && !frames_bit(superpage->captured, offset);
+    if (there) {
+        frames_block_at(zone, superpage, offset, &head, &count);
+        uint32_t note = zone->notes[frames_first_of(zone, superpage) + head];
+        there = (note & NOTE_RUN) != 0;
+        *goes_on = (note & NOTE_GOES_ON) != 0;
+        *first = frames_first_of(zone, superpage) + head;
+        *frames = count;
+    }
+    frames_unlock(zone, slot);
+    return there;
+}
+
+/* A run of several superpages is a block in each: the bounds of all that belong to the one that was found. */
+static void join_parts(struct frame_zone *zone, bool goes_on, struct frames_info *info) {
+    uint64_t first, frames;
+    bool more;
+    while (goes_on && info->first != 0 && part_at(zone, info->first - 1, &first, &frames, &goes_on)) {
+        info->first = first;
+        info->frames += frames;
+    }
+    for (uint64_t end; (end = info->first + info->frames) < zone->frames && frames_offset_of(zone, end) == 0; info->frames += frames)
+        if (!part_at(zone, end, &first, &frames, &more) || !more) return;
+}
+
 enum frames_status frames_query(struct frame_zone *zone, uint64_t frame, struct frames_info *info) {
     if (frame >= zone->frames) return FRAMES_BAD_ARGUMENT;
     struct frames_superpage *superpage = frames_superpage_of(zone, frame);
@@ -86,9 +133,11 @@ enum frames_status frames_query(struct frame_zone *zone, uint64_t frame, struct 
     if (superpage->free != zone->superpage_frames) info->group = (enum frames_mobility)superpage->group;
     info->captured = frames_bit(superpage->captured, offset);
     info->allocated = frames_bit(superpage->allocated, offset) && !info->captured;
+    uint32_t first = 0;
     if (info->allocated) {
         frames_block_at(zone, superpage, offset, &head, &count);
-        uint32_t note = zone->notes[frame], first = zone->notes[frame - offset + head];
+        uint32_t note = zone->notes[frame];
+        first = zone->notes[frame - offset + head];
         info->first = frame - offset + head;
         info->frames = count;
         info->mobility = note_mobility(first);
@@ -100,5 +149,6 @@ enum frames_status frames_query(struct frame_zone *zone, uint64_t frame, struct 
         info->mapped = (note & NOTE_MAPPED) != 0;
     }
     frames_unlock(zone, slot);
+    if ((first & NOTE_RUN) != 0) join_parts(zone, (first & NOTE_GOES_ON) != 0, info);
     return FRAMES_OK;
 }

@@ -2,9 +2,11 @@
  * frames_place.c - allocation and free of frames: which superpage a run is cut from, by the mobility of what it is for.
  *
  * The order of the choices: what the CPU has reserved; the fullest superpage of the group; one that is wholly free, as long as the reserve stays
- * whole; what other CPUs have reserved; the largest free area of another group, whose superpage changes its group when at least half of it does; the
- * reserve. Unmovable frames go to low superpages and movable ones to high ones, and nothing unmovable into the partition. (The contiguity paper,
- * sections 2.1 and 2.2.) Locks: see frames.h; fell_back and grew_short are told with none held.
+ * whole; what other CPUs have reserved; the largest free area of another group, whose superpage changes its group when at least half of it does,
+ * but not for movable frames; the reserve. These do no harm where they are, as they can go again: if the superpage became theirs, the unmovable
+ * frames that are still in it would be in the way of a large run, and the next ones would go to another such superpage. Unmovable frames go to low
+ * superpages and movable ones to high ones, and nothing unmovable into the partition. (The contiguity paper, sections 2.1 and 2.2.) Locks: see
+ * frames.h; fell_back and grew_short are told with none held.
  */
 #include "page/frames_internal.h"
 #include "platform/cpu_ops.h"
@@ -153,7 +155,7 @@ static uint64_t cut_by_steps(struct frame_zone *zone, struct frames_slot *slot, 
         if (foreign) {
             COUNTER_ADD(zone->fallbacks, 1);
             news->fell_back = true;
-            if (superpage->free * 2u >= zone->superpage_frames) {
+            if (wish->request->mobility != FRAMES_MOVABLE && superpage->free * 2u >= zone->superpage_frames) {
                 COUNTER_ADD(zone->retypes, 1);
                 foreign = false;
             }
@@ -205,7 +207,8 @@ STRATA_INLINE uint64_t alloc_small(struct frame_zone *zone, const struct wish *w
 
 /* Where `count` wholly free superpages lie. Under the zone's lock. */
 static uint64_t find_run(const struct frame_zone *zone, const struct frames_request *request, uint64_t count, uint64_t align) {
-    bool in_partition = request->mobility != FRAMES_UNMOVABLE || (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0;
+    bool huge = request->frames >= zone->superpage_frames; /* not one that only has the alignment of a superpage */
+    bool in_partition = request->mobility != FRAMES_UNMOVABLE || (huge && (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0);
     bool high = request->mobility == FRAMES_MOVABLE || (request->flags & FRAMES_HIGH) != 0;
     uint64_t first = UINT64_MAX;
     if (in_partition && high) first = frames_free_find(zone, zone->partition_first, zone->superpage_count, count, align, true);
@@ -276,6 +279,7 @@ static uint64_t alloc_run(struct frame_zone *zone, struct wish *wish, uint64_t a
         left -= wish->count;
         superpage->group = (uint8_t)request->mobility;
         (void)place(zone, superpage, 0, wish);
+        if (count > 1) wish->note |= NOTE_GOES_ON;
         frames_superpage_changed(zone, superpage, NULL, zone->superpage_frames);
     }
     COUNTER_ADD(zone->whole_allocs, 1);

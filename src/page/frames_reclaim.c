@@ -87,10 +87,21 @@ static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *
 
 /* ------------------------------------------------------------------ areas */
 
-static uint64_t area_of(const struct frame_zone *zone, uint64_t frame, uint64_t frames) {
-    uint64_t first = frame / frames * frames;
-    return min_u64(first, zone->frames - frames); /* those of several superpages may not end with the zone */
+/* From one area to the next; where they are no multiple of their alignment, they overlap. */
+static uint64_t area_step(const struct frames_reclaim_wish *wish) {
+    uint64_t align = max_u64(wish->align, 1);
+    return wish->area % align == 0 ? wish->area : align;
 }
+
+/* The area that a frame lies in. FRAMES_NONE: none that is aligned, as the zone ends before. */
+static uint64_t area_of(const struct frame_zone *zone, const struct frames_reclaim_wish *wish, uint64_t frame) {
+    uint64_t step = area_step(wish), first = frame / step * step;
+    if (wish->area <= zone->frames - first) return first;
+    first = align_down(zone->frames - wish->area, max_u64(wish->align, 1)); /* those of several superpages may not end with the zone */
+    return frame < first + wish->area ? first : FRAMES_NONE;
+}
+/* Whether such an area is of use to the request. */
+static bool serves(const struct frames_reclaim_wish *wish, uint64_t first) { return first != FRAMES_NONE && first + wish->area <= wish->end; }
 
 /* Calls visit for the part of each superpage that lies in an area, under its lock, until it returns false. */
 static bool each_part(struct frame_zone *zone, uint64_t first, uint64_t frames,
@@ -156,20 +167,54 @@ static uint64_t next_block(struct frame_zone *zone, uint64_t at, uint64_t end, u
     return FRAMES_NONE;
 }
 
-/* Drops all blocks of an area; the first that stays ends it. */
-static uint64_t empty_area(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t first, uint64_t frames) {
+/* Drops all blocks of an area; the first that stays ends it, and is told. */
+static uint64_t empty_area(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t first, uint64_t frames, bool *stays) {
     uint64_t dropped = 0;
-    for (uint64_t at = first, end = first + frames, next = 0; at < end; at = next) {
+    *stays = false;
+    for (uint64_t at = first, end = first + frames, next = 0; at < end && !*stays; at = next) {
         uint64_t block = next_block(zone, at, end, &next);
-        if (block == FRAMES_NONE || try_to_drop(zone, reclaim, block, true, &dropped) == STAYS) break;
+        if (block == FRAMES_NONE) break;
+        *stays = try_to_drop(zone, reclaim, block, true, &dropped) == STAYS;
     }
     return dropped;
+}
+
+/* Frames of an area that are somebody's now. */
+static uint64_t taken_of(struct frame_zone *zone, uint64_t first, uint64_t frames) {
+    uint64_t taken = 0;
+    for (uint64_t at = first, end = first + frames, next; at < end; at = next) {
+        struct frames_superpage *superpage = frames_superpage_of(zone, at);
+        uint64_t base = frames_first_of(zone, superpage);
+        next = min_u64(base + zone->superpage_frames, end);
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        taken += frames_bits_count(superpage->allocated, (unsigned)(at - base), (unsigned)(next - at));
+        frames_unlock(zone, slot);
+    }
+    return taken;
+}
+
+static uint64_t held_by(struct frames_capture *capture) {
+    uint64_t left;
+    (void)frames_capture_poll(capture, NULL, &left);
+    return capture->frames - left;
+}
+
+/*
+ * Frames of an area, not had, that went to somebody else. Without capture: where nobody refused, all that are somebody's now. With it: what was held
+ * at the start, or was dropped since, and is not held now. Of dropped frames up to `outside` may lie where the capture wants none.
+ */
+static uint64_t lost_of(struct frame_zone *zone, struct frames_capture *capture, uint64_t first, uint64_t frames, uint64_t held_first,
+                        uint64_t dropped, bool stays) {
+    if (capture == NULL) return stays ? 0 : taken_of(zone, first, frames);
+    uint64_t outside = frames - min_u64(frames, capture->frames), least = held_first + dropped, held = held_by(capture);
+    return least > held + outside ? least - held - outside : 0;
 }
 
 /* An area that was chosen; with capture where the request wants that. True: it is free now, or *frame the request's. */
 static bool take_area(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t first,
                       uint64_t *dropped, uint64_t *frame) {
     struct frames_capture *capture = NULL;
+    uint64_t held_first = 0;
     COUNT(reclaim, areas_tried, 1);
     if (wish->request != NULL) {
         const struct frames_request *request = wish->request;
@@ -181,9 +226,13 @@ static bool take_area(struct frame_zone *zone, struct frames_reclaim *reclaim, c
                                                       .flags = FRAMES_CAPTURE_AT | FRAMES_CAPTURE_NO_RECLAIM,
                                                       .token = request->token};
         if (frames_capture_begin(zone, &wanted, &capture) != FRAMES_OK) return false;
+        held_first = held_by(capture);
     }
-    *dropped += empty_area(zone, reclaim, first, wish->area);
+    bool stays;
+    uint64_t mine = empty_area(zone, reclaim, first, wish->area, &stays);
+    *dropped += mine;
     bool done = capture != NULL ? frames_capture_end(capture, frame) == FRAMES_OK : each_part(zone, first, wish->area, part_is_free);
+    if (!done) __atomic_fetch_add(&zone->races_lost, lost_of(zone, capture, first, wish->area, held_first, mine, stays), __ATOMIC_RELAXED);
     if (done && capture != NULL) COUNT(reclaim, captured, 1);
     if (!done && capture != NULL) frames_capture_give_up(capture);
     if (done) COUNT(reclaim, areas_emptied, 1);
@@ -198,9 +247,9 @@ static bool is_done(const struct frame_zone *zone, const struct frames_reclaim_w
 
 /*
  * The oldest active block, where that list is the longer one, or all of the other has been looked at in vain since the last drop: pinned blocks would
- * hold it up for ever. Used, it stays there. Its whole area becomes inactive with it, where areas count.
+ * hold it up for ever. Used, it stays there. Its whole area becomes inactive with it, where areas count (areas: NULL where they don't).
  */
-static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t area, uint64_t in_vain) {
+static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *areas, uint64_t in_vain) {
     struct frames_lru *lru = &reclaim->lru;
     uint64_t inactive = frames_lru_count(lru, LRU_INACTIVE);
     if (frames_lru_count(lru, LRU_ACTIVE) <= inactive && in_vain < inactive) return;
@@ -212,7 +261,9 @@ static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, 
         COUNT(reclaim, kept, 1);
         return;
     }
-    uint64_t first = area_of(zone, frame, area), end = first + area, next = 0;
+    uint64_t first = areas != NULL ? area_of(zone, areas, frame) : FRAMES_NONE, end = first != FRAMES_NONE ? first + areas->area : frame + 1,
+             next = 0;
+    if (first == FRAMES_NONE) first = frame;
     for (uint64_t at = first; at < end; at = next) {
         uint64_t block = next_block(zone, at, end, &next);
         if (block == FRAMES_NONE) break;
@@ -228,23 +279,24 @@ static uint64_t by_age(struct frame_zone *zone, struct frames_reclaim *reclaim, 
     struct frames_lru *lru = &reclaim->lru;
     uint64_t in_vain = 0;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
-        age_active(zone, reclaim, 1, in_vain);
+        age_active(zone, reclaim, NULL, in_vain);
         uint64_t frame = frames_lru_turn(lru, LRU_INACTIVE);
         if (frame == LRU_NONE) continue;
         enum outcome outcome = try_to_drop(zone, reclaim, frame, false, &dropped);
         if (outcome == USED && frames_lru_renew(lru, frame, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
         in_vain = outcome == DROPPED ? 0 : in_vain + 1;
         if (outcome != DROPPED || !wish->one_area) continue;
-        if (each_part(zone, area_of(zone, frame, wish->area), wish->area, part_is_free)) break;
+        uint64_t first = area_of(zone, wish, frame);
+        if (first != FRAMES_NONE && each_part(zone, first, wish->area, part_is_free)) break;
     }
     return dropped;
 }
 
 static uint64_t by_address(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
-    uint64_t dropped = 0;
-    for (uint64_t areas = zone->frames / wish->area; areas != 0 && !is_done(zone, wish, dropped); areas--) {
-        uint64_t at = __atomic_fetch_add(&reclaim->cursor, wish->area, __ATOMIC_RELAXED) % zone->frames, first = area_of(zone, at, wish->area);
-        if (first + wish->area > wish->end || each_part(zone, first, wish->area, part_is_free)) continue;
+    uint64_t dropped = 0, step = area_step(wish);
+    for (uint64_t areas = (zone->frames + step - 1) / step; areas != 0 && !is_done(zone, wish, dropped); areas--) {
+        uint64_t at = __atomic_fetch_add(&reclaim->cursor, step, __ATOMIC_RELAXED) % zone->frames, first = area_of(zone, wish, at);
+        if (!serves(wish, first) || each_part(zone, first, wish->area, part_is_free)) continue;
         if (!each_part(zone, first, wish->area, part_can_be_emptied)) {
             COUNT(reclaim, areas_unfit, 1);
             COUNT(reclaim, scanned, wish->area);
@@ -264,9 +316,9 @@ static bool is_judged(const uint32_t *verdict, uint32_t look) { return verdict !
 
 /* Whether there is an area that could be emptied, and was not tried. */
 static bool any_area(struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint32_t look) {
-    for (uint64_t at = 0; at < wish->end; at += wish->area) {
-        uint64_t first = area_of(zone, at, wish->area);
-        if (first + wish->area > wish->end || is_judged(verdict_on(zone, reclaim, wish, first), look)) continue;
+    for (uint64_t at = 0; at < wish->end; at += area_step(wish)) {
+        uint64_t first = area_of(zone, wish, at);
+        if (!serves(wish, first) || is_judged(verdict_on(zone, reclaim, wish, first), look)) continue;
         if (each_part(zone, first, wish->area, part_can_be_emptied) && !each_part(zone, first, wish->area, part_is_free)) return true;
     }
     return false;
@@ -274,7 +326,7 @@ static bool any_area(struct frame_zone *zone, const struct frames_reclaim *recla
 
 static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
     struct frames_lru *lru = &reclaim->lru;
-    const uint64_t areas = zone->frames / wish->area + 1;
+    const uint64_t areas = zone->frames / area_step(wish) + 1;
     uint32_t look = __atomic_add_fetch(&reclaim->looks, 1, __ATOMIC_RELAXED);
     uint64_t dropped = 0, in_vain = 0, patience = areas;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
@@ -282,7 +334,7 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
             if (!any_area(zone, reclaim, wish, look)) break;
             patience *= 2;
         }
-        age_active(zone, reclaim, wish->area, in_vain++);
+        age_active(zone, reclaim, wish, in_vain++);
         uint64_t oldest = frames_lru_turn(lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
         bool dirty;
         if (frames == 0) continue;
@@ -291,11 +343,11 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
             if (frames_lru_renew(lru, oldest, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
             continue;
         }
-        uint64_t first = area_of(zone, oldest, wish->area);
-        uint32_t *verdict = verdict_on(zone, reclaim, wish, first);
+        uint64_t first = area_of(zone, wish, oldest);
+        uint32_t *verdict = first != FRAMES_NONE ? verdict_on(zone, reclaim, wish, first) : NULL;
         COUNT(reclaim, scanned, frames);
         if (is_judged(verdict, look)) continue;
-        if (first + wish->area > wish->end || !each_part(zone, first, wish->area, part_can_be_emptied)) {
+        if (!serves(wish, first) || !each_part(zone, first, wish->area, part_can_be_emptied)) {
             if (verdict != NULL) __atomic_store_n(verdict, look, __ATOMIC_RELAXED);
             COUNT(reclaim, areas_unfit, 1);
             continue;
@@ -328,6 +380,7 @@ uint64_t frames_reclaim_for(struct frame_zone *zone, const struct frames_request
     if (reclaim == NULL || !frames_reclaim_enter(reclaim)) return 0;
     struct frames_reclaim_wish wish = {.goal = CLUSTER_FRAMES, .free_goal = reclaim->config.min_frames, .end = zone->frames};
     wish.area = max_u64(frames_reclaim_area(zone, request->frames), request->align);
+    wish.align = request->align;
     wish.one_area = wish.area > 1;
     bool whole = request->frames >= zone->superpage_frames && (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0;
     if (request->mobility == FRAMES_UNMOVABLE && !whole)

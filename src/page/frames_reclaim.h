@@ -9,6 +9,7 @@
 
 #include "page/frames.h"
 
+#define FRAMES_RECLAIM_CALLERS 16 /* threads that reclaim at a time; more wait for none, and have nothing */
 enum frames_reclaim_policy { FRAMES_RECLAIM_LRU, FRAMES_RECLAIM_LINEAR, FRAMES_RECLAIM_AREA, FRAMES_RECLAIM_POLICIES };
 struct frames_reclaim_config {
     enum frames_reclaim_policy policy;
@@ -25,6 +26,9 @@ enum frames_status frames_reclaim_stop(struct frame_zone *zone);
 /* False: not started. */
 bool frames_reclaim_set_policy(struct frame_zone *zone, enum frames_reclaim_policy policy);
 bool frames_reclaim_is_started(const struct frame_zone *zone);
+/* Whether this thread reclaims, so that it is a function of the program which asks; whether the zone's own thread is there. */
+bool frames_reclaim_is_within(const struct frame_zone *zone);
+bool frames_reclaim_runs(const struct frame_zone *zone);
 
 /* At least `frames` frames, by areas of 2^order, where that can be; FRAMES_NO_FRAMES: fewer. FRAMES_BUSY: within an owner's function. */
 enum frames_status frames_reclaim(struct frame_zone *zone, uint64_t frames, unsigned order, uint64_t *reclaimed);

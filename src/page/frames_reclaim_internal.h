@@ -11,7 +11,6 @@
 #define COUNT(reclaim, what, by) __atomic_fetch_add(&(reclaim)->counts.what, by, __ATOMIC_RELAXED)
 
 enum frames_reclaimer_state { RECLAIMER_NONE, RECLAIMER_RUNS, RECLAIMER_STOPS };
-#define FRAMES_RECLAIM_CALLERS 16 /* threads that reclaim at a time; more wait for none, and have nothing */
 
 struct frames_reclaim {
     struct frames_lru lru;
@@ -22,6 +21,8 @@ struct frames_reclaim {
     uint32_t *judged;                         /* a superpage each, atomic: the last look for areas that passed over the one that begins there */
     uint32_t looks;                           /* atomic: of these */
     uint32_t order;                           /* atomic: the largest that requests have wanted since the thread's last round */
+
+    struct platform_faults faults; /* immutable: of shared memory, so that no neighbours are mapped along; or closed */
 
     /* the thread */
     struct platform_event event;
@@ -48,6 +49,7 @@ struct frames_reclaim_wish {
     uint64_t goal;                        /* so many frames dropped, */
     uint64_t free_goal;                   /* and so many free */
     uint64_t area;                        /* frames that shall lie together: a power of two, or whole superpages; 1: anywhere */
+    uint64_t align;                       /* of areas beyond that, a power of two; 0: none */
     uint64_t end;                         /* of areas: those behind it serve nobody */
     bool one_area;                        /* one area is all that is wanted */
     const struct frames_request *request; /* and is captured for it; NULL: not so */

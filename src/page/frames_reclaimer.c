@@ -134,8 +134,20 @@ static void list_all(struct frame_zone *zone, struct frames_reclaim *reclaim) {
     }
 }
 
+/*
+ * In memory that a userfaultfd watches the kernel brings no neighbours along when a page is read (frames_used.c), which would seem used. Nothing is
+ * protected, so that no fault is ever told. Where it can't be had, neighbours seem used.
+ */
+static void watch_memory(const struct frame_zone *zone, struct frames_reclaim *reclaim) {
+    reclaim->faults = (struct platform_faults)PLATFORM_FAULTS_CLOSED;
+    if (zone->kind != FRAMES_MEMFD || platform_faults_open(&reclaim->faults, PLATFORM_FAULTS_PROTECT) != PLATFORM_FAULTS_OK) return;
+    enum platform_faults_status status = platform_faults_register(&reclaim->faults, zone->base, zone->frames << zone->frame_shift, false, true);
+    if (status != PLATFORM_FAULTS_OK) platform_faults_close(&reclaim->faults);
+}
+
 static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
     set_hooks(zone, false);
+    platform_faults_close(&reclaim->faults);
     if (zone->kind == FRAMES_MEMFD) platform_presence_keep(false);
     __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
     (void)frames_direct_set_reclaim(zone, NULL);
@@ -167,6 +179,7 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
     }
     set_hooks(zone, true);
     if (zone->kind == FRAMES_MEMFD) platform_presence_keep(true);
+    watch_memory(zone, reclaim);
     list_all(zone, reclaim);
     if (!config->thread) return FRAMES_OK;
     reclaim->state = RECLAIMER_RUNS;
@@ -203,6 +216,20 @@ enum frames_status frames_reclaim_stop(struct frame_zone *zone) {
 }
 
 bool frames_reclaim_is_started(const struct frame_zone *zone) { return frames_reclaim_of(zone) != NULL; }
+
+bool frames_reclaim_is_within(const struct frame_zone *zone) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    uint32_t self = platform_thread_self();
+    if (reclaim == NULL || reclaim->process != platform_process_id()) return false;
+    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++)
+        if (__atomic_load_n(&reclaim->callers[i], __ATOMIC_RELAXED) == self) return true;
+    return false;
+}
+
+bool frames_reclaim_runs(const struct frame_zone *zone) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    return reclaim != NULL && reclaim->process == platform_process_id() && __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) != RECLAIMER_NONE;
+}
 
 bool frames_reclaim_set_policy(struct frame_zone *zone, enum frames_reclaim_policy policy) {
     struct frames_reclaim *reclaim = frames_reclaim_of(zone);

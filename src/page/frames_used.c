@@ -3,7 +3,8 @@
  *
  * Two bits a frame, set by frames_touch: on a zone without memory by everything that reads or writes, exactly. Of shared memory the processor's notes
  * are in the page tables, where a program can't read them; but whether a page is in the tables it can (presence). So a look takes the pages of a
- * block out of them, which loses nothing, and whoever uses one brings it back by a small fault: what is there at the next look was used. Tried
+ * block out of them, which loses nothing, and whoever uses one brings it back by a small fault: what is there at the next look was used. (A read
+ * brings up to 15 neighbours back as well, unless a userfaultfd watches the memory: frames_reclaimer.c sees to that.) Tried
  * instead: soft-dirty bits, which are cleared for the whole process only, and tell writes alone, as does userfaultfd's write protection. Private
  * memory can't be taken out without losing it, and huge pages would cost a fault of 2 MiB: there only frames_touch tells. No lock: bits are atomic;
  * the block is isolated, where memory is looked at.

@@ -36,6 +36,7 @@ enum frames_status frames_config_check(const struct frames_config *config, struc
     return (config->flags & ~KNOWN_FLAGS) != 0 ? FRAMES_BAD_ARGUMENT : FRAMES_OK;
 }
 
+/* bytes: at most a zone's, so that nothing overflows. */
 static uint64_t superpages_of(uint64_t bytes) { return (bytes + FRAMES_SUPERPAGE_BYTES - 1) / FRAMES_SUPERPAGE_BYTES; }
 
 /* A part of the reservation; the parts begin with pages, so that they don't share any. */
@@ -97,7 +98,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     zone->hiding.rank = LOCK_RANK_FRAMES_HIDING;
     zone->reserve = superpages_of(config->reserve_bytes);
     zone->partition_first = superpages - superpages_of(config->partition_bytes);
-    zone->effort = FRAMES_COMPACT | FRAMES_RECLAIM;
+    zone->effort = FRAMES_COMPACT | FRAMES_RECLAIM | FRAMES_RECLAIM_CAPTURES;
     enum frames_status status = backend->open(zone, config->node);
     if (status != FRAMES_OK) {
         platform_unreserve(memory, total);
@@ -124,9 +125,13 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
         if (zone->captures[i].frames != 0) return FRAMES_BUSY;
     for (uint64_t i = 0; i < zone->superpage_count; i++)
         if (zone->superpages[i].pinned != 0) return FRAMES_PINNED;
-    if (frames_reclaim_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
-    frames_compaction_end(zone);
+    /* Before anything ends: within an owner's function; then blocks that no thread of the zone's has isolated. */
+    if (frames_compaction_is_within(zone) || frames_reclaim_is_within(zone)) return FRAMES_BUSY;
+    bool own_threads = frames_compactor_runs(zone) || frames_reclaim_runs(zone);
+    if (!own_threads && __atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
+    if (frames_compactor_stop(zone) != FRAMES_OK || frames_reclaim_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
     if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
+    frames_compaction_end(zone);
     frames_windows_close(zone);
     zone->backend->close(zone);
     platform_unreserve(zone->memory, zone->memory_bytes);
@@ -147,8 +152,10 @@ enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames
 
 /* ------------------------------------------------------------------ settings */
 
+static uint64_t zone_bytes(const struct frame_zone *zone) { return zone->frames << zone->frame_shift; }
+
 enum frames_status frames_set_reserve(struct frame_zone *zone, uint64_t bytes) {
-    if (superpages_of(bytes) > zone->superpage_count) return FRAMES_BAD_ARGUMENT;
+    if (bytes > zone_bytes(zone)) return FRAMES_BAD_ARGUMENT;
     platform_lock_acquire(&zone->lock);
     zone->reserve = superpages_of(bytes);
     platform_lock_release(&zone->lock);
@@ -157,9 +164,8 @@ enum frames_status frames_set_reserve(struct frame_zone *zone, uint64_t bytes) {
 void frames_set_effort(struct frame_zone *zone, unsigned effort) { __atomic_store_n(&zone->effort, effort, __ATOMIC_RELAXED); }
 
 enum frames_status frames_partition_resize(struct frame_zone *zone, uint64_t bytes) {
-    uint64_t count = superpages_of(bytes);
-    if (count > zone->superpage_count) return FRAMES_BAD_ARGUMENT;
-    uint64_t first = zone->superpage_count - count;
+    if (bytes > zone_bytes(zone)) return FRAMES_BAD_ARGUMENT;
+    uint64_t first = zone->superpage_count - superpages_of(bytes);
     enum frames_status status = FRAMES_OK;
     frames_slots_drain(zone); /* else a slot may hold a superpage that is free, or of the wrong group */
     frames_lock_range(zone, 0, zone->superpage_count - 1);

@@ -38,6 +38,7 @@ void zone_note_advice(struct zone *zone, struct superpage *first, size_t count, 
 
 /* For superpages [from, to), which have the other advice, by one call. */
 static void advise_range(struct zone *zone, struct superpage *first, size_t from, size_t to, bool on) {
+    if (on) zone_want_limit(zone); /* pages that nobody has asked for come with them */
     if (!zone_mappings_left(zone) || !platform_advise_huge(superpage_address(zone, &first[from]), (to - from) << SUPERPAGE_SHIFT, on)) return;
     zone_note_advice(zone, &first[from], to - from, on);
 }
@@ -93,7 +94,7 @@ static void note(struct huge_policy *huge, bool dear) {
 STRATA_COLD void zone_measure_huge(struct zone *zone, void *address) {
     if (zone->config.thp != ZONE_THP_AUTO) return;
     bool dear = touch_is_dear(address);
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     note(&zone->huge, dear);
     platform_lock_release(&zone->lock);
 }
@@ -109,25 +110,28 @@ static void advise_block(struct zone *zone, struct superpage *first, size_t from
     }
 }
 
-STRATA_COLD void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more,
+STRATA_COLD void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, bool alike,
                                         struct huge_question *question) {
     struct huge_policy *huge = &zone->huge;
     if (zone->config.thp == ZONE_THP_NEVER) return;
     bool always = zone->config.thp == ZONE_THP_ALWAYS, fits = within_soft_limit(zone, more), wanted = fits && (always || heap_is_large(zone, more));
     size_t paused = always || !wanted ? 0 : min_u64(huge->pause_left, to - from);
     huge->pause_left -= (uint32_t)paused;
-    advise_block(zone, first, from, wanted ? from + paused : to, false, !fits);
+    if (alike && paused != 0) paused = to - from;
+    advise_block(zone, first, from, wanted ? from + paused : to, false, !fits || alike);
     from = wanted ? from + paused : to;
+    size_t start = from;
     while (!always && huge->trust == 0 && from < to && !is_empty(&first[from])) from++;
     if (from == to) return;
     if (always || huge->trust != 0) {
-        advise_block(zone, first, from, to, true, always);
+        advise_block(zone, first, alike ? start : from, to, true, always || alike);
         huge->trust -= (uint32_t)min_u64(huge->trust, to - from);
     } else if (question != NULL) {
         size_t end = from + 1;
-        while (end < to && is_empty(&first[end])) end++;
+        while (end < to && (alike || is_empty(&first[end]))) end++;
         advise_block(zone, first, from, from + 1, true, false);
-        if (first[from].huge) *question = (struct huge_question){.superpage = &first[from], .others = end - from - 1};
+        if (first[from].huge)
+            *question = (struct huge_question){.superpage = &first[from], .others = end - from - 1, .before = alike ? from - start : 0};
     }
 }
 
@@ -145,10 +149,11 @@ STRATA_COLD void zone_answer_huge(struct zone *zone, const struct huge_question 
     struct superpage *superpage = question->superpage;
     if (superpage == NULL) return;
     bool dear = touch_is_dear(superpage_address(zone, superpage));
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     note(&zone->huge, dear);
     uint32_t *left = dear ? &zone->huge.pause_left : &zone->huge.trust;
     *left -= (uint32_t)min_u64(*left, question->others);
+    if (question->before != 0) advise_block(zone, superpage - question->before, 0, question->before, !dear, true);
     advise_block(zone, superpage, 1, 1 + question->others, !dear, true); /* empty when it was asked: nobody has touched them since */
     platform_lock_release(&zone->lock);
 }

@@ -20,6 +20,10 @@
 #define HUGE_IDLE_SHARE 8
 #define HUGE_LOOKS 16
 
+/* A limit that is not known yet is asked for by a heap of this size, once so much of it is idle. */
+#define LIMIT_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
+#define LIMIT_IDLE_GRANULES (1 * MIB / GRANULE_BYTES)
+
 /* The descriptors and heads of a superpage that has no runs: they say nothing, and may be a thirtieth of its size. */
 static void release_descriptors(struct zone *zone, struct superpage *superpage) {
     size_t at = (size_t)(superpage - zone->superpages), bytes = SUPERPAGE_GRANULES * sizeof(struct granule_desc), page = platform_info()->page_bytes;
@@ -36,10 +40,7 @@ static unsigned release_free_superpage(struct zone *zone, struct superpage *supe
     unsigned idle = superpage->idle;
     char *address = superpage_address(zone, superpage);
     if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
-        superpage->moved = false;
-        zone_note_advice(zone, superpage, 1, false);
-        zone->counters.mappings -= superpage->splits;
-        superpage->splits = 0;
+        zone_note_reset(zone, superpage);
     } else if (!platform_release(address, SUPERPAGE_BYTES)) {
         return 0;
     }
@@ -129,7 +130,7 @@ static unsigned release_holes(struct zone *zone, struct superpage *superpage, ui
     zone->counters.allocated += count;
     platform_lock_release(&zone->lock);
     bool ok = release_picked(zone, superpage, capture.picked);
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     end_capture(zone, &capture, ok);
     return ok ? count : 0;
 }
@@ -164,11 +165,6 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool
 }
 
 static uint64_t reserve_granules(const struct zone *zone) { return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE); }
-
-static uint64_t over_soft_limit(const struct zone *zone) {
-    uint64_t limit = zone->config.soft_limit_bytes >> GRANULE_SHIFT;
-    return zone->counters.populated > limit ? zone->counters.populated - limit : 0;
-}
 
 /* The emptiest of the first few superpages of huge pages in use; NULL: there is none. */
 static struct superpage *emptiest_huge(struct zone *zone) {
@@ -209,26 +205,29 @@ void zone_make_room(struct zone *zone, uint64_t fresh) {
 }
 
 void zone_trim_to_limit(struct zone *zone) {
-    uint64_t over = over_soft_limit(zone);
+    /* Those that rest are idle for this. */
+    if (zone->counters.populated >= LIMIT_HEAP_GRANULES && zone->counters.populated - zone->counters.allocated >= LIMIT_IDLE_GRANULES)
+        zone_want_limit(zone);
+    uint64_t over = zone_over_soft_limit(zone);
     if (over != 0) zone_wake_blocks(zone);
     if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, true);
 }
 
 void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     zone->config.soft_limit_bytes = bytes;
     platform_lock_release(&zone->lock);
 }
 
 uint64_t zone_soft_limit(struct zone *zone) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     uint64_t bytes = zone->config.soft_limit_bytes;
     platform_lock_release(&zone->lock);
     return bytes == UINT64_MAX ? 0 : bytes;
 }
 
 size_t zone_release(struct zone *zone, size_t keep_bytes) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     zone_wake_blocks(zone);
     uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, true);
     platform_lock_release(&zone->lock);
@@ -236,7 +235,7 @@ size_t zone_release(struct zone *zone, size_t keep_bytes) {
 }
 
 size_t zone_tick(struct zone *zone) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     uint64_t unused = zone->counters.idle_low, released = 0;
     zone_wake_blocks(zone); /* what rested was wanted until now: it counts from the next interval on */
     if (unused != 0) released = zone_release_idle(zone, 0, unused, false);

@@ -104,6 +104,42 @@ void zone_note_cuts(struct zone *zone, const char *address, size_t bytes) {
     note_end(zone, zone_granule_of(zone, address + bytes - 1));
 }
 
+static void forget_end(struct zone *zone, size_t granule) {
+    struct superpage *superpage = &zone->superpages[granule / SUPERPAGE_GRANULES];
+    if (superpage->splits == 0 || superpage->splits == UINT8_MAX) return; /* of more than are known nothing is taken off */
+    superpage->splits--;
+    zone->counters.mappings--;
+}
+
+void zone_forget_cuts(struct zone *zone, const char *address, size_t bytes) {
+    forget_end(zone, zone_granule_of(zone, address));
+    forget_end(zone, zone_granule_of(zone, address + bytes - 1));
+}
+
+void zone_note_reset(struct zone *zone, struct superpage *superpage) {
+    superpage->moved = false;
+    zone_note_advice(zone, superpage, 1, false);
+    zone->counters.mappings -= superpage->splits;
+    superpage->splits = 0;
+    zone_exchange_forget(zone, superpage_address(zone, superpage), SUPERPAGE_BYTES);
+}
+
+void zone_join_absent(struct zone *zone, struct superpage *first, size_t count) {
+    for (size_t i = 0, end; i < count; i = end + 1) {
+        for (end = i; end < count && first[end].moved && bits_count(first[end].populated) == 0; end++) continue;
+        if (end == i || !platform_reset(superpage_address(zone, &first[i]), (end - i) << SUPERPAGE_SHIFT)) continue;
+        for (; i < end; i++) zone_note_reset(zone, &first[i]);
+    }
+}
+
+void zone_join_cut(struct zone *zone, struct superpage *first, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (first[i].splits == 0 || !platform_reset(superpage_address(zone, &first[i]), SUPERPAGE_BYTES)) continue;
+        zone_note_reset(zone, &first[i]);
+        zone_mark_released(zone, &first[i], 0, SUPERPAGE_GRANULES);
+    }
+}
+
 bool zone_can_move_tables(const struct zone *zone) {
     return (zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_MREMAP) && zone_mappings_left(zone);
 }
@@ -126,6 +162,8 @@ bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *ke
     if (zone_can_move_tables(zone) && platform_move(from, to, bytes)) {
         note_moved(zone, from, bytes);
         zone_note_cuts(zone, to, bytes);
+        zone_exchange_forget(zone, from, bytes);
+        zone_exchange_forget(zone, to, bytes);
     } else if (!one_by_one || !move_one_by_one(zone, from, to, bytes, kept_bytes)) {
         return false;
     }

@@ -39,6 +39,9 @@ enum mobility {
     MOBILITY_GROUPS,
 };
 
+/* Whether the soft limit is all there is to know of limits: the owner of the zone may put off finding out until it counts. */
+enum zone_limit { ZONE_LIMIT_LATER, ZONE_LIMIT_WANTED, ZONE_LIMIT_KNOWN };
+
 enum zone_thp { ZONE_THP_AUTO, ZONE_THP_ALWAYS, ZONE_THP_NEVER };
 /* How pages get another address: move.c. */
 enum zone_moves { ZONE_MOVES_AUTO, ZONE_MOVES_MREMAP, ZONE_MOVES_UFFD, ZONE_MOVES_COPY };
@@ -137,6 +140,16 @@ struct resting {
     unsigned count;
 };
 
+/* Of exchanged.c: ranges that were exchanged by page tables, the latest last. Guarded by the zone's lock. */
+#define EXCHANGES_MAX 16
+struct exchanges {
+    struct exchange {
+        char *a, *b;
+        size_t bytes;
+    } notes[EXCHANGES_MAX];
+    unsigned count;
+};
+
 /* Of move.c: who moves pages one by one. Guarded by the zone's lock. */
 struct mover {
     struct platform_faults faults;
@@ -158,6 +171,18 @@ struct metadata {
     uint64_t bytes;  /* handed out */
 };
 
+/*
+ * Of growth.c: granules [from, to) of the zone that are a block's and not marked yet, in superpages that were never used before; to = 0: none. The
+ * counters have them. Guarded by the zone's lock.
+ */
+struct unmarked {
+    size_t from, to;
+    enum mobility mobility;
+};
+
+/* The flat arrays: superpages, tags, descriptors, heads. */
+#define ZONE_ARRAYS 4
+
 struct zone {
     /* Written as the heap grows (by a release store of extent_units), read without a lock by every free. */
     uintptr_t base;
@@ -168,12 +193,13 @@ struct zone {
     struct superpage *superpages;
 
     struct platform_lock lock;
-    uint64_t extent_bytes;   /* committed, as extent_units says */
-    uint64_t reserved_bytes; /* from base, without holes where `growing` is off */
-    uint64_t window_bytes;   /* for which the flat arrays have room */
-    uint64_t arrays_bytes;   /* for which they are committed */
-    bool growing;            /* the address space is limited: reserve piece by piece */
-    unsigned page_granules;  /* granules in a page of the operating system */
+    uint64_t extent_bytes;              /* committed, as extent_units says */
+    uint64_t reserved_bytes;            /* from base, without holes where `growing` is off */
+    uint64_t window_bytes;              /* for which the flat arrays have room */
+    uint64_t arrays_bytes[ZONE_ARRAYS]; /* for which each of them is committed */
+    size_t used_superpages;             /* from the first one: those behind them were never taken, and their marks never written to */
+    bool growing;                       /* the address space is limited: reserve piece by piece */
+    unsigned page_granules;             /* granules in a page of the operating system */
     struct zone_config config;
     struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
     struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];
@@ -181,8 +207,11 @@ struct zone {
     struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
-    uint64_t head_units; /* taken; changed atomically */
+    uint64_t head_units;  /* taken; changed atomically */
+    uint32_t limit_state; /* enum zone_limit: atomically, as its owner reads it without the lock */
     struct resting resting;
+    struct exchanges exchanges;
+    struct unmarked unmarked;
     struct mover mover;
     void (*end_watches)(char *address, size_t bytes); /* see zone_pages_watch */
     struct huge_policy {
@@ -243,6 +272,7 @@ struct zone_block_config {
     enum mobility mobility; /* of the superpages that a small block shares with others */
     bool fixed;             /* its address never changes: zone_block_resize does not move it */
     bool huge;              /* whole superpages, of huge pages where the system and the policy allow */
+    bool whole;             /* its page tables are to move as one: a large one has few mappings rather than all pages that are present */
     bool compact;           /* where none is free, superpages are emptied: owners of other blocks are asked, without the lock */
 };
 /* NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
@@ -258,6 +288,8 @@ size_t zone_block_bytes(struct zone *zone, const void *address);
  * more cheaply than by a copy, or there is no memory; the block is as it was.
  */
 void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move);
+/* The same of *address, and why not: ZONE_NO_MEMORY, which a limit says too, or ZONE_NO_ROOM. */
+enum zone_status zone_block_resize_at(struct zone *zone, void **address, size_t bytes, bool may_move);
 
 /*
  * The owner's word that the block may move when superpages are wanted: `move` gets contents and pointers to the block at `to`, of the same size, and
@@ -291,7 +323,8 @@ enum zone_status zone_block_find(struct zone *zone, const void *address, size_t 
 
 /* move: NULL: it stays where it is. ZONE_NO_BLOCK; ZONE_BAD_RANGE: it is fixed. Of blocks of whole superpages nobody is asked. */
 enum zone_status zone_block_set_move(struct zone *zone, void *address, zone_block_move *move, void *argument);
-/* Address space behind the block, for it to grow to `bytes` in place; only for blocks of whole superpages. ZONE_NO_ROOM. Constant time. */
+/* Address space behind the block, for it to grow to `bytes` in place; only for blocks of whole superpages. ZONE_NO_ROOM, ZONE_NO_MEMORY. Constant
+ * time. */
 enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t bytes);
 /*
  * Cuts a block in two: the first `bytes` stay what they are, a new block begins behind them. Where the block has superpages of its own, only at a
@@ -300,6 +333,8 @@ enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t byt
 enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes);
 /* A block and the one that begins where it ends, both runs of one superpage or both of whole superpages, become one. Constant time. */
 enum zone_status zone_block_join(struct zone *zone, void *address, void *next);
+/* What that would say, with nothing done. */
+enum zone_status zone_block_join_check(struct zone *zone, void *address, void *next);
 
 /*
  * Two ranges, or one and another, of whole pages, each inside a block and not overlapping: exchange their contents; or the second gets the first
@@ -317,6 +352,8 @@ struct zone_pages_move {
     size_t bytes;
 };
 enum zone_status zone_pages_move_all(struct zone *zone, const struct zone_pages_move *moves, size_t count);
+/* Whether the contents of a block go to another one, which begins with a page too, for less by zone_pages_move than by a copy and a free. */
+bool zone_pages_prefer_move(struct zone *zone, size_t bytes, char *to);
 /* The range reads as zeros, and takes no memory until it is touched. */
 enum zone_status zone_pages_release(struct zone *zone, void *address, size_t bytes);
 /* The same of many, up to the first that is wrong, by one system call where there is one for it. */

@@ -35,6 +35,7 @@ static size_t unit_of(const struct zone *zone, const struct block_desc *block) {
 enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info) {
     enum zone_status status = ZONE_NO_BLOCK;
     platform_lock_acquire(&zone->lock);
+    if (!zone_is_block(zone, address)) zone_mark_growth(zone); /* the start of a block is known by its tag, addresses inside by marks */
     char *start = start_of(zone, address);
     if (start != NULL) {
         const struct block_desc *block = block_of(zone, start);
@@ -55,7 +56,7 @@ enum zone_status zone_block_find(struct zone *zone, const void *address, size_t 
 
 enum zone_status zone_block_set_move(struct zone *zone, void *address, zone_block_move *move, void *argument) {
     enum zone_status status = ZONE_NO_BLOCK;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     if (zone_is_block(zone, address)) {
         struct block_desc *block = block_of(zone, address);
         status = block->fixed && move != NULL ? ZONE_BAD_RANGE : ZONE_OK;
@@ -72,7 +73,7 @@ static uint64_t space_bytes(uint64_t superpages) { return superpages << SUPERPAG
 
 enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t bytes) {
     enum zone_status status = ZONE_NO_BLOCK;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     if (zone_is_block(zone, address)) {
         struct block_desc *block = block_of(zone, address);
         uint64_t wanted = (bytes >> SUPERPAGE_SHIFT) + ((bytes & (SUPERPAGE_BYTES - 1)) != 0), owned = block->superpages;
@@ -81,7 +82,7 @@ enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t byt
         else if (wanted <= owned)
             status = ZONE_OK;
         else
-            status = zone_block_extend(zone, address, wanted) ? ZONE_OK : ZONE_NO_ROOM;
+            status = zone_block_extend(zone, address, wanted);
         if (status == ZONE_OK) block->reserved = true;
     }
     platform_lock_release(&zone->lock);
@@ -91,7 +92,7 @@ enum zone_status zone_block_reserve(struct zone *zone, void *address, size_t byt
 enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes) {
     enum zone_status status = ZONE_NO_BLOCK;
     size_t first_granules = bytes >> GRANULE_SHIFT;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     if (zone_is_block(zone, address)) {
         struct block_desc *block = block_of(zone, address), rest = *block;
         uint64_t first_superpages = block->superpages != 0 ? bytes >> SUPERPAGE_SHIFT : 0;
@@ -122,27 +123,40 @@ static bool are_neighbours(struct zone *zone, const char *address, const char *n
     return block->superpages != 0 || superpage_of(zone, address) == superpage_of(zone, next);
 }
 
+/* Under the lock: by `join`, or `check`, of the arena, where the blocks have superpages of their own. */
+static enum zone_status join_addresses(struct zone *zone, void *address, void *next,
+                                       enum arena_status (*join)(struct arena *, uint64_t, uint64_t, uint64_t)) {
+    if (!zone_is_block(zone, address) || !zone_is_block(zone, next)) return ZONE_NO_BLOCK;
+    const struct block_desc *block = block_of(zone, address), *behind = block_of(zone, next);
+    const char *moving = zone->compaction.from; /* its target has no room for more */
+    if (!are_neighbours(zone, address, next) || address == moving || next == moving) return ZONE_BAD_RANGE;
+    if (block->superpages == 0) return ZONE_OK;
+    /* Pieces of address space that were reserved one by one stay apart. */
+    bool joined = join(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(behind->superpages)) == ARENA_OK;
+    return joined ? ZONE_OK : ZONE_BAD_RANGE;
+}
+
 enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
-    enum zone_status status = ZONE_NO_BLOCK;
-    platform_lock_acquire(&zone->lock);
-    if (zone_is_block(zone, address) && zone_is_block(zone, next)) {
+    zone_lock(zone);
+    enum zone_status status = join_addresses(zone, address, next, arena_join);
+    if (status == ZONE_OK) {
         struct block_desc *block = block_of(zone, address), behind = *block_of(zone, next);
-        const char *moving = zone->compaction.from; /* its target has no room for more */
-        status = are_neighbours(zone, address, next) && address != moving && next != moving ? ZONE_OK : ZONE_BAD_RANGE;
-        if (status == ZONE_OK && block->superpages != 0 &&
-            arena_join(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(behind.superpages)) != ARENA_OK)
-            status = ZONE_BAD_RANGE; /* pieces of address space that were reserved one by one */
-        if (status == ZONE_OK) {
-            zone_tag_run(zone, next, 1, TAG_NONE);
-            block->granules += behind.granules;
-            block->superpages += behind.superpages;
-            block->holes |= behind.holes;
-            block->watched |= behind.watched;
-            block->fixed |= behind.fixed;
-            if (behind.move != block->move || behind.argument != block->argument) block->move = NULL; /* their owners know of two */
-            zone->counters.blocks--;
-        }
+        zone_tag_run(zone, next, 1, TAG_NONE);
+        block->granules += behind.granules;
+        block->superpages += behind.superpages;
+        block->holes |= behind.holes;
+        block->watched |= behind.watched;
+        block->fixed |= behind.fixed;
+        if (behind.move != block->move || behind.argument != block->argument) block->move = NULL; /* their owners know of two */
+        zone->counters.blocks--;
     }
+    platform_lock_release(&zone->lock);
+    return status;
+}
+
+enum zone_status zone_block_join_check(struct zone *zone, void *address, void *next) {
+    zone_lock(zone);
+    enum zone_status status = join_addresses(zone, address, next, arena_join_check);
     platform_lock_release(&zone->lock);
     return status;
 }

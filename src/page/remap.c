@@ -124,11 +124,55 @@ static bool fill(struct zone *zone, const struct target *target, struct superpag
     return true;
 }
 
+/* How many superpages from this one on, up to `wanted`, are wholly free and present, with the same advice. */
+static size_t present_row(const struct zone *zone, const struct target *target, const struct superpage *first, size_t wanted) {
+    size_t count = 0, left = zone->used_superpages - (size_t)(first - zone->superpages);
+    for (const struct superpage *at = first; count < wanted && count < left; count++, at++) {
+        if (at >= target->first && at < target->end) break;
+        if (at->linked != IDLE_FREE || at->idle != SUPERPAGE_GRANULES || at->young || at->huge != first->huge) break;
+    }
+    return count;
+}
+
+/* Whole superpages by one move, of the `wanted` from `superpage` on of which nothing is present. Returns how many, at least two; 0: none. */
+static size_t fill_row(struct zone *zone, const struct target *target, struct superpage *superpage, size_t wanted) {
+    struct superpage *source = NULL;
+    size_t longest = 1, kept_bytes;
+    unsigned looks = 0;
+    LIST_FOR_EACH(&zone->idle_free, node) {
+        if (longest == wanted || looks++ == SOURCE_LOOKS) break;
+        struct superpage *first = CONTAINER_OF(node, struct superpage, idle_link);
+        size_t row = present_row(zone, target, first, wanted);
+        if (row <= longest) continue;
+        longest = row;
+        source = first;
+    }
+    if (source == NULL || !zone_can_move(zone)) return 0;
+    char *from = superpage_address(zone, source), *to = superpage_address(zone, superpage);
+    if (!zone_move(zone, from, to, longest << SUPERPAGE_SHIFT, &kept_bytes)) return 0;
+    bool huge = source->huge;
+    zone_moved_pages(zone, from, to, longest * SUPERPAGE_GRANULES, kept_bytes);
+    for (size_t i = 0; i < longest; i++) zone_note_advice(zone, &superpage[i], 1, huge);
+    return longest;
+}
+
+/* Superpages from this one on of which nothing is present, up to `wanted`. */
+static size_t absent_row(const struct superpage *first, size_t wanted) {
+    size_t count = 0;
+    while (count < wanted && bits_count(first[count].populated) == 0) count++;
+    return count;
+}
+
 void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to) {
     const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES};
     while (from < to && zone->counters.idle >= COST_FILL_GRANULES_MIN) {
         struct superpage *superpage = &first[from / SUPERPAGE_GRANULES];
         unsigned start = (unsigned)(from % SUPERPAGE_GRANULES), end = (unsigned)min_u64(SUPERPAGE_GRANULES, start + (to - from));
+        if (start == 0 && to - from >= 2 * SUPERPAGE_GRANULES && zone->counters.idle >= 2 * SUPERPAGE_GRANULES) {
+            size_t row = absent_row(superpage, (to - from) / SUPERPAGE_GRANULES), filled = row >= 2 ? fill_row(zone, &target, superpage, row) : 0;
+            from += filled * SUPERPAGE_GRANULES;
+            if (filled != 0) continue;
+        }
         unsigned absent = (unsigned)min_u64(bits_next(superpage->populated, start, ~UINT64_C(0)), end);
         unsigned present = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
         if (present - absent >= COST_FILL_GRANULES_MIN && !fill(zone, &target, superpage, absent, present - absent)) return;

@@ -18,66 +18,74 @@ static bool resize_run(struct zone *zone, char *address, struct block_desc *bloc
         return true;
     }
     unsigned more = (unsigned)(granules - block->granules);
+    zone_wake_blocks(zone); /* one that rests may be what lies behind */
     if (start + granules > SUPERPAGE_GRANULES || bits_count_range(superpage->allocated, (unsigned)(start + block->granules), more) != 0) return false;
     bool zeroed;
+    zone_fill_from_idle(zone, superpage, start + block->granules, start + granules); /* dearer would be to give them back, one in, one out */
     unsigned fresh = zone_mark_allocated(zone, superpage, (unsigned)(start + block->granules), more, &zeroed);
     if (fresh != 0) zone_make_room(zone, fresh);
     return true;
 }
 
-static bool resize_space(struct zone *zone, const char *address, uint64_t old, uint64_t superpages) {
+bool block_resize_space(struct zone *zone, const char *address, uint64_t old, uint64_t superpages) {
     return arena_resize(&zone->addresses, (uintptr_t)address, old << SUPERPAGE_SHIFT, superpages << SUPERPAGE_SHIFT) == ARENA_OK;
 }
 
-bool zone_block_extend(struct zone *zone, char *address, uint64_t wanted) {
+enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wanted) {
     struct block_desc *block = block_of(zone, address);
     struct superpage *first = superpage_of(zone, address);
-    if (!resize_space(zone, address, block->superpages, wanted)) return false;
-    if (!zone_superpages_commit(zone, first, wanted)) {
-        CHECK(resize_space(zone, address, wanted, block->superpages));
-        return false;
+    uint64_t extent = zone->extent_bytes;
+    if (!block_resize_space(zone, address, block->superpages, wanted)) return ZONE_NO_ROOM;
+    if (!zone_superpages_commit(zone, first, wanted, true)) {
+        CHECK(block_resize_space(zone, address, wanted, block->superpages));
+        return ZONE_NO_MEMORY;
     }
+    zone_arrays_ahead(zone, first + wanted, extent);
     block_adopt(zone, first, block->superpages, wanted, (enum mobility)block->mobility);
     block->superpages = wanted;
-    return true;
+    return ZONE_OK;
 }
 
 /* A block of superpages that shrinks, or grows within its address space or into what is free behind it. */
-static bool resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+static enum zone_status resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
     struct superpage *first = superpage_of(zone, address);
     size_t needed = block_superpages(granules), owned = block->superpages;
     if (needed > owned) {
-        if (!zone_block_extend(zone, address, needed)) return false;
-        block_decide_huge(zone, first, owned, granules, NULL); /* a measurement would cost more than all else */
+        enum zone_status status = zone_block_extend(zone, address, needed);
+        if (status != ZONE_OK) return status;
+        block_decide_huge(zone, first, owned, granules, false, NULL); /* a measurement would cost more than all else */
     }
     if (granules < block->granules) {
         block_mark_free(zone, first, granules, block->granules);
         if (STRATA_UNLIKELY(block->holes)) zone_settle_holes(zone, address + (granules << GRANULE_SHIFT), block->granules - granules);
     } else {
         bool zeroed;
+        zone_wake_blocks(zone);
+        zone_fill_from_idle(zone, first, block->granules, granules); /* as above */
         uint64_t fresh = block_mark_allocated(zone, first, block->granules, granules, &zeroed);
         if (fresh != 0) zone_make_room(zone, fresh);
     }
-    if (needed < owned / 4 && !block->reserved && granules < block->granules && resize_space(zone, address, owned, needed)) {
+    if (needed < owned / 4 && !block->reserved && granules < block->granules && block_resize_space(zone, address, owned, needed)) {
         for (size_t i = needed; i < owned; i++) {
             first[i].state = SUPERPAGE_FREE;
             zone_superpage_relink(zone, &first[i], first[i].idle);
         }
         block->superpages = needed;
     }
-    return true;
+    return ZONE_OK;
 }
 
 /* A run that has its superpage to itself, and grows beyond it into what is free behind, becomes a block of whole superpages where it is. */
-static bool grow_out_of_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
     struct superpage *superpage = superpage_of(zone, address);
     bool alone = (uintptr_t)address == (uintptr_t)superpage_address(zone, superpage) && superpage->free == SUPERPAGE_GRANULES - block->granules;
     size_t needed = block_superpages(granules);
-    if (!alone || needed == 1) return false;
+    if (!alone || needed == 1) return ZONE_NO_ROOM;
     block->superpages = 1;
-    if (!zone_block_extend(zone, address, needed)) {
+    enum zone_status status = zone_block_extend(zone, address, needed);
+    if (status != ZONE_OK) {
         block->superpages = 0;
-        return false;
+        return status;
     }
     list_remove(&superpage->bucket);
     list_init(&superpage->bucket);
@@ -115,30 +123,50 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     return target;
 }
 
-void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move) {
+/* In place; its own figures are not changed yet. */
+static enum zone_status resize_in_place(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    if (block->superpages != 0) return resize_superpages(zone, address, block, granules);
+    return resize_run(zone, address, block, granules) ? ZONE_OK : grow_out_of_run(zone, address, block, granules);
+}
+
+enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes, bool may_move) {
     size_t granules = block_granules(zone, bytes == 0 ? 1 : bytes);
-    void *result = NULL;
+    char *address = *at;
+    enum zone_status status;
     platform_lock_acquire(&zone->lock);
+    if (zone_block_grow_unmarked(zone, address, granules)) {
+        platform_lock_release(&zone->lock);
+        return ZONE_OK;
+    }
+    zone_mark_growth(zone);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
     if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
     if (granules == old) {
-        result = address;
+        status = ZONE_OK;
     } else if (granules > old && STRATA_UNLIKELY(address == zone->compaction.from)) {
-        result = NULL; /* where it is asked to go there is no room for more */
-    } else if (granules < old || zone_within_limit(zone, granules - old)) {
-        bool in_place = block->superpages != 0 ? resize_superpages(zone, address, block, granules)
-                                               : resize_run(zone, address, block, granules) || grow_out_of_run(zone, address, block, granules);
-        if (in_place) {
+        status = ZONE_NO_ROOM; /* where it is asked to go there is no room for more */
+    } else if (granules > old && !zone_within_limit(zone, granules - old)) {
+        status = ZONE_NO_MEMORY;
+    } else {
+        status = resize_in_place(zone, address, block, granules);
+        if (status == ZONE_OK) {
             block->granules = granules;
             zone->counters.block_granules += granules;
             zone->counters.block_granules -= old;
-            result = address;
             zone_trim_to_limit(zone);
         } else if (may_move && !block->fixed && granules > old) {
-            result = move_block(zone, address, block, granules);
+            void *moved = move_block(zone, address, block, granules);
+            if (moved != NULL) {
+                *at = moved;
+                status = ZONE_OK;
+            }
         }
     }
     platform_lock_release(&zone->lock);
-    return result;
+    return status;
+}
+
+void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move) {
+    return zone_block_resize_at(zone, &address, bytes, may_move) == ZONE_OK ? address : NULL;
 }

@@ -227,7 +227,7 @@ static unsigned populate_ahead(struct zone *zone, struct superpage *superpage, u
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     struct superpage *superpage = NULL;
     unsigned start = 0, fresh_huge = 0;
     bool measure = false;
@@ -235,6 +235,10 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
         enum mobility group = zone->config.mixed ? MOBILITY_UNMOVABLE : mobility;
         if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
+        if (superpage == NULL && zone->resting.count != 0) { /* what rests may have them, before any page is touched for the first time */
+            zone_wake_runs(zone);
+            superpage = search_present(zone, group, granules, align, &start);
+        }
         if (superpage == NULL && seeks_present(zone, mobility, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, group, granules, &fresh_huge, &measure);
@@ -263,7 +267,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
 
 void zone_run_free(struct zone *zone, void *address, unsigned granules) {
     granules = (unsigned)align_up(granules, zone->page_granules);
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     struct superpage *superpage = superpage_of(zone, address);
     zone_mark_free(zone, superpage, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), granules);
     zone_superpage_settle(zone, superpage);

@@ -15,9 +15,15 @@
 #define GROW_TRIES 12
 /* How far the heap is committed ahead: saves calls, costs nothing but commit charge under strict overcommit. */
 #define COMMIT_STEP_SUPERPAGES 16
-/* The flat arrays are a thirtieth of the heap, as commit charge: from this size on those of a heap that is so many times as large are committed. */
-#define ARRAYS_AHEAD_FROM_BYTES ((uint64_t)64 << 20)
-#define ARRAYS_AHEAD 4
+/*
+ * The flat arrays are a thirtieth of the heap, as commit charge, most of it descriptors and heads. They are committed for a heap that is so many
+ * times as large, and for this size at least, once it has passed its first step.
+ */
+#define ARRAYS_AHEAD_SMALL 64 /* superpages and tags */
+#define ARRAYS_AHEAD_LARGE 4  /* descriptors and heads */
+#define ARRAYS_AHEAD_MIN ((uint64_t)128 << 20)
+/* From this size on a block that grows has one of them committed ahead of need. */
+#define ARRAYS_GROWTH_BYTES ((uint64_t)4 << 20)
 /* From so many on, four pages of marks, these are made present by one call. */
 #define MARKS_SUPERPAGES 64
 
@@ -122,39 +128,66 @@ static bool commit_array(const void *array, size_t element_bytes, size_t from, s
     return platform_commit((void *)start, end - start);
 }
 
-/* The marks of what many superpages at once are taken for, which are all written then: one call instead of a fault for each page of them. */
-static STRATA_COLD void populate_marks(struct zone *zone, uint64_t from, uint64_t end) {
+void zone_populate_marks(struct zone *zone, size_t from, size_t end) {
     size_t page = platform_info()->page_bytes;
-    uintptr_t first = align_up((uintptr_t)&zone->superpages[from >> SUPERPAGE_SHIFT], page);
-    uintptr_t last = align_up((uintptr_t)&zone->superpages[end >> SUPERPAGE_SHIFT], page);
-    if (first < last) (void)platform_populate((void *)first, last - first);
+    uintptr_t first = align_up((uintptr_t)&zone->superpages[from], page), last = align_up((uintptr_t)&zone->superpages[end], page);
+    if (end - from >= MARKS_SUPERPAGES && first < last) (void)platform_populate((void *)first, last - first);
 }
 
-static bool commit_arrays_to(struct zone *zone, uint64_t end) {
-    uint64_t from = zone->arrays_bytes;
-    if (!commit_array(zone->superpages, sizeof(struct superpage), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT) ||
-        !commit_array(zone->tags, sizeof(granule_tag), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
-        !commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT) ||
-        !commit_array(zone->heads, sizeof(struct head_area), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT))
-        return false;
-    zone->arrays_bytes = end;
+enum zone_array { ARRAY_DESCS, ARRAY_HEADS, ARRAY_SUPERPAGES, ARRAY_TAGS };
+
+/* One of the arrays for a heap of `end` bytes. */
+static bool commit_array_to(struct zone *zone, enum zone_array array, uint64_t end) {
+    uint64_t from = zone->arrays_bytes[array];
+    bool ok = false;
+    switch (array) {
+    case ARRAY_SUPERPAGES: ok = commit_array(zone->superpages, sizeof(struct superpage), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT); break;
+    case ARRAY_TAGS: ok = commit_array(zone->tags, sizeof(granule_tag), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT); break;
+    case ARRAY_DESCS: ok = commit_array(zone->descs, sizeof(struct granule_desc), from >> GRANULE_SHIFT, end >> GRANULE_SHIFT); break;
+    case ARRAY_HEADS: ok = commit_array(zone->heads, sizeof(struct head_area), from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT); break;
+    }
+    if (ok) zone->arrays_bytes[array] = end;
+    return ok;
+}
+
+/* For how large a heap an array is committed when it is committed for one of `end` bytes. */
+static uint64_t array_ahead(const struct zone *zone, enum zone_array array, uint64_t end) {
+    uint64_t ahead = max_u64(ARRAYS_AHEAD_MIN, end * (array <= ARRAY_HEADS ? ARRAYS_AHEAD_LARGE : ARRAYS_AHEAD_SMALL));
+    return min_u64(zone->window_bytes, ahead);
+}
+
+/* The arrays for a heap of `end` bytes; beyond its first step, ahead. */
+static bool commit_arrays(struct zone *zone, uint64_t end) {
+    bool ahead = end > COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES;
+    for (unsigned array = 0; array < ZONE_ARRAYS; array++) {
+        if (end <= zone->arrays_bytes[array]) continue;
+        if (!(ahead && commit_array_to(zone, array, array_ahead(zone, array, end))) && !commit_array_to(zone, array, end)) return false;
+    }
     return true;
 }
 
-/* The arrays for a heap of `end` bytes; in one that grows, of several times that, as they are small and four calls a time. */
-static bool commit_arrays(struct zone *zone, uint64_t end) {
-    if (end <= zone->arrays_bytes) return true;
-    uint64_t ahead = min_u64(zone->window_bytes, end * ARRAYS_AHEAD);
-    return (end >= ARRAYS_AHEAD_FROM_BYTES && commit_arrays_to(zone, ahead)) || commit_arrays_to(zone, end);
+void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t extent_before) {
+    uint64_t bytes = (uint64_t)(end - zone->superpages) << SUPERPAGE_SHIFT, soon = max_u64(2 * bytes, ARRAYS_AHEAD_MIN / 2);
+    if (zone->growing || bytes < ARRAYS_GROWTH_BYTES || platform_info()->data_limit_bytes != UINT64_MAX) return;
+    /* After the heap's own call another one is cheap; alone it would meet cold caches. */
+    if (zone->extent_bytes == extent_before && bytes > ARRAYS_AHEAD_MIN / 2) return;
+    for (unsigned array = 0; array < ZONE_ARRAYS; array++) {
+        if (zone->arrays_bytes[array] >= min_u64(soon, zone->window_bytes)) continue;
+        (void)commit_array_to(zone, array, array_ahead(zone, array, bytes));
+        return;
+    }
 }
 
-static bool extend_to(struct zone *zone, uint64_t end) {
+static bool extend_to(struct zone *zone, uint64_t end, bool marks) {
     uint64_t from = zone->extent_bytes;
     /* The heap first: where that is refused the arrays for it would take what is left of a limit on data. */
     if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
     if (!commit_arrays(zone, end)) return false;
-    if (end - from >= MARKS_SUPERPAGES * SUPERPAGE_BYTES) populate_marks(zone, from, end);
-    *(volatile uint8_t *)&zone->superpages[from >> SUPERPAGE_SHIFT].state = SUPERPAGE_FREE; /* as it is: one fault, where a look first would be two */
+    if (marks) {
+        zone_populate_marks(zone, from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT);
+        *(volatile uint8_t *)&zone->superpages[from >> SUPERPAGE_SHIFT].state =
+            SUPERPAGE_FREE; /* as it is: one fault, where a look first would be two */
+    }
     zone->extent_bytes = end;
     /* Pairs with the acquire in zone_contains: whoever sees the new extent may read its tags. */
     __atomic_store_n(&zone->extent_units, end >> 4, __ATOMIC_RELEASE);
@@ -162,11 +195,11 @@ static bool extend_to(struct zone *zone, uint64_t end) {
 }
 
 /* Makes the heap and its arrays usable up to `end_bytes` from the base; beyond, to have fewer calls, where a limit on data allows it. */
-static bool extend(struct zone *zone, uint64_t end_bytes) {
+static bool extend(struct zone *zone, uint64_t end_bytes, bool marks) {
     if (end_bytes <= zone->extent_bytes) return true;
     uint64_t ahead = min_u64(zone->window_bytes, zone->extent_bytes + COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES);
-    if (!zone->growing && ahead > end_bytes && extend_to(zone, ahead)) return true;
-    return extend_to(zone, end_bytes);
+    if (!zone->growing && ahead > end_bytes && extend_to(zone, ahead, marks)) return true;
+    return extend_to(zone, end_bytes, marks);
 }
 
 /* Under a limit: one more piece of address space of at least `bytes`, committed at once. */
@@ -178,7 +211,8 @@ static bool grow(struct zone *zone, uint64_t bytes) {
         for (unsigned tries = 0; tries < GROW_TRIES && at + size <= zone->window_bytes; at += SUPERPAGE_BYTES << tries++) {
             char *address = (char *)zone->base + at;
             if (!platform_reserve_at(address, size)) continue;
-            if (platform_commit(address, size) && extend(zone, at + size) && arena_add(&zone->addresses, (uintptr_t)address, size) == ARENA_OK) {
+            if (platform_commit(address, size) && extend(zone, at + size, true) &&
+                arena_add(&zone->addresses, (uintptr_t)address, size) == ARENA_OK) {
                 zone->reserved_bytes = at + size;
                 zone->counters.mappings++;
                 return true;
@@ -238,15 +272,18 @@ struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t a
         if (!zone->growing || (!grow(zone, align > 1 ? bytes + align_bytes : bytes) && !merge_pieces(zone))) return NULL;
     }
     struct superpage *first = &zone->superpages[(address - zone->base) >> SUPERPAGE_SHIFT];
-    if (!zone_superpages_commit(zone, first, count)) {
+    if (!zone_superpages_commit(zone, first, count, true)) {
         zone_superpages_give(zone, first, count);
         return NULL;
     }
     return first;
 }
 
-bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count) {
-    return extend(zone, (uint64_t)(first - zone->superpages + (ptrdiff_t)count) << SUPERPAGE_SHIFT);
+bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count, bool marks) {
+    size_t end = (size_t)(first - zone->superpages) + count;
+    if (!extend(zone, (uint64_t)end << SUPERPAGE_SHIFT, marks)) return false;
+    zone->used_superpages = max_u64(zone->used_superpages, end);
+    return true;
 }
 
 void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count) {
@@ -266,6 +303,7 @@ void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned 
 
 STRATA_COLD void zone_fork_prepare(struct zone *zone) {
     platform_lock_hold(&zone->lock);
+    zone_mark_growth(zone); /* the child has only marks that are true */
     arena_fork_prepare(&zone->addresses);
     platform_lock_hold(&zone->metadata.lock);
 }

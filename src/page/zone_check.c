@@ -4,14 +4,14 @@
 #include "page/zone_internal.h"
 
 void zone_counters_get(struct zone *zone, struct zone_counters *counters) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     zone_wake_blocks(zone);
     *counters = zone->counters;
     platform_lock_release(&zone->lock);
 }
 
 size_t zone_metadata_bytes(struct zone *zone) {
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     size_t superpages = zone->extent_bytes >> SUPERPAGE_SHIFT;
     size_t bytes = superpages * (sizeof(struct superpage) + SUPERPAGE_GRANULES * sizeof(granule_tag)) +
                    zone->counters.described * offsetof(struct head_area, units) +
@@ -25,7 +25,7 @@ size_t zone_metadata_bytes(struct zone *zone) {
 
 void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBILITY_GROUPS]) {
     __builtin_memset(stats, 0, sizeof(struct zone_group_stats) * MOBILITY_GROUPS);
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     zone_wake_blocks(zone);
     for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT; i++) {
         const struct superpage *superpage = &zone->superpages[i];
@@ -44,7 +44,7 @@ void zone_group_stats_get(struct zone *zone, struct zone_group_stats stats[MOBIL
 void zone_free_stats_get(struct zone *zone, struct zone_free_stats *stats) {
     struct frames_free_scan all = {.superpage_frames = SUPERPAGE_GRANULES}, groups[MOBILITY_GROUPS];
     for (unsigned m = 0; m < MOBILITY_GROUPS; m++) groups[m] = all;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     zone_wake_blocks(zone);
     for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT; i++) {
         const struct superpage *superpage = &zone->superpages[i];
@@ -97,7 +97,7 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
 const char *zone_check(struct zone *zone) {
     const char *broken = NULL;
     uint64_t allocated = 0, populated = 0, idle = 0, idle_huge = 0, taken = 0, described = 0;
-    platform_lock_acquire(&zone->lock);
+    zone_lock(zone);
     zone_wake_blocks(zone);
     for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT && broken == NULL; i++) {
         const struct superpage *superpage = &zone->superpages[i];

@@ -32,6 +32,14 @@ STRATA_INLINE struct block_desc *block_of(struct zone *zone, const void *address
     return (struct block_desc *)(void *)&zone->descs[zone_granule_of(zone, address)];
 }
 
+/* What growth has put off is done: marks of superpages are true. */
+void zone_mark_growth(struct zone *zone);
+/* Takes the lock. Whoever looks at marks takes it so; who knows only tags and descriptors need not. */
+STRATA_INLINE void zone_lock(struct zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    if (STRATA_UNLIKELY(zone->unmarked.to != 0)) zone_mark_growth(zone);
+}
+
 /* Under the lock: whether a block starts at the address now. */
 STRATA_INLINE bool zone_is_block(struct zone *zone, const void *address) {
     return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 && zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK;
@@ -45,17 +53,19 @@ void zone_settle_holes(struct zone *zone, char *address, size_t granules);
 
 /* A block of whole superpages that is nobody's any more: its granules are idle, its superpages free. Its counters aside, with those of its pages. */
 void zone_block_dissolve(struct zone *zone, char *address, uint64_t granules, uint64_t superpages);
-/* Large blocks that rest (resting.c). rest: false: this one can't. rouse: one of just this kind; NULL: none. */
+/* Blocks that rest (resting.c). rest: false: this one can't. rouse: one of just this kind, a run where `superpages` is 0; NULL: none. */
 bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *block);
-char *zone_block_rouse(struct zone *zone, size_t granules, size_t superpages, size_t align, enum mobility mobility);
+char *zone_block_rouse(struct zone *zone, size_t granules, size_t superpages, size_t align_bytes, enum mobility mobility);
 /* All that rests becomes idle pages: before these are looked for, handed back or counted. */
 void zone_wake_blocks_slow(struct zone *zone);
+/* Of these the runs: for other runs, which whole superpages are too good for. */
+void zone_wake_runs(struct zone *zone);
 STRATA_INLINE void zone_wake_blocks(struct zone *zone) {
     if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_blocks_slow(zone);
 }
 
-/* A block of whole superpages gets more of them behind it, `wanted` in all, for later growth. False: they are taken. */
-bool zone_block_extend(struct zone *zone, char *address, uint64_t wanted);
+/* A block of whole superpages gets more of them behind it, `wanted` in all, for later growth. ZONE_NO_ROOM: they are taken; ZONE_NO_MEMORY. */
+enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wanted);
 
 /* Address space for `count` superpages aligned to `align` of them, committed, still SUPERPAGE_FREE; NULL: none. */
 struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align);
@@ -73,8 +83,14 @@ struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_
 void zone_compact_fork_child(struct zone *zone);
 /* Where a run of blocks of this mobility fits, in a superpage of its group; NULL: nowhere. */
 struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start);
-/* Commits what the arena has given out anyway, for a range that grew in place. */
-bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count);
+/* Commits what the arena has given out anyway, for a range that grew in place. `marks`: they are written to next. */
+bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count, bool marks);
+/* Makes the marks of many superpages present by one call, in place of a fault for each page of them. */
+void zone_populate_marks(struct zone *zone, size_t from, size_t end);
+/* After a block has grown to `end`: one of the flat arrays is committed ahead, at most, so that no step of growth pays for all four. */
+void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t extent_before);
+/* Growth of a large block into superpages that were never used, whose marks are put off. False: nothing has happened (growth.c). */
+bool zone_block_grow_unmarked(struct zone *zone, char *address, size_t granules);
 
 /* Puts the superpage where its counts say: bucket list, idle list; and adds the change of idle to the zone's counters. */
 void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before);
@@ -87,6 +103,16 @@ void zone_mark_released(struct zone *zone, struct superpage *superpage, unsigned
 
 /* After a free: a superpage of runs that is wholly free goes back to the arena. Keeps the lock. */
 void zone_superpage_settle(struct zone *zone, struct superpage *superpage);
+/* From now on a limit would count. Under the lock, as LATER ends here only; who reads the limit then takes WANTED away without it. */
+STRATA_INLINE void zone_want_limit(struct zone *zone) {
+    if (STRATA_UNLIKELY(__atomic_load_n(&zone->limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_LATER))
+        __atomic_store_n(&zone->limit_state, ZONE_LIMIT_WANTED, __ATOMIC_RELAXED);
+}
+/* How many granules more are populated than the soft limit allows. */
+STRATA_INLINE uint64_t zone_over_soft_limit(const struct zone *zone) {
+    uint64_t limit = zone->config.soft_limit_bytes >> GRANULE_SHIFT;
+    return zone->counters.populated > limit ? zone->counters.populated - limit : 0;
+}
 /* Hands back idle pages while more is populated than the soft limit allows. May drop and retake the lock. */
 void zone_trim_to_limit(struct zone *zone);
 
@@ -114,8 +140,35 @@ bool zone_can_move_tables(const struct zone *zone);
 #define ROW_MOVES 64
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
-/* Page tables have moved here: mappings begin and end at both ends from now on. */
+/* Page tables have moved here: mappings begin and end at both ends from now on. And no longer, as they have moved back. */
 void zone_note_cuts(struct zone *zone, const char *address, size_t bytes);
+void zone_forget_cuts(struct zone *zone, const char *address, size_t bytes);
+/* The superpage was mapped anew: its mapping is that of its neighbours, without advice. */
+void zone_note_reset(struct zone *zone, struct superpage *superpage);
+/* Superpages of which nothing is in use or present are mapped anew where they are cut, before a block gets them. */
+void zone_join_absent(struct zone *zone, struct superpage *first, size_t count);
+/* The same of a block's, of which none is allocated: present pages that lie behind known borders are given back. */
+void zone_join_cut(struct zone *zone, struct superpage *first, size_t count);
+
+/*
+ * Exchanges that are over (exchanged.c). note: one was done by page tables. meets: a range was exchanged, and its pages are not at home. forget: its
+ * mappings have become others. settle: pages have become idle: exchanges of which nothing is in use any more are taken back.
+ */
+void zone_exchange_note(struct zone *zone, char *a, char *b, size_t bytes);
+bool zone_exchange_meets_slow(const struct zone *zone, const char *address, size_t bytes);
+void zone_exchange_forget_slow(struct zone *zone, const char *address, size_t bytes);
+void zone_exchanges_settle_slow(struct zone *zone);
+STRATA_INLINE bool zone_exchange_meets(const struct zone *zone, const char *address, size_t bytes) {
+    return STRATA_UNLIKELY(zone->exchanges.count != 0) && zone_exchange_meets_slow(zone, address, bytes);
+}
+STRATA_INLINE void zone_exchange_forget(struct zone *zone, const char *address, size_t bytes) {
+    if (STRATA_UNLIKELY(zone->exchanges.count != 0)) zone_exchange_forget_slow(zone, address, bytes);
+}
+STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
+    if (STRATA_UNLIKELY(zone->exchanges.count != 0)) zone_exchanges_settle_slow(zone);
+}
+/* The exchange itself (exchange.c), of two ranges apart; tidy: what lay in between is mapped anew. False: nothing has happened. */
+bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
 /* Whether `granules` more may be allocated under the hard limit. */
 bool zone_within_limit(const struct zone *zone, uint64_t granules);
@@ -135,13 +188,16 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
 /*
  * The same for superpages [from, to) of a block, which nobody touches yet where nothing is present. Where it is not known what they cost, the
  * question stays what the caller puts to zone_answer_huge without the lock, before anyone else knows of the block. No question: nothing is
- * touched here, and superpages of which nothing is known go without.
+ * touched here, and superpages of which nothing is known go without. alike: all of them shall have the same advice, present or not, as it is the
+ * mapping's.
  */
 struct huge_question {
     struct superpage *superpage; /* to be measured */
     size_t others;               /* that follow it, and are decided by the answer */
+    size_t before;               /* in front of it, likewise */
 };
-void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, struct huge_question *question);
+void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t from, size_t to, size_t more, bool alike,
+                            struct huge_question *question);
 void zone_answer_huge(struct zone *zone, const struct huge_question *question);
 /* Huge pages for `count` superpages of a block whose program asks for them, of which no granule is allocated yet, as far as the policy allows. */
 void zone_ask_huge(struct zone *zone, struct superpage *first, size_t count);

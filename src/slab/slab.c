@@ -13,7 +13,7 @@
 #define SLAB_BYTES_MAX (16 * KIB)
 #define SLAB_OBJECTS_MAX 4
 #define SLAB_DENSE_GRANULES (2 * MIB / GRANULE_BYTES)
-#define SLAB_DENSE_OBJECTS_MAX 16
+#define SLAB_DENSE_OBJECTS_MAX 64
 #define SLAB_DENSE_BYTES_MAX (80 * KIB)
 #define SLAB_WASTE_MAX 16   /* of a slab: one part in so many */
 #define SLAB_WASTE_DENSE 64 /* the same in a dense cache, where it can be had */

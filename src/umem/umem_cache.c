@@ -2,7 +2,8 @@
  * umem_cache.c - umem_cache_create and its kind on strata's object caches.
  *
  * A umem_cache is a strata_cache and what its callbacks want: the constructor's flags are those of the allocation that is under way on this thread,
- * in a thread-local word. Objects that are too large for a strata_cache come from the heap, or the source, one by one. Locks: none.
+ * in a thread-local word. Objects that are too large for a strata_cache come from the heap, or the source, one by one, and are in a table. Locks:
+ * none.
  */
 #include "umem_internal.h"
 
@@ -16,6 +17,8 @@
 
 struct umem_cache {
     struct strata_cache *cache; /* NULL: the objects are too large for one */
+    struct umem_large *large;   /* then these are allocated; else NULL */
+    char name[32];
     umem_constructor_t *constructor;
     umem_destructor_t *destructor;
     umem_reclaim_t *reclaim;
@@ -55,11 +58,30 @@ static void release_large(umem_cache_t *cache, void *object) {
         strata_free(object);
 }
 
+/* In the table before it is constructed, as nothing is to fail afterwards. */
 static void *alloc_large(umem_cache_t *cache) {
     void *object = cache->source != NULL ? slab_allocate(cache->source, cache->size, cache->align) : strata_aligned_alloc(cache->align, cache->size);
-    if (object == NULL || cache->constructor == NULL || construct(object, cache) == 0) return object;
+    if (object == NULL) return NULL;
+    if (umem_large_add(cache->large, object)) {
+        if (cache->constructor == NULL || construct(object, cache) == 0) return object;
+        umem_large_take(cache->large, object);
+    }
     release_large(cache, object);
     return NULL;
+}
+
+static void free_large(umem_cache_t *cache, void *object) {
+    if (!umem_large_take(cache->large, object)) umem_die("umem_cache_free(): %p: no object of cache %s, or free already", object, cache->name);
+    if (cache->destructor != NULL) destruct(object, cache);
+    release_large(cache, object);
+}
+
+/* As strata_cache_destroy does: what was not freed is told, and its memory is gone, but it is not destructed. */
+static void destroy_large(umem_cache_t *cache) {
+    size_t count = 0;
+    for (void *object; (object = umem_large_take_any(cache->large)) != NULL; count++) release_large(cache, object);
+    if (count != 0) umem_line("umem_cache_destroy(): cache %s: %zu objects were not freed", cache->name, count);
+    umem_large_destroy(cache->large);
 }
 
 /* ------------------------------------------------------------------ the interface */
@@ -78,7 +100,7 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
     }
     umem_cache_t *cache = bufsize <= PTRDIFF_MAX ? strata_kmem_zalloc(sizeof *cache, STRATA_KMEM_NO_SLEEP) : NULL;
     if (cache == NULL) {
-        errno = ENOMEM;
+        errno = bufsize <= PTRDIFF_MAX ? EAGAIN : ENOMEM;
         return NULL;
     }
     *cache = (umem_cache_t){.constructor = constructor,
@@ -88,9 +110,16 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
                             .source = source,
                             .size = bufsize,
                             .align = align};
-    if (((bufsize + align - 1) & ~(align - 1)) > STRATA_CACHE_OBJECT_MAX) return cache;
-
     const char *name = *debug_name != 0 ? debug_name : "umem";
+    strncpy(cache->name, name, sizeof cache->name - 1);
+    if (((bufsize + align - 1) & ~(align - 1)) > STRATA_CACHE_OBJECT_MAX) {
+        cache->large = umem_large_create();
+        if (cache->large != NULL) return cache;
+        strata_kmem_free(cache, sizeof *cache);
+        errno = EAGAIN;
+        return NULL;
+    }
+
     if ((cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0) umem_debug_not(name);
     const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = source};
     const struct strata_cache_config config = {.size = bufsize,
@@ -103,17 +132,30 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
                                                .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines()};
     if (strata_cache_create(name, &config, &cache->cache) == STRATA_CACHE_OK) return cache;
     strata_kmem_free(cache, sizeof *cache);
-    errno = ENOMEM;
+    errno = EAGAIN;
     return NULL;
 }
 
+static _Noreturn __attribute__((cold)) void no_cache(const char *function, const umem_cache_t *cache) {
+    umem_die("%s(): %s", function, cache == NULL ? "the cache is NULL" : "the cache was destroyed");
+}
+
+/* A cache that was destroyed has no size, as long as its memory is nobody else's. */
+static bool is_none(const umem_cache_t *cache) { return cache == NULL || cache->size == 0; }
+
 void umem_cache_destroy(umem_cache_t *cache) {
     if (cache == NULL) return;
-    if (cache->cache != NULL) strata_cache_destroy(cache->cache);
+    if (is_none(cache)) no_cache("umem_cache_destroy", cache);
+    if (cache->cache != NULL)
+        strata_cache_destroy(cache->cache);
+    else
+        destroy_large(cache);
+    cache->size = 0;
     strata_kmem_free(cache, sizeof *cache);
 }
 
 void *umem_cache_alloc(umem_cache_t *cache, int flags) {
+    if (__builtin_expect(is_none(cache), 0)) no_cache("umem_cache_alloc", cache);
     for (;;) {
         int outer = allocation_flags; /* a constructor may allocate from other caches */
         allocation_flags = flags;
@@ -124,11 +166,10 @@ void *umem_cache_alloc(umem_cache_t *cache, int flags) {
 }
 
 void umem_cache_free(umem_cache_t *cache, void *buf) {
+    if (__builtin_expect(is_none(cache), 0)) no_cache("umem_cache_free", cache);
     if (cache->cache != NULL) {
         strata_cache_free(cache->cache, buf);
         return;
     }
-    if (buf == NULL) return;
-    if (cache->destructor != NULL) destruct(buf, cache);
-    release_large(cache, buf);
+    if (buf != NULL) free_large(cache, buf);
 }

@@ -125,6 +125,7 @@ static void take_log(const char *variable, const char *item, const char *value) 
     }
     if (strcmp(item, "contents") == 0) { /* they are kept with each buffer, not in a log of their own */
         if (size != 0 && settings.contents == 0) settings.contents = CONTENTS_DEFAULT;
+        if (size != 0 && value != NULL) umem_line("%s: contents=%s: contents are kept with each buffer; the size has no effect", variable, value);
     } else if (strcmp(item, "transaction") == 0 || strcmp(item, "fail") == 0) {
         unsigned long long fits = size == 0 || size >= STRATA_DEBUG_LOG_MIN ? size : STRATA_DEBUG_LOG_MIN;
         if (fits > STRATA_DEBUG_LOG_MAX) fits = STRATA_DEBUG_LOG_MAX;

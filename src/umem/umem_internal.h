@@ -18,6 +18,16 @@ _Noreturn void umem_die(const char *format, ...) __attribute__((format(printf, 1
 /* An allocation has found nothing: whether to try again. Does not return where the callback ends the process. */
 bool umem_retry(int flags);
 
+/* umem_large.c: the objects of a cache that are allocated. Creating and adding: NULL and false where there is no memory. */
+struct umem_large;
+struct umem_large *umem_large_create(void);
+void umem_large_destroy(struct umem_large *large); /* none is left */
+bool umem_large_add(struct umem_large *large, void *address);
+/* Takes one out; false: it isn't there. */
+bool umem_large_take(struct umem_large *large, const void *address);
+/* Takes out whichever; NULL: none is left. */
+void *umem_large_take_any(struct umem_large *large);
+
 /* umem_env.c: reads the environment, once; whoever makes a cache comes by, as constructors of a static program run in any order. */
 void umem_start(void);
 /* Whether UMEM_OPTIONS wants every cache as with UMC_NOMAGAZINE. */

@@ -28,6 +28,7 @@ struct vmem {
     vmem_free_t *free;
     /* Guarded by the lock; whether there are any is read without it. */
     vmem_t *first_importer, *next_importer;
+    unsigned importers; /* all of them, those that import directly too; atomic */
 };
 
 static pthread_mutex_t importers = PTHREAD_MUTEX_INITIALIZER;
@@ -41,7 +42,10 @@ static __attribute__((constructor)) void watch_forks(void) { pthread_atfork(befo
 static enum strata_arena_status import_alloc(void *context, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
     const vmem_t *vmp = context;
     int vmflag = (flags & STRATA_ARENA_SLEEP) != 0 ? VM_SLEEP : VM_NOSLEEP;
-    size_t bytes = size;
+    /* A source deals in its own quanta: all of what it allocates for this becomes a span, instead of a rest that nobody uses. */
+    size_t bytes = size, low_bits = vmp->source != NULL ? vmp->source->quantum - 1 : 0;
+    if (__builtin_add_overflow(bytes, low_bits, &bytes)) return STRATA_ARENA_NO_SPACE;
+    bytes &= ~low_bits;
     void *span = vmp->ximport != NULL ? vmp->ximport(vmp->source, &bytes, vmp->quantum, vmflag) : vmp->alloc(vmp->source, bytes, vmflag);
     if (span == NULL) return STRATA_ARENA_NO_SPACE;
     *start = (uintptr_t)span;
@@ -81,8 +85,10 @@ static void unlist_importer(vmem_t *vmp) {
     pthread_mutex_unlock(&importers);
 }
 
+static bool is_importing(const vmem_t *vmp) { return vmp->alloc != NULL || vmp->ximport != NULL; }
+
 static enum strata_arena_status set_import(vmem_t *vmp) {
-    if (vmp->alloc == NULL && vmp->ximport == NULL) return STRATA_ARENA_OK;
+    if (!is_importing(vmp)) return STRATA_ARENA_OK;
     if (vmp->source != NULL && vmp->alloc == vmem_alloc && vmp->free == vmem_free) {
         enum strata_arena_status status = strata_arena_set_source(vmp->arena, vmp->source->arena);
         if (status != STRATA_ARENA_BAD_ARGUMENT) return status;
@@ -94,6 +100,12 @@ static enum strata_arena_status set_import(vmem_t *vmp) {
 }
 
 /* ------------------------------------------------------------------ life */
+
+/* Ends the process where this is no arena. */
+static void must_be(const vmem_t *vmp, const char *function) {
+    if (__builtin_expect(vmp == NULL || vmp->arena == NULL, 0))
+        umem_die("%s(): %s", function, vmp == NULL ? "the arena is NULL" : "the arena was destroyed");
+}
 
 static void doze(void) { nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
 
@@ -119,7 +131,9 @@ static enum strata_arena_status try_create(vmem_t *vmp, const char *name, void *
 static vmem_t *create(const char *name, void *base, size_t size, size_t quantum, vmem_alloc_t *alloc, vmem_ximport_t *ximport, vmem_free_t *ffunc,
                       vmem_t *source, size_t qcache_max, int vmflag) {
     umem_start();
-    if (name == NULL || (base == NULL && size != 0) || quantum == 0) {
+    /* These two can't do without a source; an ffunc that has nothing to give back is let pass, as there. */
+    bool imports = alloc != NULL || ximport != NULL, sourceless = source == NULL && imports && (alloc == vmem_alloc || ffunc == vmem_free);
+    if (name == NULL || (base == NULL && size != 0) || quantum == 0 || sourceless || (source != NULL && source->arena == NULL)) {
         errno = EINVAL;
         return NULL;
     }
@@ -130,7 +144,10 @@ static vmem_t *create(const char *name, void *base, size_t size, size_t quantum,
     strncpy(vmp->name, name, sizeof vmp->name - 1);
     enum strata_arena_status status;
     while ((status = try_create(vmp, name, base, size, qcache_max, vmflag)) == STRATA_ARENA_NO_MEMORY && (vmflag & VM_NOSLEEP) == 0) doze();
-    if (status == STRATA_ARENA_OK) return vmp;
+    if (status == STRATA_ARENA_OK) {
+        if (source != NULL && is_importing(vmp)) __atomic_fetch_add(&source->importers, 1, __ATOMIC_RELAXED);
+        return vmp;
+    }
     strata_kmem_free(vmp, sizeof *vmp);
     errno = status == STRATA_ARENA_NO_MEMORY ? ENOMEM : EINVAL;
     return NULL;
@@ -146,30 +163,75 @@ vmem_t *vmem_xcreate(const char *name, void *base, size_t size, size_t quantum, 
     return create(name, base, size, quantum, NULL, afunc, ffunc, source, qcache_max, vmflag);
 }
 
-static int free_leaked(const struct strata_arena_segment *segment, void *context) {
-    const vmem_t *vmp = context;
-    strata_arena_xfree(vmp->arena, segment->start, segment->size); /* slabs of quantum caches aren't ours to free: they say no, and stay */
+struct leak {
+    const vmem_t *vmp;
+    size_t size;
+};
+
+/* Slabs of quantum caches are refused, and stay. */
+static int free_segment(const struct strata_arena_segment *segment, void *context) {
+    struct leak *leak = context;
+    if (strata_arena_xfree(leak->vmp->arena, segment->start, segment->size) == STRATA_ARENA_OK) leak->size += segment->size;
     return 1;
+}
+
+/* Of a slab, at most some hundred quanta: whatever the program still has of it, in sizes that the arena knows and we find out. */
+static int free_objects(const struct strata_arena_segment *segment, void *context) {
+    struct leak *leak = context;
+    const size_t quantum = leak->vmp->quantum;
+    for (uint64_t at = 0; at < segment->size; at += quantum) {
+        enum strata_arena_status status = STRATA_ARENA_SIZE_MISMATCH;
+        for (size_t quanta = 1; quanta <= STRATA_ARENA_QUANTUM_CACHES_MAX && status == STRATA_ARENA_SIZE_MISMATCH; quanta++) {
+            status = strata_arena_free(leak->vmp->arena, segment->start + at, quanta * quantum);
+            if (status == STRATA_ARENA_OK) leak->size += quanta * quantum;
+        }
+    }
+    return 1;
+}
+
+/* Takes the arena down with what the program left allocated, and says how much that was. */
+static enum strata_arena_status destroy_arena(const vmem_t *vmp) {
+    enum strata_arena_status status = strata_arena_destroy(vmp->arena);
+    struct leak leak = {.vmp = vmp};
+    if (status == STRATA_ARENA_BUSY) {
+        strata_arena_walk(vmp->arena, STRATA_ARENA_ALLOCATED, free_segment, &leak);
+        status = strata_arena_destroy(vmp->arena); /* empties quantum caches first: those of which nothing was leaked are gone then */
+    }
+    if (status == STRATA_ARENA_BUSY) {
+        strata_arena_walk(vmp->arena, STRATA_ARENA_ALLOCATED, free_objects, &leak);
+        status = strata_arena_destroy(vmp->arena);
+    }
+    if (leak.size != 0) umem_line("vmem_destroy(%s): leaked %zu %s", vmp->name, leak.size, vmp->identifiers ? "identifiers" : "bytes");
+    return status;
 }
 
 void vmem_destroy(vmem_t *vmp) {
     if (vmp == NULL) return;
-    enum strata_arena_status status = strata_arena_destroy(vmp->arena);
-    if (status == STRATA_ARENA_BUSY) {
-        size_t leaked = vmem_size(vmp, VMEM_ALLOC);
-        if (leaked != 0) umem_line("vmem_destroy(%s): leaked %zu %s", vmp->name, leaked, vmp->identifiers ? "identifiers" : "bytes");
-        strata_arena_walk(vmp->arena, STRATA_ARENA_ALLOCATED, free_leaked, vmp);
-        status = strata_arena_destroy(vmp->arena);
+    must_be(vmp, "vmem_destroy");
+    if (__atomic_load_n(&vmp->importers, __ATOMIC_RELAXED) != 0) { /* what is allocated may be theirs */
+        umem_line("vmem_destroy(%s): another arena imports from it: it stays", vmp->name);
+        return;
     }
+    enum strata_arena_status status = destroy_arena(vmp);
     if (status != STRATA_ARENA_OK) {
         umem_line("vmem_destroy(%s): %s: it stays", vmp->name, strata_arena_status_text(status));
         return;
     }
-    if (vmp->source != NULL) unlist_importer(vmp);
+    if (vmp->source != NULL && is_importing(vmp)) {
+        unlist_importer(vmp);
+        __atomic_fetch_sub(&vmp->source->importers, 1, __ATOMIC_RELAXED);
+    }
+    vmp->arena = NULL; /* for must_be, as long as the memory is nobody else's */
     strata_kmem_free(vmp, sizeof *vmp);
 }
 
 void *vmem_add(vmem_t *vmp, void *vaddr, size_t size, int vmflag) {
+    if (vmp == NULL) {
+        if ((vmflag & VM_PANIC) != 0) umem_die("vmem_add(): the arena is NULL");
+        errno = EINVAL;
+        return NULL;
+    }
+    must_be(vmp, "vmem_add");
     enum strata_arena_status status = STRATA_ARENA_BAD_ARGUMENT;
     while (vaddr != NULL && (status = strata_arena_add(vmp->arena, (uintptr_t)vaddr, size)) == STRATA_ARENA_NO_MEMORY && (vmflag & VM_NOSLEEP) == 0)
         doze();
@@ -188,30 +250,46 @@ static unsigned flags_of(int vmflag) {
     unsigned flags = (vmflag & VM_BESTFIT) != 0   ? STRATA_ARENA_BEST_FIT
                      : (vmflag & VM_NEXTFIT) != 0 ? STRATA_ARENA_NEXT_FIT
                                                   : STRATA_ARENA_INSTANT_FIT;
+    if ((vmflag & VM_ENDALLOC) != 0) flags |= STRATA_ARENA_FROM_TOP;
     return (vmflag & VM_NOSLEEP) != 0 ? flags : flags | STRATA_ARENA_SLEEP;
 }
 
-/* What an allocation returns. Only a lack of space or memory is not the caller's mistake. */
-static void *answer(const char *function, const vmem_t *vmp, size_t size, int vmflag, enum strata_arena_status status, uint64_t start) {
+/* Whether [min, max), where max 0 is 2^64, can't hold so much, whatever is freed. Size 0 is another mistake. */
+static bool is_too_large(const vmem_t *vmp, size_t size, uintptr_t min, uintptr_t max) {
+    size_t rounded;
+    if (size == 0) return false;
+    if (__builtin_add_overflow(size, vmp->quantum - 1, &rounded)) return true;
+    return min > max - 1 || max - 1 - min < (rounded & ~(vmp->quantum - 1)) - 1;
+}
+
+/*
+ * What an allocation returns. A lack of space or memory is not the caller's mistake, nor is, with VM_NOSLEEP, a size that the window can't hold:
+ * illumos searches, finds nothing, and returns NULL. With VM_SLEEP it waits there for what can't come, and here ends.
+ */
+static void *answer(const char *function, const vmem_t *vmp, size_t size, int vmflag, enum strata_arena_status status, uint64_t start,
+                    bool too_large) {
     if (status == STRATA_ARENA_OK) return (void *)(uintptr_t)start;
-    bool lacks = status == STRATA_ARENA_NO_SPACE || status == STRATA_ARENA_NO_MEMORY;
-    if (!lacks || (vmflag & VM_PANIC) != 0) umem_die("%s(%s): size %zu: %s", function, vmp->name, size, strata_arena_status_text(status));
+    const char *text = too_large ? "more than there can ever be between minaddr and maxaddr" : strata_arena_status_text(status);
+    bool lacks = status == STRATA_ARENA_NO_SPACE || status == STRATA_ARENA_NO_MEMORY || (too_large && (vmflag & VM_NOSLEEP) != 0);
+    if (!lacks || (vmflag & VM_PANIC) != 0) umem_die("%s(%s): size %zu: %s", function, vmp->name, size, text);
     errno = ENOMEM;
     return NULL;
 }
 
 void *vmem_alloc(vmem_t *vmp, size_t size, int vmflag) {
+    must_be(vmp, "vmem_alloc");
     uint64_t start = 0;
     enum strata_arena_status status = strata_arena_alloc(vmp->arena, size, flags_of(vmflag), &start);
-    return answer("vmem_alloc", vmp, size, vmflag, status, start);
+    return answer("vmem_alloc", vmp, size, vmflag, status, start, is_too_large(vmp, size, 0, 0));
 }
 
 void *vmem_xalloc(vmem_t *vmp, size_t size, size_t align, size_t phase, size_t nocross, void *minaddr, void *maxaddr, int vmflag) {
+    must_be(vmp, "vmem_xalloc");
     uint64_t start = 0;
     if (align <= vmp->quantum && (align & (align - 1)) == 0) align = 0; /* every segment is */
     enum strata_arena_status status =
         strata_arena_xalloc(vmp->arena, size, align, phase, nocross, (uintptr_t)minaddr, (uintptr_t)maxaddr, flags_of(vmflag), &start);
-    return answer("vmem_xalloc", vmp, size, vmflag, status, start);
+    return answer("vmem_xalloc", vmp, size, vmflag, status, start, is_too_large(vmp, size, (uintptr_t)minaddr, (uintptr_t)maxaddr));
 }
 
 static void freed(const char *function, const vmem_t *vmp, void *vaddr, size_t size, enum strata_arena_status status) {
@@ -219,8 +297,12 @@ static void freed(const char *function, const vmem_t *vmp, void *vaddr, size_t s
     wake_importers(vmp);
 }
 
-void vmem_free(vmem_t *vmp, void *vaddr, size_t size) { freed("vmem_free", vmp, vaddr, size, strata_arena_free(vmp->arena, (uintptr_t)vaddr, size)); }
+void vmem_free(vmem_t *vmp, void *vaddr, size_t size) {
+    must_be(vmp, "vmem_free");
+    freed("vmem_free", vmp, vaddr, size, strata_arena_free(vmp->arena, (uintptr_t)vaddr, size));
+}
 void vmem_xfree(vmem_t *vmp, void *vaddr, size_t size) {
+    must_be(vmp, "vmem_xfree");
     freed("vmem_xfree", vmp, vaddr, size, strata_arena_xfree(vmp->arena, (uintptr_t)vaddr, size));
 }
 
@@ -232,7 +314,10 @@ static unsigned kinds_of(int typemask) {
     return (typemask & VMEM_SPAN) != 0 ? kinds | STRATA_ARENA_SPAN : kinds;
 }
 
-int vmem_contains(vmem_t *vmp, void *vaddr, size_t size) { return strata_arena_contains(vmp->arena, (uintptr_t)vaddr, size); }
+int vmem_contains(vmem_t *vmp, void *vaddr, size_t size) {
+    must_be(vmp, "vmem_contains");
+    return strata_arena_contains(vmp->arena, (uintptr_t)vaddr, size);
+}
 
 struct walk {
     void (*func)(void *arg, void *vaddr, size_t size);
@@ -245,12 +330,15 @@ static int visit(const struct strata_arena_segment *segment, void *context) {
 }
 
 void vmem_walk(vmem_t *vmp, int typemask, void (*func)(void *arg, void *vaddr, size_t size), void *arg) {
+    must_be(vmp, "vmem_walk");
+    if (func == NULL) umem_die("vmem_walk(%s): the function is NULL", vmp->name);
     struct walk walk = {.func = func, .arg = arg};
     if (kinds_of(typemask) != 0) strata_arena_walk(vmp->arena, kinds_of(typemask), visit, &walk);
 }
 
 size_t vmem_size(vmem_t *vmp, int typemask) {
     uint64_t size = 0;
+    must_be(vmp, "vmem_size");
     if (kinds_of(typemask) != 0) strata_arena_size(vmp->arena, kinds_of(typemask), &size);
     return size;
 }

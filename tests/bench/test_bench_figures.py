@@ -82,7 +82,7 @@ def test_the_bar():
             values |= {"malloc_p99_9_ns": 100.0 if name == "strata" else 90.0, "free_p99_9_ns": 50.0}
     made_up["tiny"]["strata"]["mean_rss_bytes"] = (1 << 20) + (299 << 10)
     made_up["tiny"]["glibc"]["mean_rss_bytes"] = 1 << 20
-    found = bar.verdicts(made_up, PEERS, ["tiny"], 1.97, False)
+    found = bar.verdicts(made_up, PEERS, ["tiny"], 1.97, [], False)
     mean = verdict(found, "wall time: geometric mean")
     assert mean["value"] == pytest.approx((0.5 * 1.04 * 0.5) ** (1 / 3)) and mean["detail"] == "glibc" and mean["met"]
     worst = verdict(found, "wall time: worst load")
@@ -93,11 +93,52 @@ def test_the_bar():
     assert not verdict(found, "p99.9 of malloc")["met"] and verdict(found, "p99.9 of free")["met"]
     assert verdict(found, "two threads")["met"]
     assert not any("rseq" in one["what"] for one in found)  # not measured
-    failed = bar.verdicts(made_up, PEERS, ["tiny"], 1.97, True)
+    failed = bar.verdicts(made_up, PEERS, ["tiny"], 1.97, [], True)
     assert len(failed) == len(found) and not any(one["met"] for one in failed)
 
 
 def test_the_path_without_rseq_is_held_against_that_with():
     made_up = medians(a={"strata": 1.0, "strata-no-rseq": 1.2, "glibc": 2.0, "mimalloc": 2.0})
-    found = verdict(bar.verdicts(made_up, PEERS, [], None, False), "without rseq")
+    found = verdict(bar.verdicts(made_up, PEERS, [], None, [], False), "without rseq")
     assert found["value"] == pytest.approx(1.2) and not found["met"]
+
+
+def made_up_pages(**changes):
+    """Figures that meet every bar by little."""
+    pages = {
+        "pairs": [
+            {"bytes": 4096, "strata_ns": 300.0, "touched_ns": 1.0, "kernel_ns": 900.0},
+            {"bytes": 4 << 20, "strata_ns": 100.0, "touched_ns": 1.0, "kernel_ns": 10_000.0},
+            {"bytes": 64 << 20, "strata_ns": 200.0, "touched_ns": 1.0, "kernel_ns": 21_000.0},
+        ],
+        "doubling": [
+            {"bytes": 2 << 20, "first_ns": 20_000.0, "aged_ns": 19_000.0, "later_ns": 1000.0, "copy_ns": 9e5},
+            {"bytes": 1 << 30, "first_ns": 8000.0, "aged_ns": 7000.0, "later_ns": 99_000.0, "copy_ns": 9e8},
+        ],
+        "swap": {"bytes": 64 << 20, "strata_ns": 49_000.0, "aged_ns": 50_000.0, "copy_ns": 9e6},
+    }
+    return pages | changes
+
+
+def test_the_bar_of_pages():
+    found = bar.verdicts({}, PEERS, [], None, [], False, made_up_pages())
+    assert [one["what"].partition(":")[0] for one in found] == ["pages"] * 4 and all(one["met"] for one in found)
+    spread = verdict(found, "end to end")
+    assert spread["value"] == pytest.approx(3) and spread["detail"] == "4 KiB, 4 MiB"
+    assert verdict(found, "mmap")["value"] == pytest.approx(100) and verdict(found, "mmap")["detail"] == "4 MiB"  # small blocks have no such bar
+    assert verdict(found, "step")["value"] == pytest.approx(20) and verdict(found, "step")["detail"] == "to 2 MiB, in a fresh heap"
+    assert verdict(found, "exchange")["value"] == pytest.approx(50) and verdict(found, "exchange")["detail"] == "64 MiB, with a history"
+    assert not any(one["what"].startswith("pages") for one in bar.verdicts({}, PEERS, [], None, [], False))
+    assert not any(one["met"] for one in bar.verdicts({}, PEERS, [], None, [], True, made_up_pages()))
+
+
+@pytest.mark.parametrize(
+    "part, place, metric, value, words",
+    [("pairs", 0, "strata_ns", 301.0, "end to end"), ("pairs", 2, "kernel_ns", 19_999.0, "mmap"), ("doubling", 1, "first_ns", 20_100.0, "step"),
+     ("doubling", 1, "aged_ns", 20_100.0, "step"), ("swap", None, "strata_ns", 50_001.0, "exchange"), ("swap", None, "aged_ns", 50_001.0, "exchange")],
+)  # fmt: skip
+def test_each_bar_of_pages_is_missed_by_itself(part, place, metric, value, words):
+    pages = made_up_pages()
+    (pages[part] if place is None else pages[part][place])[metric] = value
+    found = bar.verdicts({}, PEERS, [], None, [], False, pages)
+    assert [one["met"] for one in found] == [words not in one["what"] for one in found]

@@ -4,14 +4,17 @@
  *
  * Each block knows its frame under a lock of its own. A move takes that lock, or answers "later". What a capture gets must be nobody's; what a
  * block reads must be what was written; in the end all frames are free, and strata_zone_check has nothing to say. api_zone [TURNS].
+ *
+ * TURNS is the least: where one thread did all of its own before the others began, all go on until a block was moved and a superpage captured.
  */
 #include <string.h>
+#include <time.h>
 
 #include <strata/zone.h>
 
 #include "concurrency/concurrency.h"
 
-enum { WORKERS = 3, CAPTURERS = 2, DEFAULT_TURNS = 4000, BLOCKS = 2600, SUPERPAGES = 12, HELD = 4, SUPERPAGE_FRAMES = 512 };
+enum { WORKERS = 3, CAPTURERS = 2, DEFAULT_TURNS = 4000, BLOCKS = 2600, SUPERPAGES = 12, HELD = 4, SUPERPAGE_FRAMES = 512, PATIENCE_SECONDS = 60 };
 
 struct block {
     pthread_mutex_t lock;
@@ -24,6 +27,12 @@ static struct strata_zone *zone;
 static unsigned owner;
 static size_t turns = DEFAULT_TURNS;
 static uint64_t moves, drops, captures;
+static time_t deadline; /* after it, threads end without a move or a capture, and the test fails */
+
+static bool goes_on(size_t turn, size_t least) {
+    if (turn < least) return true;
+    return (__atomic_load_n(&moves, __ATOMIC_RELAXED) == 0 || __atomic_load_n(&captures, __ATOMIC_RELAXED) == 0) && time(NULL) < deadline;
+}
 
 static uint64_t *words(uint64_t frame) { return strata_zone_address(zone, frame); }
 
@@ -74,7 +83,7 @@ static void release(struct block *block) {
 static void *work(void *argument) {
     uint64_t random = random_seed((uintptr_t)argument);
     free_block(make_block(&random)); /* with per-thread caches: an id, and so a slot of the zone */
-    for (size_t turn = 0; turn < turns; turn++) {
+    for (size_t turn = 0; goes_on(turn, turns); turn++) {
         uint64_t dice = next_random(&random), token = dice % BLOCKS;
         struct block *block = &blocks[token];
         pthread_mutex_lock(&block->lock);
@@ -109,10 +118,10 @@ static void *capture(void *argument) {
     free_block(make_block(&random));
     uint64_t held[HELD];
     size_t count = 0;
-    for (size_t turn = 0; turn < turns / 20 + 1 || count != 0; turn++) {
+    for (size_t turn = 0; goes_on(turn, turns / 20 + 1) || count != 0; turn++) {
         const struct strata_zone_capture_request request = {.frames = SUPERPAGE_FRAMES, .mobility = STRATA_ZONE_UNMOVABLE};
         uint64_t frame;
-        bool gives = count == HELD || turn > turns / 20 || (count != 0 && next_random(&random) % 8 == 0);
+        bool gives = count == HELD || !goes_on(turn, turns / 20 + 1) || (count != 0 && next_random(&random) % 8 == 0);
         if (gives) { /* what was written is there: nobody else had it */
             frame = held[--count];
             for (uint64_t i = 0; i < SUPERPAGE_FRAMES; i++) EXPECT(words(frame + i)[0] == i);
@@ -134,6 +143,7 @@ int main(int argc, char **argv) {
     const struct strata_zone_owner program = {.name = "blocks", .migrate = migrate, .reclaim = reclaim, .context = blocks};
     EXPECT(strata_zone_create(&config, &zone) == STRATA_ZONE_OK);
     EXPECT(strata_zone_owner_add(zone, &program, &owner) == STRATA_ZONE_OK);
+    deadline = time(NULL) + PATIENCE_SECONDS;
     for (size_t i = 0; i < BLOCKS; i++) pthread_mutex_init(&blocks[i].lock, NULL);
     for (uintptr_t i = 0; i < WORKERS + CAPTURERS; i++) EXPECT(pthread_create(&threads[i], NULL, i < WORKERS ? work : capture, (void *)i) == 0);
     for (size_t i = 0; i < WORKERS + CAPTURERS; i++) EXPECT(pthread_join(threads[i], NULL) == 0);

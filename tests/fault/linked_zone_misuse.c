@@ -99,10 +99,16 @@ static enum strata_zone_status as(const struct strata_zone_request *request) {
     REQUIRE(frame == 4711);
     return status;
 }
-static enum strata_zone_status capture_at(uint64_t frame, uint64_t frames) {
-    const struct strata_zone_capture_request request = {.frames = frames, .at = frame, .flags = STRATA_ZONE_CAPTURE_AT};
+static enum strata_zone_status capture_by(struct strata_zone_capture_request request) {
     uint64_t got;
+    request.flags = STRATA_ZONE_CAPTURE_AT;
     return strata_zone_capture_run(zone, &request, &got);
+}
+static enum strata_zone_status capture_at(uint64_t frame, uint64_t frames) {
+    return capture_by((struct strata_zone_capture_request){.frames = frames, .at = frame});
+}
+static enum strata_zone_status capture_aligned(uint64_t frame, uint64_t frames) {
+    return capture_by((struct strata_zone_capture_request){.frames = frames, .align_frames = frames, .at = frame});
 }
 static uint64_t free_frame(void) {
     struct strata_zone_frame_info info;
@@ -187,6 +193,21 @@ static enum strata_zone_status destroy_while_capturing(void) {
     strata_zone_capture_give_up(capture);
     return status;
 }
+static enum strata_zone_status end_capture_twice(void) {
+    struct strata_zone_capture *capture, *other_capture;
+    const struct strata_zone_capture_request request = {.frames = SUPERPAGE_FRAMES};
+    uint64_t first, frame = 0;
+    REQUIRE(strata_zone_capture_begin(zone, &request, &capture) == STRATA_ZONE_OK);
+    REQUIRE(strata_zone_capture_end(capture, &first) == STRATA_ZONE_OK);
+    REQUIRE(strata_zone_capture_begin(zone, &request, &other_capture) == STRATA_ZONE_OK);
+    strata_zone_capture_give_up(capture);
+    REQUIRE(strata_zone_capture_poll(other_capture, NULL, NULL) == STRATA_ZONE_OK);
+    strata_zone_capture_give_up(other_capture);
+    tell_number((uintptr_t)capture);
+    enum strata_zone_status status = strata_zone_capture_end(capture, &frame);
+    REQUIRE(frame == 0 && strata_zone_free(zone, first, SUPERPAGE_FRAMES) == STRATA_ZONE_OK);
+    return status;
+}
 /* The partition goes while movable frames fill it: they stay where they are, and the superpages are everybody's. */
 static enum strata_zone_status partition_shrunk_while_full(void) {
     const uint64_t bytes = 2 * STRATA_ZONE_SUPERPAGE_BYTES;
@@ -257,6 +278,7 @@ static bool misuse_zone(const char *name) {
     CASE("free what a capture holds", free_held_by_capture());
     CASE("discard free", strata_zone_discard(zone, of(free_frame()), 1));
     CASE("populate free", strata_zone_populate(zone, of(free_frame()), 1));
+    CASE("copy to what is free", strata_zone_copy(zone, used, of(free_frame()), 1));
     CASE("copy over itself", copy_over_itself());
     CASE("alloc nothing", strata_zone_alloc(zone, of(0), STRATA_ZONE_MOVABLE, &frame));
     CASE("alloc more than all", strata_zone_alloc(zone, of(FRAMES + 1), STRATA_ZONE_MOVABLE, &frame));
@@ -266,8 +288,10 @@ static bool misuse_zone(const char *name) {
     CASE("owner that is none", as(&(struct strata_zone_request){.frames = 1, .owner = (unsigned)of(9)}));
     CASE("flags of alloc", as(&(struct strata_zone_request){.frames = 1, .flags = (unsigned)of(64)}));
     CASE("capture across superpages", capture_at(of(510), 4));
+    CASE("capture where it is not aligned", capture_aligned(of(1), 4));
     CASE("capture of nothing", capture_at(0, of(0)));
     CASE("capture of what is unmovable", capture_what_is_unmovable());
+    CASE("end of a capture that has ended", end_capture_twice());
     CASE("window of nothing", strata_zone_window_open(zone, of(0), &address));
     CASE("window of half a page", strata_zone_window_open(zone, of(FRAME / 2), &address));
     CASE("close while it shows frames", strata_zone_window_close(zone, at(window)));
@@ -286,6 +310,8 @@ static bool misuse_zone(const char *name) {
     CASE("partition over unmovable frames", partition_over_unmovable());
     CASE("partition shrunk while full", partition_shrunk_while_full());
     CASE("reserve larger than the zone", strata_zone_set_reserve(zone, of((SUPERPAGES + 1) * STRATA_ZONE_SUPERPAGE_BYTES)));
+    CASE("partition of more than can be counted", strata_zone_partition_resize(zone, of(UINT64_MAX)));
+    CASE("reserve of more than can be counted", strata_zone_set_reserve(zone, of(UINT64_MAX - 5)));
     CASE("effort", strata_zone_set_effort(zone, (unsigned)of(8)));
     CASE("compact by too high an order", strata_zone_compact(zone, (unsigned)of(10), NULL));
     CASE("indices of too high an order", strata_zone_indices_get(zone, (unsigned)of(STRATA_ZONE_ORDERS), &indices));

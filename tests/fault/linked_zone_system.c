@@ -8,6 +8,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -69,6 +70,79 @@ static void resize_the_file(void) {
     tell_status("discard", strata_zone_discard(zone, frame, SUPERPAGE_FRAMES));
     tell_status("populate", strata_zone_populate(zone, frame, SUPERPAGE_FRAMES));
     tell_status("destroy", strata_zone_destroy(zone));
+}
+
+/* ------------------------------------------------------------------ memory behind frames */
+
+enum { POPULATE_WRITE = 23 };
+
+/* The system answers one call with an error; of madvise only the advice that populates. */
+static void answer_by(unsigned call, uint32_t advice, unsigned error) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, advice, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    REQUIRE(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* The file of a memfd has no limit of its own, so a system whose memory is used up is made up: that says so, or that knows of no such advice. */
+static void populate_a_full_file(void) {
+    struct strata_zone *zone;
+    uint64_t frame;
+    REQUIRE(create(STRATA_ZONE_MEMFD, 4 * MIB, &zone) == STRATA_ZONE_OK);
+    REQUIRE(strata_zone_alloc(zone, SUPERPAGE_FRAMES, STRATA_ZONE_MOVABLE, &frame) == STRATA_ZONE_OK);
+    strata_zone_poke(zone, frame, 7);
+    tell_status("room", strata_zone_populate(zone, frame, SUPERPAGE_FRAMES));
+    REQUIRE(mlock(strata_zone_address(zone, frame), FRAME) == 0);
+    tell_status("discard of what is locked", strata_zone_discard(zone, frame, 1));
+    REQUIRE(munlock(strata_zone_address(zone, frame), FRAME) == 0);
+    answer_by(SYS_madvise, POPULATE_WRITE, EINVAL);
+    errno = E2BIG;
+    tell_status("an older system", strata_zone_populate(zone, frame, SUPERPAGE_FRAMES));
+    answer_by(SYS_fallocate, FRAME * (uint32_t)frame, ENOSPC); /* args[2]: the offset */
+    tell_status("an older system, full", strata_zone_populate(zone, frame, SUPERPAGE_FRAMES));
+    answer_by(SYS_madvise, POPULATE_WRITE, ENOMEM);
+    tell_status("full", strata_zone_populate(zone, frame, SUPERPAGE_FRAMES));
+    tell("errno", errno == E2BIG ? "kept" : "changed");
+    tell("contents", strata_zone_peek(zone, frame) == 7 ? "kept" : "lost");
+    tell("check", strata_zone_check(zone) == NULL ? "sound" : strata_zone_check(zone));
+    tell_status("destroy", strata_zone_destroy(zone));
+}
+
+/* Node 0 is there wherever there are nodes; what is touched comes from it. */
+static void bind_to_nodes(enum strata_zone_backend backend, const char *name) {
+    enum { OF_ADDRESS = 3 }; /* MPOL_F_NODE | MPOL_F_ADDR */
+    static const unsigned missing[] = {77, 1 << 20};
+    struct strata_zone_config config = {
+        .name = "node", .backend = backend, .bytes = 4 * MIB, .frame_bytes = FRAME, .node = 0, .cpus = 1, .flags = STRATA_ZONE_ON_NODE};
+    struct strata_zone *zone = NULL;
+    enum strata_zone_status status = strata_zone_create(&config, &zone);
+    tell_status(name, status);
+    if (status == STRATA_ZONE_OK) {
+        uint64_t frame;
+        int node = -1;
+        REQUIRE(strata_zone_alloc(zone, 1, STRATA_ZONE_UNMOVABLE, &frame) == STRATA_ZONE_OK);
+        strata_zone_poke(zone, frame, 7);
+        if (backend != STRATA_ZONE_SIM) {
+            REQUIRE(syscall(SYS_get_mempolicy, &node, NULL, 0, strata_zone_address(zone, frame), OF_ADDRESS) == 0);
+            tell_number("node", (uint64_t)node);
+        }
+        REQUIRE(strata_zone_destroy(zone) == STRATA_ZONE_OK);
+    }
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
+        zone = NULL;
+        config.node = missing[i];
+        tell_status("no such node", strata_zone_create(&config, &zone));
+        REQUIRE(zone == NULL);
+    }
+    config.flags = 0;
+    tell_status("without a node", strata_zone_create(&config, &zone)); /* `node` is of no meaning then */
+    REQUIRE(strata_zone_destroy(zone) == STRATA_ZONE_OK);
 }
 
 /* ------------------------------------------------------------------ userfaultfd */
@@ -233,7 +307,13 @@ int main(int argc, char **argv) {
         refused(STRATA_ZONE_HUGETLB, UINT64_C(64) << 30, RLIMIT_CORE, 0);
     else if (strcmp(name, "the file is resized") == 0)
         resize_the_file();
-    else if (strcmp(name, "userfaultfd") == 0)
+    else if (strcmp(name, "full") == 0)
+        populate_a_full_file();
+    else if (strcmp(name, "nodes") == 0) {
+        bind_to_nodes(STRATA_ZONE_MEMFD, "memfd");
+        bind_to_nodes(STRATA_ZONE_ANON, "anon");
+        bind_to_nodes(STRATA_ZONE_SIM, "sim");
+    } else if (strcmp(name, "userfaultfd") == 0)
         move_without_faults(true);
     else if (strcmp(name, "mappings") == 0)
         use_up_mappings();

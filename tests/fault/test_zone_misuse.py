@@ -21,6 +21,7 @@ IN_USE = "locked, guarded or pinned"
 NOT_HELD = "not held in this way"
 TOO_OFTEN = "held too often, or too many handles"
 NO_MEMORY = "no memory"
+UNSUPPORTED = "not with this backend, or on this system"
 NO_HUGE_PAGES = "the system's pool has too few huge pages"
 
 FREE = "frame = {n} (free; must be allocated)"
@@ -57,6 +58,7 @@ CASES = {
     "free what a capture holds": (NOT_ALLOCATED, "strata_zone_free", FREE),
     "discard free": (NOT_ALLOCATED, "strata_zone_discard", FREE),
     "populate free": (NOT_ALLOCATED, "strata_zone_populate", FREE),
+    "copy to what is free": (NOT_ALLOCATED, "strata_zone_copy", FREE),
     "copy over itself": (BAD, "strata_zone_copy", "to = {n} (a run that does not overlap the other)"),
     "alloc nothing": (BAD, "strata_zone_alloc", REQUESTED),
     "alloc more than all": (BAD, "strata_zone_alloc", REQUESTED),
@@ -67,7 +69,9 @@ CASES = {
     "flags of alloc": (BAD, "strata_zone_alloc_as", "flags = {n} (those of strata_zone_alloc_flags)"),
     "capture across superpages": (BAD, "strata_zone_capture_run",
                                   "at = {n} (inside the zone; of runs above a superpage, where one begins; else inside one)"),
+    "capture where it is not aligned": (BAD, "strata_zone_capture_run", "at = {n} (a multiple of align_frames)"),
     "capture of nothing": (BAD, "strata_zone_capture_run", REQUESTED),
+    "end of a capture that has ended": (BAD, "strata_zone_capture_end", "capture = {n:#x} (under way: neither had nor given up)"),
     "window of nothing": (BAD, "strata_zone_window_open", WINDOW),
     "window of half a page": (BAD, "strata_zone_window_open", WINDOW),
     "close while it shows frames": (MAPPED, "strata_zone_window_close", CLOSED),
@@ -85,6 +89,8 @@ CASES = {
     "partition larger than the zone": (BAD, "strata_zone_partition_resize", "bytes = {n} (at most the zone)"),
     "partition over unmovable frames": (BUSY, "strata_zone_partition_resize", "bytes = {n} (a size without unmovable frames)"),
     "reserve larger than the zone": (BAD, "strata_zone_set_reserve", "bytes = {n} (at most the zone)"),
+    "partition of more than can be counted": (BAD, "strata_zone_partition_resize", "bytes = {n} (at most the zone)"),
+    "reserve of more than can be counted": (BAD, "strata_zone_set_reserve", "bytes = {n} (at most the zone)"),
     "effort": (BAD, "strata_zone_set_effort", "effort = {n} (those of strata_zone_effort)"),
     "compact by too high an order": (BAD, "strata_zone_compact", ORDER),
     "indices of too high an order": (BAD, "strata_zone_indices_get", "order = {n} (below STRATA_ZONE_ORDERS, 31)"),
@@ -168,6 +174,8 @@ SYSTEM = {
     "huge pages": [f"create: {NO_HUGE_PAGES}", "then: success"],
     "the file is resized": ["shrink: Operation not permitted", "grow: Operation not permitted", "contents: whole", "discard: success",
                             "populate: success", "destroy: success"],
+    "full": ["room: success", f"discard of what is locked: {UNSUPPORTED}", "an older system: success", f"an older system, full: {NO_MEMORY}", f"full: {NO_MEMORY}", "errno: kept",
+             "contents: kept", "check: sound", "destroy: success"],
     "userfaultfd": ["compact: success", "left where they are: 96", "the owner's moved: yes", "the window's moved: no", "lost: 0", "check: sound",
                     "destroy: success"],
     "mappings": [f"map: {NO_MEMORY}", f"the page: {NOT_MAPPED}", f"the middle of a run: {NO_MEMORY}", "it: shows its frame", "compact: success",
@@ -179,6 +187,18 @@ SYSTEM = {
 def test_a_system_that_refuses(strata, helper, case):
     result = strata.run([helper("fault/linked_zone_system"), case], preload=False, prove=False)
     assert result.text.splitlines() == SYSTEM[case], result.describe()
+
+
+MISSING_NODES = [f"no such node: {UNSUPPORTED}", f"no such node: {UNSUPPORTED}", "without a node: success"]
+
+
+def test_nodes(strata, helper):
+    """Memory comes from the node that was named, where the system has nodes at all; one that it has not is refused."""
+    assert not Path("/sys/devices/system/node/node77").exists(), "a test for machines of fewer than 78 nodes"
+    here = [": success", "node: 0"] if Path("/sys/devices/system/node/node0").exists() else [f": {UNSUPPORTED}"]
+    result = strata.run([helper("fault/linked_zone_system"), "nodes"], preload=False, prove=False)
+    expected = [line for name in ("memfd", "anon") for line in (name + here[0], *here[1:], *MISSING_NODES)]
+    assert result.text.splitlines() == [*expected, "sim: success", *MISSING_NODES], result.describe()
 
 
 HUGE_PAGES = ["create: success", f"window of a frame: {BAD}", "window: success", f"map a frame: {BAD}", f"map inside a superpage: {BAD}",

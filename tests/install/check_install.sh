@@ -17,7 +17,7 @@ mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 library_dir=$(dirname "$(find "$prefix" -name libstrata.so)")
 
-for file in include/{umem,vmem,sys/vmem}.h include/strata/{strata,malloc,arena,batch,cache,n1527,pool,kmem}.h share/man/man1/strata.1 share/man/man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
+for file in include/{umem,vmem,sys/vmem}.h include/strata/{strata,malloc,arena,batch,cache,n1527,page,page_watch,paging,pool,pressure,kmem}.h include/strata/{allocator,memory_resource,vector}.hpp share/man/man1/strata.1 share/man/man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_cxx,strata_page,strata_page_watch,strata_paging,strata_pool,strata_pressure,strata_kmem,libstrata-umem}.3; do
     [ -s "$prefix/$file" ] || fail "$file is missing"
     passed
 done
@@ -29,7 +29,7 @@ for file in libstrata.so libstrata.so.0 libstrata.a libstrata-only.so libstrata-
 done
 ! grep -rIl -e "$PWD" -e "$work/first" "$prefix" || fail "installed text names a folder of the build"
 passed
-for page in man1/strata.1 man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_pool,strata_kmem,libstrata-umem}.3; do
+for page in man1/strata.1 man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_cxx,strata_page,strata_page_watch,strata_paging,strata_pool,strata_pressure,strata_kmem,libstrata-umem}.3; do
     text=$(cd "$prefix/share/man" && groff -mdoc -s -P-cbou -Tascii "$page" 2>&1)
     grep -q "^SYNOPSIS" <<<"$text" || fail "$page does not format where it is installed"
     passed
@@ -50,6 +50,17 @@ for header in "$prefix"/include/{strata,sys,.}/*.h; do
             echo "#include <$name>" |
                 $compiler -std=$language -pedantic -Wall -Wextra -Werror -I"$prefix/include" -x "${language%%[0-9]*}" -fsyntax-only - ||
                 fail "$name is not valid $language for $compiler"
+            passed
+        done
+    done
+done
+
+# The C++ headers on their own.
+for header in "$prefix"/include/strata/*.hpp; do
+    for compiler in g++ clang++-19; do
+        for standard in c++17 c++20; do
+            echo "#include <strata/${header##*/}>" | $compiler -std=$standard -pedantic -Wall -Wextra -Wshadow -Wconversion -Werror -I"$prefix/include" -x c++ -fsyntax-only - ||
+                fail "${header##*/} is not valid $standard for $compiler"
             passed
         done
     done
@@ -84,6 +95,16 @@ for package in strata strata-only; do
     # With glibc wholly static, too.
     gcc -static -fno-builtin -o "$work/consumer-whole" tests/install/consumer/consumer.c $(pkg-config --cflags $package) "$library_dir/lib$package.a" -pthread
     expect_well "$work/consumer-whole" $wanted
+done
+
+# Their tests, as a program of another project builds them: C++20 (the test suites have C++17), by either library.
+for compiler in g++ clang++-19; do
+    for name in vector allocators; do
+        package=$([ $compiler = g++ ] && echo strata || echo strata-only)
+        $compiler -std=c++20 -O1 -Wall -Wextra -Werror -o "$work/$name" -Itests tests/cxx/api_$name.cpp $(pkg-config --cflags --libs $package) -pthread
+        [ "$("$work/$name")" = "api_$name: well" ] || fail "api_$name.cpp by $compiler with $package failed"
+        passed
+    done
 done
 
 # A program of libumem, as it is: C and C++, shared and static. Its malloc is strata's.

@@ -8,7 +8,8 @@ Where the records are many, a file has them: $(cat FILE) then.
 
 Environment: STRATA_MODEL_LIB, the shared object with the runners (tests/model/model.h says what they are); STRATA_MODEL_SECONDS, how
 long each test goes on (default 3.5); STRATA_MODEL_SEED, where it begins (default: from the clock; a failure tells it);
-STRATA_MODEL_LONG, when set, the number of operations of the random runs (default: what fits into the budget, in runs of 100,000).
+STRATA_MODEL_LONG, when set, the number of operations of the random runs (default: what fits into the budget, in runs of 100,000);
+`make models LONG=10000000` runs all of these, which are the tests whose names end in _for_long.
 """
 
 import os
@@ -52,6 +53,16 @@ def random_record(seed, i):
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
     return struct.pack("<Q", x ^ (x >> 31))
+
+
+def long_operations():
+    """How many operations a random run has that STRATA_MODEL_LONG asks for; None: it asks for none."""
+    value = os.environ.get("STRATA_MODEL_LONG")
+    if not value:
+        return None
+    if not value.isascii() or not value.isdigit() or not 0 < int(value) <= MASK:
+        pytest.fail(f"STRATA_MODEL_LONG={value}: allowed is a number of operations from 1 to {MASK}", pytrace=False)
+    return int(value)
 
 
 class ModelFailure(AssertionError):
@@ -236,8 +247,8 @@ def random_runs():
 
     def run(one):
         seed, end = first_seed(), time.monotonic() + budget_seconds()
-        if operations := os.environ.get("STRATA_MODEL_LONG"):
-            run_one(one, seed, int(operations))
+        if operations := long_operations():
+            run_one(one, seed, operations)
             return 1
         runs = 0
         while runs == 0 or time.monotonic() < end:

@@ -84,8 +84,9 @@ static bool is_right_error(const struct asked *asked, int error) {
     if (asked->size == 0) return error == 0;
     bool stays = asked->given != NULL && (asked->flags & STRATA_BATCH_NO_MOVE) != 0;
     bool fits = stays && asked->size <= asked->before.usable && (asked->align == 0 || ((uintptr_t)asked->given & (asked->align - 1)) == 0);
-    if (error == ENOSPC) return stays && !fits;
-    if (error == ENOMEM) return !stays && may_fail_for_memory(asked->size, asked->align);
+    if (error == ENOSPC) return stays && !fits && asked->size <= (size_t)PTRDIFF_MAX;
+    /* One that may not move lacks memory for a growth that begins where it is. */
+    if (error == ENOMEM) return !fits && (may_fail_for_memory(asked->size, asked->align));
     return error == 0;
 }
 

@@ -24,8 +24,9 @@ static struct {
     uint64_t tokens;
     struct frames_capture *capture;
     uint64_t capture_first, capture_frames;
-    bool refuses; /* the owner does */
-    bool frees;   /* a block, while it is moved */
+    bool huge_anywhere; /* unmovable runs of whole superpages may lie in the partition */
+    bool refuses;       /* the owner does */
+    bool frees;         /* a block, while it is moved */
     uint64_t moves;
 } ref;
 static struct frame_zone *zone;
@@ -103,8 +104,10 @@ static bool run_is_free(uint64_t first, uint64_t count) {
         if (ref.cells[i].state != FREE) return false;
     return true;
 }
-static bool may_lie(uint64_t first, uint64_t count, enum frames_mobility mobility) {
-    return mobility != FRAMES_UNMOVABLE || superpage_of(first + count - 1) < ref.partition_first;
+/* count: of the run itself, whatever it is rounded up to. */
+static bool may_lie(uint64_t first, uint64_t count, uint64_t room, enum frames_mobility mobility) {
+    if (mobility != FRAMES_UNMOVABLE || (ref.huge_anywhere && count >= ref.superpage_frames)) return true;
+    return superpage_of(first + room - 1) < ref.partition_first;
 }
 /* Whether any place would do: the reserve and other groups included. */
 static bool has_room(const struct frames_request *request, uint64_t align) {
@@ -113,7 +116,7 @@ static bool has_room(const struct frames_request *request, uint64_t align) {
     uint64_t room = small ? request->frames : align_up(request->frames, ref.superpage_frames);
     for (uint64_t first = 0; first + room <= ref.frames; first += step) {
         if (small && superpage_of(first) != superpage_of(first + room - 1)) continue;
-        if (may_lie(first, room, request->mobility) && run_is_free(first, room)) return true;
+        if (may_lie(first, request->frames, room, request->mobility) && run_is_free(first, room)) return true;
     }
     return false;
 }
@@ -151,7 +154,7 @@ static void step_alloc(const struct model_record *record) {
                  (unsigned long long)frame);
     if (model->failed) return;
     MODEL_EXPECT(model, run_is_free(frame, request.frames), "frame %llu: the run was not free", (unsigned long long)frame);
-    MODEL_EXPECT(model, may_lie(frame, request.frames, request.mobility), "unmovable frames are in the partition");
+    MODEL_EXPECT(model, may_lie(frame, request.frames, request.frames, request.mobility), "unmovable frames are in the partition");
     fill(frame, request.frames, request.mobility, request.owner != 0, request.frames > ref.superpage_frames);
 }
 
@@ -220,6 +223,7 @@ static void step_query(const struct model_record *record) {
 
 static void step_settings(const struct model_record *record) {
     uint64_t superpages = record->byte[2] % (ref.superpages + 2), bytes = superpages * FRAMES_SUPERPAGE_BYTES;
+    if (superpages > ref.superpages && record->byte[3] % 2 == 0) bytes = UINT64_MAX - record->byte[4]; /* rounded up it would be none */
     enum frames_status expected = superpages > ref.superpages ? FRAMES_BAD_ARGUMENT : FRAMES_OK, status;
     if (record->byte[1] % 2 == 0) {
         status = frames_set_reserve(zone, bytes);
@@ -235,7 +239,7 @@ static void step_settings(const struct model_record *record) {
         status = frames_partition_resize(zone, bytes);
         if (status == FRAMES_OK) ref.partition_first = first;
     }
-    model_trace(model, "%s of %llu superpages: %d", record->byte[1] % 2 == 0 ? "reserve" : "partition", (unsigned long long)superpages, status);
+    model_trace(model, "%s of %llu bytes: %d", record->byte[1] % 2 == 0 ? "reserve" : "partition", (unsigned long long)bytes, status);
     MODEL_EXPECT(model, status == expected, "settings: status %d, expected %d", status, expected);
 }
 
@@ -268,7 +272,7 @@ static void capture_begin(const struct model_record *record) {
     ref.capture_frames = ref.capture->frames;
     for (uint64_t i = ref.capture_first; i < ref.capture_first + ref.capture_frames; i++)
         if (ref.cells[i].state == FREE) ref.cells[i].state = HELD;
-    MODEL_EXPECT(model, request.mobility != FRAMES_UNMOVABLE || may_lie(ref.capture_first, ref.capture_frames, request.mobility),
+    MODEL_EXPECT(model, request.mobility != FRAMES_UNMOVABLE || may_lie(ref.capture_first, ref.capture_frames, ref.capture_frames, request.mobility),
                  "an unmovable run is captured in the partition");
 }
 
@@ -348,7 +352,9 @@ static void begin(struct model *of, const struct model_record *stage) {
     struct frames_config config = {.name = "model", .backend = FRAMES_SIM, .cpus = 2, .frame_bytes = frame_bytes[stage->byte[0] % 4]};
     config.bytes = (2 + stage->byte[1] % 7) * FRAMES_SUPERPAGE_BYTES;
     config.flags = stage->byte[2] % 4 == 1 ? FRAMES_NO_GROUPING : stage->byte[2] % 4 == 2 ? FRAMES_NO_GROUPING | FRAMES_SCATTER : 0;
-    config.partition_bytes = stage->byte[3] % 3 == 1 ? FRAMES_SUPERPAGE_BYTES : 0;
+    config.partition_bytes = stage->byte[3] % 4 == 1 ? FRAMES_SUPERPAGE_BYTES : stage->byte[3] % 4 == 2 ? config.bytes : 0;
+    ref.huge_anywhere = stage->byte[5] % 2 != 0;
+    if (ref.huge_anywhere) config.flags |= FRAMES_HUGE_IN_PARTITION;
     ref.frames = config.bytes / config.frame_bytes;
     ref.superpages = config.bytes / FRAMES_SUPERPAGE_BYTES;
     ref.superpage_frames = FRAMES_SUPERPAGE_BYTES / config.frame_bytes;

@@ -130,6 +130,7 @@ static void follow_realloc(struct block *block, char *start, size_t bytes, unsig
     resize_block(block, start, pages, (flags & STRATA_PAGE_ZEROED) != 0);
     if (model->failed) return;
     (void)query(block);
+    if ((flags & STRATA_PAGE_PREFAULT) != 0) check_present(block);
     check_contents(block, 0, before < pages ? before : pages, false);
     if (pages > before) {
         check_contents(block, before, pages, true);
@@ -200,7 +201,7 @@ static void step_realloc(const struct model_record *record, uint64_t state) {
         return;
     }
     MODEL_EXPECT(model, start == block->start && bytes > before, "it failed, and the address is another, or it became smaller");
-    MODEL_EXPECT(model, status == (fixed ? STRATA_PAGE_NO_ROOM : STRATA_PAGE_NO_MEMORY) && (fixed || may_lack()), "realloc: %s",
+    MODEL_EXPECT(model, (status == STRATA_PAGE_NO_ROOM && fixed) || (status == STRATA_PAGE_NO_MEMORY && may_lack()), "realloc: %s",
                  strata_page_status_text(status));
     MODEL_EXPECT(model, bytes > info.capacity_bytes || may_lack(), "no room, though %zu bytes are reserved", info.capacity_bytes);
     check_block(block, false);
@@ -214,8 +215,8 @@ static void step_reserve(const struct model_record *record, uint64_t state) {
     enum strata_page_status status = strata_page_reserve(block->start, bytes);
     model_trace(model, "reserve %zu for %p of %zu pages: %s", bytes, (void *)block->start, block->pages, strata_page_status_text(status));
     struct strata_page_info info = query(block);
-    MODEL_EXPECT(model, status == STRATA_PAGE_OK || (status == STRATA_PAGE_NO_ROOM && bytes > before.capacity_bytes), "reserve: %s",
-                 strata_page_status_text(status));
+    bool lacks = status == STRATA_PAGE_NO_ROOM || (status == STRATA_PAGE_NO_MEMORY && may_lack());
+    MODEL_EXPECT(model, status == STRATA_PAGE_OK || (lacks && bytes > before.capacity_bytes), "reserve: %s", strata_page_status_text(status));
     MODEL_EXPECT(model, status == STRATA_PAGE_OK ? info.capacity_bytes >= bytes : info.capacity_bytes == before.capacity_bytes,
                  "capacity %zu, before %zu", info.capacity_bytes, before.capacity_bytes);
 }
@@ -383,8 +384,8 @@ static void step_time(const struct model_record *record) {
 static void begin(struct model *of, const struct model_record *stage) {
     static const size_t pages[] = {4 * KIB, 4 * KIB, 16 * KIB, 64 * KIB};
     static const char *const confs[] = {
-        "background:off",           "background:off,hard_limit:24M", "background:off,soft_limit:1M", "background:off,thp:always,decay_ms:0",
-        "background:off,thp:never", "background:off,page_moves:uffd"};
+        "background:off",           "background:off,hard_limit:24M",  "background:off,soft_limit:1M",     "background:off,thp:always,decay_ms:0",
+        "background:off,thp:never", "background:off,page_moves:uffd", "background:off,page_moves:mremap", "background:off,page_moves:copy"};
     struct sim_config sim = {.page_bytes = pages[stage->byte[0] % 4], .no_huge_pages = stage->byte[2] % 8 == 1};
     unsigned conf = stage->byte[1] % ARRAY_LENGTH(confs);
     model = of;

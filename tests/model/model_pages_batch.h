@@ -7,22 +7,40 @@
 #ifndef STRATA_TESTS_MODEL_PAGES_BATCH_H
 #define STRATA_TESTS_MODEL_PAGES_BATCH_H
 
+static struct strata_page_info infos[BATCH_MAX];
+static size_t told;
+
+static bool go_on(size_t done, void *argument) {
+    *(size_t *)argument = done;
+    return true;
+}
+
+/* What strata asks in vain. */
+static bool stay(void *from, void *to, size_t bytes, void *argument) {
+    (void)from, (void)to, (void)bytes, (void)argument;
+    return false;
+}
+
 /* One that is mostly right. */
 static struct strata_page_op make_op(uint64_t *state) {
-    struct strata_page_op op = {.operation = (enum strata_page_operation)(dice(state) % (STRATA_PAGE_OP_JOIN + 1)),
+    struct strata_page_op op = {.operation = (enum strata_page_operation)(dice(state) % (STRATA_PAGE_OP_SET_MOVE + 1)),
                                 .status = (enum strata_page_status)77};
     size_t pages;
     if (block_count == 0) op.operation = STRATA_PAGE_OP_ALLOC;
     if (op.operation == STRATA_PAGE_OP_ALLOC) {
         op.bytes = dice(state) % 16 == 0 ? 0 : 1 + dice(state) % (dice(state) % 4 == 0 ? 3 * MIB : 16 * page_bytes);
-        op.flags = dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0;
+        op.flags = (dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0u) | (dice(state) % 4 == 0 ? STRATA_PAGE_NO_MOVE : 0u);
+        if (dice(state) % 8 == 0) op.align = (size_t)1 << dice(state) % 23;
+        if (dice(state) % 32 == 0) op.align += 3;
+        if (dice(state) % 8 == 0) op.reserve_bytes = op.bytes + dice(state) % (4 * MIB);
         return op;
     }
     struct block *block = &blocks[dice(state) % block_count], *other = &blocks[dice(state) % block_count];
     op.address = block->start;
     switch (op.operation) {
     case STRATA_PAGE_OP_REALLOC:
-        op.flags = dice(state) % 32 == 0 ? STRATA_PAGE_HUGE : dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0; /* fall through */
+        op.flags = dice(state) % 32 == 0 ? STRATA_PAGE_HUGE : dice(state) % 2 == 0 ? STRATA_PAGE_ZEROED : 0;
+        op.flags |= (dice(state) % 8 == 0 ? STRATA_PAGE_NO_MOVE : 0u) | (dice(state) % 4 == 0 ? STRATA_PAGE_PREFAULT : 0u); /* fall through */
     case STRATA_PAGE_OP_RESERVE: op.bytes = dice(state) % 32 == 0 ? 0 : 1 + dice(state) % (2 * block->pages * page_bytes); break;
     case STRATA_PAGE_OP_SPLIT:
         op.bytes = cut_unit(block) * (1 + dice(state) % 4);
@@ -39,11 +57,21 @@ static struct strata_page_op make_op(uint64_t *state) {
         break;
     case STRATA_PAGE_OP_COMMIT:
     case STRATA_PAGE_OP_RELEASE:
+    case STRATA_PAGE_OP_PREFAULT:
         op.address = range_of(block, state, 40, &pages);
         op.bytes = pages * page_bytes;
+        if (op.operation == STRATA_PAGE_OP_PREFAULT && dice(state) % 4 == 0)
+            op.progress = dice(state) % 4 == 0 ? no_more : go_on, op.argument = &told;
         break;
+    case STRATA_PAGE_OP_QUERY:
+        op.address = block->start + dice(state) % (block->pages * page_bytes);
+        op.info = dice(state) % 32 == 0 ? NULL : &infos[dice(state) % ARRAY_LENGTH(infos)];
+        break;
+    case STRATA_PAGE_OP_SET_MOVE: op.move = dice(state) % 2 == 0 ? stay : NULL; break;
     default: break;
     }
+    if (dice(state) % 64 == 0) op.flags |= 0xff00;
+    if (op.operation != STRATA_PAGE_OP_REALLOC && dice(state) % 128 == 0) op.flags |= STRATA_PAGE_ZEROED;
     if (dice(state) % 64 == 0) op.address = (char *)op.address + 8;
     if (op.operation == STRATA_PAGE_OP_FREE && dice(state) % 16 == 0) op.address = NULL;
     return op;
@@ -74,17 +102,35 @@ static bool is_range(const void *address, size_t bytes) {
            bytes <= block->pages * page_bytes - (size_t)((const char *)address - block->start);
 }
 
+/* Shares its superpage with others. One of 2 MiB may be either: SIZE_MAX for that. */
+static size_t shares(const struct block *block) {
+    struct strata_page_info info = query(block);
+    bool either = info.bytes == STRATA_PAGE_SUPERPAGE_BYTES && info.capacity_bytes == info.bytes;
+    return either ? SIZE_MAX : info.capacity_bytes == info.bytes && info.bytes % STRATA_PAGE_SUPERPAGE_BYTES != 0;
+}
+
+static bool can_join(const struct block *block, const struct block *second) {
+    if (block == NULL || second == NULL || second->start != block->start + block->pages * page_bytes || shares(block) != shares(second)) return false;
+    return !shares(block) || (uintptr_t)block->start / STRATA_PAGE_SUPERPAGE_BYTES == (uintptr_t)second->start / STRATA_PAGE_SUPERPAGE_BYTES;
+}
+
 static bool is_right(const struct strata_page_op *op) {
     const struct block *block = block_at(op->address);
+    const unsigned realloc_flags = STRATA_PAGE_ZEROED | STRATA_PAGE_NO_MOVE | STRATA_PAGE_PREFAULT;
+    if ((op->flags & ~(op->operation == STRATA_PAGE_OP_REALLOC ? realloc_flags : op->operation == STRATA_PAGE_OP_ALLOC ? 63u : 0u)) != 0)
+        return false;
     switch (op->operation) {
-    case STRATA_PAGE_OP_ALLOC: return op->bytes != 0;
+    case STRATA_PAGE_OP_ALLOC: return op->bytes != 0 && (op->align & (op->align - 1)) == 0;
     case STRATA_PAGE_OP_FREE: return op->address == NULL || block != NULL;
-    case STRATA_PAGE_OP_REALLOC: return block != NULL && op->bytes != 0 && (op->flags & STRATA_PAGE_HUGE) == 0;
-    case STRATA_PAGE_OP_RESERVE: return block != NULL && op->bytes != 0;
+    case STRATA_PAGE_OP_REALLOC: return block != NULL && op->bytes != 0;
+    case STRATA_PAGE_OP_RESERVE: return block != NULL && op->bytes != 0 && (op->bytes <= block->pages * page_bytes || !shares(block));
     case STRATA_PAGE_OP_SPLIT: return block != NULL && op->bytes % cut_unit(block) == 0 && op->bytes < block->pages * page_bytes;
-    case STRATA_PAGE_OP_JOIN: return block != NULL && block_at(op->other) != NULL;
+    case STRATA_PAGE_OP_JOIN: return can_join(block, block_at(op->other));
     case STRATA_PAGE_OP_COMMIT:
-    case STRATA_PAGE_OP_RELEASE: return is_range(op->address, op->bytes);
+    case STRATA_PAGE_OP_RELEASE:
+    case STRATA_PAGE_OP_PREFAULT: return is_range(op->address, op->bytes);
+    case STRATA_PAGE_OP_QUERY: return block_with(op->address) != NULL && op->info != NULL;
+    case STRATA_PAGE_OP_SET_MOVE: return block != NULL && (op->move == NULL || (block->flags & STRATA_PAGE_NO_MOVE) == 0);
     default:
         return is_range(op->address, op->bytes) && is_range(op->other, op->bytes) &&
                ((char *)op->address + op->bytes <= (char *)op->other || (char *)op->other + op->bytes <= (char *)op->address);
@@ -98,7 +144,8 @@ static void extent_of(const struct strata_page_op *op, unsigned which, const cha
     bool none = op->operation == STRATA_PAGE_OP_ALLOC || block == NULL ||
                 (which == 1 && op->operation != STRATA_PAGE_OP_JOIN && op->operation != STRATA_PAGE_OP_SWAP && op->operation != STRATA_PAGE_OP_MOVE);
     *start = none ? NULL : is_whole(op->operation) ? block->start : address;
-    *end = none ? NULL : is_whole(op->operation) ? block->start + block->pages * page_bytes : address + op->bytes;
+    size_t bytes = op->operation == STRATA_PAGE_OP_QUERY || op->operation == STRATA_PAGE_OP_SET_MOVE ? 1 : op->bytes;
+    *end = none ? NULL : is_whole(op->operation) ? block->start + block->pages * page_bytes : address + bytes;
 }
 
 static bool in_conflict(const struct strata_page_op *a, const struct strata_page_op *b) {
@@ -147,7 +194,13 @@ static void follow_op(const struct strata_page_op *before, const struct strata_p
     size_t pages = before->bytes / page_bytes;
     struct block *block;
     switch (op->operation) {
-    case STRATA_PAGE_OP_ALLOC: follow_alloc(op->address, before->bytes, before->flags, how); break;
+    case STRATA_PAGE_OP_ALLOC:
+        follow_alloc(op->address, before->bytes, before->flags, how);
+        if (model->failed) break;
+        MODEL_EXPECT(model, before->align == 0 || (uintptr_t)op->address % before->align == 0, "%p is not aligned to %zu", op->address,
+                     before->align);
+        MODEL_EXPECT(model, query(block_at(op->address)).capacity_bytes >= before->reserve_bytes, "no room for %zu bytes", before->reserve_bytes);
+        break;
     case STRATA_PAGE_OP_FREE:
         if (before->address != NULL) remove_block(block_at(before->address));
         break;
@@ -163,8 +216,27 @@ static void follow_op(const struct strata_page_op *before, const struct strata_p
         block = block_with(before->address);
         set_pages(block, page_in(block, before->address), page_in(block, before->address) + pages, PAGE_ZERO);
         break;
+    case STRATA_PAGE_OP_QUERY:
+        block = block_with(before->address);
+        MODEL_EXPECT(model, before->info->block == block->start && before->info->bytes == block->pages * page_bytes,
+                     "%p is said to be %p of %zu bytes", before->address, before->info->block, before->info->bytes);
+        break;
+    case STRATA_PAGE_OP_PREFAULT: MODEL_EXPECT(model, before->progress != no_more, "a prefault was not cut short"); break;
     default: break;
     }
+}
+
+/* What only the doing shows. */
+static bool may_lack_room(const struct strata_page_op *op) {
+    if (op->operation == STRATA_PAGE_OP_RESERVE) return true;
+    return op->operation == STRATA_PAGE_OP_REALLOC && ((op->flags | block_at(op->address)->flags) & STRATA_PAGE_NO_MOVE) != 0;
+}
+
+/* Of what kind such a block is can't be asked. */
+static bool is_unclear(const struct strata_page_op *op) {
+    if (op->operation != STRATA_PAGE_OP_JOIN && op->operation != STRATA_PAGE_OP_RESERVE) return false;
+    const struct block *block = block_at(op->address), *other = block_at(op->other);
+    return (block != NULL && shares(block) == SIZE_MAX) || (other != NULL && shares(other) == SIZE_MAX);
 }
 
 /* Contents are looked at when all is done, not in between: the reference follows operation by operation, and the pages are already further. */
@@ -174,7 +246,12 @@ static void step_batch(const struct model_record *record, uint64_t state) {
     size_t count = 1 + record->byte[6] % BATCH_MAX, done = 77;
     if (block_count + 2 * count > BLOCKS_MAX || live_bytes() + 64 * MIB > LIVE_BYTES_MAX) return;
     bool row = block_count != 0 && record->byte[5] % 3 == 0;
-    for (size_t i = 0; i < count; i++) ops[i] = before[i] = row ? make_move(&state, i != 0 ? &ops[i - 1] : NULL) : make_op(&state);
+    for (size_t i = 0; i < count; i++) {
+        ops[i] = row ? make_move(&state, i != 0 ? &ops[i - 1] : NULL) : make_op(&state);
+        if (ops[i].operation == STRATA_PAGE_OP_QUERY && ops[i].info != NULL) ops[i].info = &infos[i];
+        if (is_unclear(&ops[i])) ops[i] = (struct strata_page_op){.operation = STRATA_PAGE_OP_FREE};
+        before[i] = ops[i];
+    }
     bool all_right = is_right_batch(ops, count, look);
     for (size_t i = 0; i < count; i++)
         if (block_with(ops[i].address) != NULL && block_with(ops[i].address)->pages * page_bytes > 12 * MIB) return;
@@ -196,11 +273,10 @@ static void step_batch(const struct model_record *record, uint64_t state) {
             MODEL_EXPECT(model, ops[i].status == STRATA_PAGE_OK, "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
             if (!model->failed) follow_op(&before[i], &ops[i], 0);
         } else if (i == done) {
-            bool room = ops[i].status == STRATA_PAGE_NO_ROOM &&
-                        (before[i].operation == STRATA_PAGE_OP_JOIN || before[i].operation == STRATA_PAGE_OP_RESERVE ||
-                         (before[i].operation == STRATA_PAGE_OP_REALLOC && (block_at(before[i].address)->flags & STRATA_PAGE_NO_MOVE) != 0));
-            MODEL_EXPECT(model, ops[i].status == status && (room || (status == STRATA_PAGE_NO_MEMORY && may_lack())),
-                         "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
+            bool ended = status == STRATA_PAGE_NO_ROOM     ? may_lack_room(&before[i])
+                         : status == STRATA_PAGE_CUT_SHORT ? before[i].operation == STRATA_PAGE_OP_PREFAULT && before[i].progress == no_more
+                                                           : status == STRATA_PAGE_NO_MEMORY && may_lack();
+            MODEL_EXPECT(model, ops[i].status == status && ended, "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
         } else {
             MODEL_EXPECT(model, ops[i].status == STRATA_PAGE_NOT_DONE, "operation %zu of the batch: %s", i, strata_page_status_text(ops[i].status));
         }

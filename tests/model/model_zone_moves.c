@@ -102,9 +102,12 @@ static void end_moves(const struct strata_zone_compact_stats *passes, const stru
                      (unsigned long long)ref.blocks[i].frame, ref.blocks[i].moves, (unsigned long long)turns);
 }
 
-static bool has_room(uint64_t frames, enum strata_zone_mobility mobility) {
+static uint64_t usual_align(uint64_t frames) { return is_power_of_two(frames) ? frames : 1; }
+
+/* What is a superpage or aligned to one needs all of it. */
+static bool has_room(uint64_t frames, uint64_t align, enum strata_zone_mobility mobility) {
     struct strata_zone_superpage map[FRAMES_LIMIT / SUPERPAGE_FRAMES];
-    uint64_t align = is_power_of_two(frames) ? frames : 1;
+    if (align >= SUPERPAGE_FRAMES) frames = align_up(frames, SUPERPAGE_FRAMES);
     MODEL_EXPECT(model, strata_zone_map_get(zone, 0, ref.superpages, map) == STRATA_ZONE_OK, "no map");
     for (uint64_t first = 0; first + frames <= ref.frames; first += align) {
         if (first / SUPERPAGE_FRAMES != (first + frames - 1) / SUPERPAGE_FRAMES) continue;
@@ -124,6 +127,9 @@ static void step_alloc(const struct model_record *record) {
                                           .mobility = record->byte[2] % STRATA_ZONE_MOBILITIES};
     unsigned which = new_block();
     if (record->byte[3] % 4 != 0) request.flags = STRATA_ZONE_NO_EFFORT;
+    if (record->byte[5] % 4 == 1) request.align_frames = record->byte[5] / 4 % 2 != 0 ? 2 * SUPERPAGE_FRAMES : UINT64_C(1) << record->byte[5] / 8 % 6;
+    uint64_t align = request.align_frames != 0 ? request.align_frames : usual_align(request.frames);
+    if (align < request.frames && request.frames == SUPERPAGE_FRAMES) align = request.frames;
     if (request.mobility != STRATA_ZONE_UNMOVABLE) request.owner = owner, request.token = which;
     sim_cpu_set(record->byte[4] % 2);
     begin_moves(record, &passes, &stats);
@@ -131,14 +137,14 @@ static void step_alloc(const struct model_record *record) {
     ref.blocks[which] = (struct block){.kind = FIXED}; /* of no frames yet: nobody else takes the place in the list */
     enum strata_zone_status status = strata_zone_alloc_as(zone, &request, &frame);
     forget(which);
-    model_trace(model, "alloc %llu frames, mobility %d, flags %u: %d, frame %llu", (unsigned long long)request.frames, request.mobility,
-                request.flags, status, (unsigned long long)frame);
+    model_trace(model, "alloc %llu frames, align %llu, mobility %d, flags %u: %d, frame %llu", (unsigned long long)request.frames,
+                (unsigned long long)align, request.mobility, request.flags, status, (unsigned long long)frame);
     end_moves(&passes, &stats);
-    bool room = !ref.freed_meanwhile && has_room(request.frames, request.mobility);
+    bool room = !ref.freed_meanwhile && has_room(request.frames, align, request.mobility);
     MODEL_EXPECT(model, status == STRATA_ZONE_OK || (status == STRATA_ZONE_NO_FRAMES && !room), "status %d, and there %s room", status,
                  room ? "is" : "is no");
     if (status != STRATA_ZONE_OK || model->failed) return;
-    MODEL_EXPECT(model, !is_power_of_two(request.frames) || frame % request.frames == 0, "a block is not aligned");
+    MODEL_EXPECT(model, frame % align == 0, "a block is not aligned");
     ref.blocks[which] =
         (struct block){.kind = request.owner != 0 ? OWNED : FIXED, .mobility = request.mobility, .frame = frame, .frames = request.frames};
     for (uint64_t i = frame; i < frame + request.frames; i++) MODEL_EXPECT(model, is_free(i), "frame %llu was given twice", (unsigned long long)i);
@@ -192,7 +198,7 @@ static void step_handle_alloc(const struct model_record *record) {
     enum strata_handle_status status = strata_handle_alloc(handles, frames * FRAME_BYTES - record->byte[2], &handle);
     model_trace(model, "handle of %llu frames: %d, %llx", (unsigned long long)frames, status, (unsigned long long)handle);
     end_moves(&passes, &stats);
-    bool room = !ref.freed_meanwhile && has_room(frames, STRATA_ZONE_MOVABLE);
+    bool room = !ref.freed_meanwhile && has_room(frames, usual_align(frames), STRATA_ZONE_MOVABLE);
     MODEL_EXPECT(model, status == STRATA_HANDLE_OK || (status == STRATA_HANDLE_NO_MEMORY && !room), "status %d, and there %s room", status,
                  room ? "is" : "is no");
     if (status != STRATA_HANDLE_OK) return;
@@ -384,6 +390,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     MODEL_EXPECT(model, strata_zone_owner_add(zone, &program, &owner) == STRATA_ZONE_OK, "no owner");
     MODEL_EXPECT(model, strata_handles_create(zone, 0, &handles) == STRATA_HANDLE_OK, "no handles");
     MODEL_EXPECT(model, strata_zone_reclaim_start(zone, &reclaim) == STRATA_ZONE_OK, "no reclaim");
+    if (stage->byte[3] % 2 != 0) MODEL_EXPECT(model, strata_zone_set_effort(zone, 7) == STRATA_ZONE_OK, "no effort");
     model_trace(model, "%llu superpages, %s", (unsigned long long)ref.superpages, ref.grouped ? "in groups" : "without groups");
 }
 

@@ -64,7 +64,7 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     for name in ("kmem/section-4-4", "magazines/section-3-7", "magazines/section-4-4-5"):
         assert all(claims(documents[name]).values()), name
     many_cpus = claims(documents["magazines/section-3-8-many-cpus"])
-    for what in ("in the best case no CPU meets another", "without magazines throughput ends", "bursts and blocks that are passed on"):
+    for what in ("in the best case no CPU meets another", "without magazines throughput ends", "bursts and blocks that are passed on", "where CPUs find the depot's lock taken"):
         assert next(value for text, value in many_cpus.items() if text.startswith(what))
     purity = claims(documents["kmem/equations-5-6"])
     assert next(value for text, value in purity.items() if text.startswith("the equations describe caches and pools where each CPU"))
@@ -76,11 +76,17 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     assert all(y > 0 for series in tables["measured"] if series["panel"].startswith("allocations") for _, y in series["points"])
 
     # Counted in simulated time, with contents that are checked: nothing of it depends on the machine.
-    for text, value in claims(documents["contiguity/figures-6-7"]).items():
-        assert value, text
+    for name in ("contiguity/figures-6-7", "contiguity/figures-4-8-9"):
+        for text, value in claims(documents[name]).items():
+            # Not without capture, and not where requests come too seldom to tell: if one of these holds one day, it is to be asserted like the others.
+            missed = text.startswith("time between successes under load") or "area reclaim alone, without capture" in text
+            assert value != missed, text
     assert next(value for text, value in claims(documents["contiguity/figure-1"]).items() if text.startswith("areas hold pages of mixed types"))
     assert next(value for text, value in claims(documents["contiguity/figure-11"]).items() if text.startswith("capture loses no race"))
     assert next(value for text, value in claims(documents["contiguity/section-7"]).items() if text.startswith("no page lost a word"))
+    assert next(value for text, value in claims(documents["contiguity/section-7"]).items() if text.startswith("no frame that was held or emptied"))
+    for what in ("in a zone full of movable blocks", "compaction makes free space usable", "all superpages and runs", "metadata are at most"):
+        assert next(value for text, value in claims(documents["contiguity/section-7-large"]).items() if text.startswith(what)), what
 
     # Blocks of every power of two came, and each program did its work under both allocators.
     rings = documents["umpa/figures-7-8"]
@@ -91,7 +97,14 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     assert all(y > 1 for series in programs["measured"] if series["panel"] == "peak of memory" for _, y in series["points"])
 
 
-@pytest.mark.parametrize("arguments", [(), ("fault", "nobody", 4096, 1), ("fault", "kernel", 5, 1), ("ring", "strata", 513, 1), ("resize", "kernel", 4096, 1)])
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("fault", "nobody", 4096, 1), ("fault", "kernel", 5, 1), ("ring", "strata", 513, 1), ("resize", "kernel", 4096, 1), ("double", "kernel", 4 * MIB, 1),
+     ("double", "strata", MIB, 1), ("double", "strata", 3 * MIB, 1), ("double", "strata", 4 * MIB, 102), ("swap", "strata", 5, 1), ("swap", "copy", 4096, 102)],
+)  # fmt: skip
 def test_page_experiments_refuse_what_they_do_not_know(run, arguments):
     done = run("umpa_pages", *arguments)
     assert done.returncode != 0
@@ -104,6 +117,17 @@ def test_every_way_to_pages_keeps_what_is_written(run, way):
     for done in (run("umpa_pages", "fault", way, 1 << 21, 2), run("umpa_pages", "ring", way, 8, 50)):
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("heap", ["", "aged-"])
+@pytest.mark.parametrize("way", ["strata", "copy"])
+def test_growth_and_exchange_keep_what_is_written(run, way, heap):
+    done = run("umpa_pages", f"{heap}double", way, 8 * MIB, 2)
+    assert done.returncode == 0, done.stderr
+    assert [step["bytes"] for step in json.loads(done.stdout)["steps"]] == [2 * MIB, 4 * MIB, 8 * MIB]
+    done = run("umpa_pages", f"{heap}swap", way, 4 * MIB, 4)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ns"] > 0
 
 
 def test_the_costs_of_moves_are_measured(run):
@@ -218,8 +242,10 @@ def test_worst_case_gets_back_what_it_freed(run):
         ("vh_bound", 1),
         ("vh_simulate", "tandem", "nobody", 1, 1),
         ("vh_simulate", "nothing", "VH", 1, 1),
-        ("vmem_latency", "arena", 11, 1),
-        ("vmem_latency", "tree", 10, 1),
+        ("vmem_latency", "arena", 1, 1, 11),
+        ("vmem_latency", "arena", 1, 0, 10),
+        ("vmem_latency", "tree", 1, 1, 10),
+        ("vmem_pairs", 0, 1),
         ("best_case", "cookie", 1, 10, 128),
         ("vmem_quantum", "segments", "pairs", 0, 10),
         ("vmem_quantum", "nothing", "pieces", 10),
@@ -232,15 +258,22 @@ def test_worst_case_gets_back_what_it_freed(run):
         ("magazines_resizing", 0, 1, 1, 1),
         ("scaling_visits", "pairs", 4097, 10, "magazines"),
         ("scaling_visits", "nothing", 1, 10, "magazines"),
+        ("scaling_visits", "passed", 1, 10, "magazines", 0),
         ("scaling_constants", "passed", 1, 10),
         ("contiguity_highalloc",),
         ("contiguity_highalloc", "sim", 63, "highalloc", "grouped", "area", "still", "race", 1),
         ("contiguity_highalloc", "disk", 64, "highalloc", "grouped", "area", "still", "race", 1),
         ("contiguity_highalloc", "sim", 64, "highalloc", "grouped", "oldest", "still", "race", 1),
         ("contiguity_highalloc", "sim", 64, "highalloc", "apart", "area", "still", "race", 1),
-        ("contiguity_contents", 15, 1, 1),
-        ("contiguity_contents", 16, 1, 0),
+        ("contiguity_contents", 15, 1, 1, "capture"),
+        ("contiguity_contents", 16, 1, 0, "capture"),
+        ("contiguity_contents", 16, 1, 1, "hold"),
         ("contiguity_tlb", "large", 16, 1),
+        ("contiguity_large", 0),
+        ("contiguity_pairs", 513, 1, 10, "movable"),
+        ("contiguity_pairs", 1, 0, 10, "movable"),
+        ("contiguity_pairs", 1, 1, 10, "fixed"),
+        ("contiguity_large", 4097),
     ],
 )
 def test_programs_refuse_what_they_do_not_know(run, command):

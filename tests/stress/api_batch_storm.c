@@ -64,7 +64,8 @@ static void one_round(uint64_t *random, size_t bytes_max) {
 
 static void *work(void *argument) {
     uint64_t random = random_seed((uintptr_t)argument);
-    for (unsigned i = 0; i < rounds; i++) one_round(&random, i % 8 == 0 ? 9000 : 700);
+    /* Also until the first signal has come: a fast machine may be done before the other thread has sent any. */
+    for (unsigned i = 0; i < rounds || __atomic_load_n(&signals, __ATOMIC_RELAXED) == 0; i++) one_round(&random, i % 8 == 0 ? 9000 : 700);
     __atomic_fetch_sub(&alive, 1, __ATOMIC_RELEASE);
     return NULL;
 }

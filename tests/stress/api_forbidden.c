@@ -1,6 +1,7 @@
 /*
  * api_forbidden.c - a process that may not have userfaultfd, neither by the system call nor by /dev/userfaultfd, as in unprivileged containers: pages
- * that get another address, alone and in batches, with and without mappings left; watches; a paged block beside them; windows of zones.
+ * that get another address, alone and in batches, with and without mappings left; watches; a paged block beside them; windows of zones. And one that
+ * may not have mremap, with userfaultfd or without.
  *
  * Protects: each takes its documented way round it, and loses nothing: page tables and copies, signals, blocks in windows that stay where they are.
  * Each case is a process of its own, this program with the name of the case, under a seccomp filter and without privilege.
@@ -12,6 +13,7 @@
 #include <strata/paging.h>
 #include <strata/zone.h>
 #include <strata/zone_compact.h>
+#include <strata/zone_reclaim.h>
 
 #include "forbid.h"
 #include "own_process.h"
@@ -21,7 +23,15 @@ enum { BLOCKS = 12, TURNS = 6, WATCHED = 64, FRAMES = 1024 };
 
 static struct pages blocks[BLOCKS];
 
+static bool faults_forbidden, tables_forbidden;
+
 static void expect_forbidden(void) {
+    if (tables_forbidden) {
+        char *page = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        EXPECT(page != MAP_FAILED && mremap(page, page_bytes, 2 * page_bytes, MREMAP_MAYMOVE) == MAP_FAILED && errno == EPERM);
+        EXPECT(munmap(page, page_bytes) == 0);
+    }
+    if (!faults_forbidden) return;
     EXPECT(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK) < 0 && errno == EPERM);
     EXPECT(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1 /* UFFD_USER_MODE_ONLY */) < 0 && errno == EPERM);
     EXPECT(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC) < 0);
@@ -78,6 +88,12 @@ static void copies(void) {
     make_blocks();
     exchange_and_resize(3);
     EXPECT(moves_so_far() == 0);
+    free_blocks();
+}
+/* Page tables are asked for, and don't move: whether pages go one by one instead, or by copies, depends on the system. */
+static void no_tables(void) {
+    make_blocks();
+    exchange_and_resize(5);
     free_blocks();
 }
 #if MAPPINGS_MAY_END
@@ -152,14 +168,23 @@ static enum strata_zone_answer migrate(struct strata_zone *zone, uint64_t from, 
     return STRATA_ZONE_YES;
 }
 
+static enum strata_zone_answer drop(struct strata_zone *zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context) {
+    (void)zone, (void)frames, (void)dirty;
+    uint64_t *place = (uint64_t *)context + token;
+    EXPECT(*place == frame);
+    *place = UINT64_MAX;
+    return STRATA_ZONE_YES;
+}
+
 static bool is_owned(uint64_t i) { return i / 16 % 2 == 0; }
 
-/* Every second frame is free. What owners move is moved; what is seen through a window stays, and is counted as put off. */
+/* Every second frame is free. What owners move is moved; what is seen through a window stays, and is counted as put off. Reclaim works as well. */
 static void zones(void) {
     static uint64_t frames[FRAMES], owned[FRAMES];
     const struct strata_zone_config config = {
         .name = "forbidden", .backend = STRATA_ZONE_MEMFD, .bytes = 2 * FRAMES * (uint64_t)page_bytes, .frame_bytes = page_bytes};
-    const struct strata_zone_owner owner = {.name = "program", .migrate = migrate, .context = owned};
+    const struct strata_zone_owner owner = {.name = "program", .migrate = migrate, .reclaim = drop, .context = owned};
+    const struct strata_zone_reclaim_config reclaim = {.policy = STRATA_ZONE_RECLAIM_LRU, .high_frames = 1};
     struct strata_zone_compact_counts counts;
     struct strata_zone *zone;
     unsigned number;
@@ -191,6 +216,15 @@ static void zones(void) {
         EXPECT(page[0] == (char)(i / 2) && page[page_bytes - 1] == (char)(i / 2));
         if (!is_owned(i)) EXPECT(strata_zone_frame_at(zone, page, &shown) == STRATA_ZONE_OK && shown == frames[i]);
     }
+    uint64_t had, dropped = 0;
+    EXPECT(strata_zone_reclaim_start(zone, &reclaim) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_reclaim(zone, 8, 0, &had) == STRATA_ZONE_OK && had == 8);
+    for (uint64_t i = 0; i < FRAMES; i += 2) {
+        const char *page = is_owned(i) ? (owned[i] != UINT64_MAX ? strata_zone_address(zone, owned[i]) : NULL) : pages + i * page_bytes;
+        EXPECT(page == NULL || (page[0] == (char)(i / 2) && page[page_bytes - 1] == (char)(i / 2)));
+        dropped += page == NULL;
+    }
+    EXPECT(dropped == 8 && strata_zone_reclaim_check(zone) == NULL);
     EXPECT(strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
 }
 
@@ -199,25 +233,31 @@ static void zones(void) {
 static const struct test {
     const char *name, *conf;
     void (*body)(void);
+    enum { FAULTS = 1, TABLES = 2 } forbidden;
 } tests[] = {
-    {"tables", "background:off", tables},           {"copies", "background:off,page_moves:uffd", copies},
-    {"signals", "background:off", signals},         {"zones", "background:off", zones},
+    {"tables", "background:off", tables, FAULTS},           {"copies", "background:off,page_moves:uffd", copies, FAULTS},
+    {"signals", "background:off", signals, FAULTS},         {"zones", "background:off", zones, FAULTS},
 #if MAPPINGS_MAY_END
-    {"no-mappings", "background:off", no_mappings},
+    {"no-mappings", "background:off", no_mappings, FAULTS},
 #endif
+    {"no-mremap", "background:off", no_tables, TABLES},     {"no-mremap-forced", "background:off,page_moves:mremap", copies, TABLES},
+    {"neither", "background:off", copies, FAULTS | TABLES}, {"copies-forced", "background:off,page_moves:copy", copies, 0},
 };
 
-static void forbid_faults(const void *context) {
-    (void)context;
-    forbid(SYS_userfaultfd, EPERM);
+static void forbid_some(const void *context) {
+    const struct test *test = context;
+    if ((test->forbidden & FAULTS) != 0) forbid(SYS_userfaultfd, EPERM);
+    if ((test->forbidden & TABLES) != 0) forbid(SYS_mremap, EPERM);
 }
 
 int main(int argc, char **argv) {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     for (unsigned i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         if (argc == 1) {
-            run_in_own_process(tests[i].name, tests[i].conf, forbid_faults, NULL);
+            run_in_own_process(tests[i].name, tests[i].conf, forbid_some, &tests[i]);
         } else if (strcmp(argv[1], tests[i].name) == 0) {
+            faults_forbidden = (tests[i].forbidden & FAULTS) != 0;
+            tables_forbidden = (tests[i].forbidden & TABLES) != 0;
             drop_privilege();
             expect_forbidden();
             tests[i].body();
@@ -226,6 +266,6 @@ int main(int argc, char **argv) {
         }
     }
     EXPECT(argc == 1);
-    printf("%zu cases without userfaultfd\n", sizeof tests / sizeof tests[0]);
+    printf("%zu cases without userfaultfd, or mremap\n", sizeof tests / sizeof tests[0]);
     return 0;
 }

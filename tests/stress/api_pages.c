@@ -1,6 +1,7 @@
 /*
  * api_pages.c - page blocks under threads: neighbours in one superpage are resized, exchanged, moved, cut, joined and freed by different threads,
- * blocks change hands, signals come in the middle of batches, and threads fork. Through strata_* only, so that the sanitizers see strata's own code.
+ * blocks change hands, signals come in the middle of batches, and threads fork. What a process has freed is not seen by its child in blocks of zeros.
+ * Through strata_* only, so that the sanitizers see strata's own code.
  *
  * Every page says what it holds; one more thread takes statistics, hands memory back and verifies the heap. api_pages [ROUNDS]
  */
@@ -166,6 +167,69 @@ static void disturb_until_done(void) {
     }
 }
 
+/* ------------------------------------------------------------------ zeros across a fork */
+
+enum { KINDS = 8, EACH = 3, DIRT = 0xa5 };
+
+/* From a page to more than what a superpage holds, runs and blocks with superpages of their own. */
+static size_t kind_bytes(unsigned kind) {
+    static const size_t bytes[KINDS] = {1, 20 << 10, 300 << 10, 1 << 20, (1 << 20) + 1, 2 << 20, 5 << 20, 9 << 20};
+    return (bytes[kind] + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+static void leave_dirt(void) {
+    void *dirty[KINDS][EACH];
+    for (unsigned i = 0; i < KINDS * EACH; i++) {
+        EXPECT(strata_page_alloc(kind_bytes(i % KINDS), 0, &dirty[i % KINDS][i / KINDS]) == STRATA_PAGE_OK);
+        memset(dirty[i % KINDS][i / KINDS], DIRT, kind_bytes(i % KINDS));
+    }
+    for (unsigned i = 0; i < KINDS * EACH; i++) EXPECT(strata_page_free(dirty[i % KINDS][i / KINDS]) == STRATA_PAGE_OK);
+}
+
+static void expect_zeros(const char *block, size_t from, size_t to) {
+    const uint64_t *words = (const uint64_t *)(const void *)block;
+    for (size_t i = from / sizeof *words; i < to / sizeof *words; i++) EXPECT(words[i] == 0);
+}
+
+/* Every byte of blocks that are new, that have grown, and of a batch. */
+static void look_for_dirt(void) {
+    struct strata_page_op ops[KINDS] = {0};
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        ops[kind] = (struct strata_page_op){
+            .operation = STRATA_PAGE_OP_ALLOC, .bytes = kind_bytes(kind), .flags = STRATA_PAGE_ZEROED | (kind % 2 == 0 ? STRATA_PAGE_PREFAULT : 0u)};
+    EXPECT(strata_page_batch(ops, KINDS, NULL) == STRATA_PAGE_OK);
+    for (unsigned i = 0; i < KINDS * EACH; i++) {
+        size_t bytes = kind_bytes(i % KINDS), more = 2 * bytes + page_bytes;
+        void *block = NULL;
+        EXPECT(strata_page_alloc(bytes, STRATA_PAGE_ZEROED, &block) == STRATA_PAGE_OK);
+        expect_zeros(block, 0, bytes);
+        EXPECT(strata_page_realloc(&block, more, STRATA_PAGE_ZEROED) == STRATA_PAGE_OK);
+        expect_zeros(block, 0, more);
+        memset(block, DIRT, more);
+        EXPECT(strata_page_free(block) == STRATA_PAGE_OK);
+    }
+    for (unsigned kind = 0; kind < KINDS; kind++) {
+        expect_zeros(ops[kind].address, 0, kind_bytes(kind));
+        EXPECT(strata_page_free(ops[kind].address) == STRATA_PAGE_OK);
+    }
+}
+
+/* What `generations` processes have left behind, each being the child of the one before. */
+static void look_across_forks(unsigned generations) {
+    leave_dirt();
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        look_for_dirt();
+        if (generations > 1) look_across_forks(generations - 1);
+        expect_sound();
+        _exit(0);
+    }
+    int status;
+    look_for_dirt();
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) rounds = (unsigned)strtoul(argv[1], NULL, 10);
     EXPECT(rounds > 3);
@@ -174,6 +238,7 @@ int main(int argc, char **argv) {
     EXPECT(null_fd >= 0);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
+    look_across_forks(2);
     pthread_t observer;
     EXPECT(pthread_create(&observer, NULL, observe, NULL) == 0);
     for (unsigned generation = 0; generation < GENERATIONS; generation++) {

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "pages_support.h"
 
@@ -117,8 +118,11 @@ static void run(void) {
             pthread_mutex_unlock(&slots[i].lock);
         }
         for (unsigned i = 0; i < WANTED; i++)
-            for (unsigned tries = 0; tries < 200 && wanted[i] == NULL; tries++) /* a block that is in use refuses */
-                if (strata_page_alloc(2 * MIB, STRATA_PAGE_HUGE, &wanted[i]) == STRATA_PAGE_OK) memset(wanted[i], 0xa5, 2 * MIB);
+            for (unsigned tries = 0; tries < 200 && wanted[i] == NULL; tries++)
+                if (strata_page_alloc(2 * MIB, STRATA_PAGE_HUGE, &wanted[i]) == STRATA_PAGE_OK)
+                    memset(wanted[i], 0xa5, 2 * MIB);
+                else
+                    usleep(1000); /* a block that is in use refuses, and its user may wait for this very processor */
         for (unsigned i = 0; i < WANTED; i++) {
             had += wanted[i] != NULL;
             EXPECT(strata_page_free(wanted[i]) == STRATA_PAGE_OK);

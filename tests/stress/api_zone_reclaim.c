@@ -3,12 +3,15 @@
  * threads' own requests, have frames back. Every block that is read has what was last written, whether it stayed, was dropped clean or written first.
  *
  * On shared memory with a file number (used or not is told by page tables), and on private memory (the program tells). For some turns of each thread
- * a superpage is asked for, which area reclaim must find.
+ * a superpage is asked for, which area reclaim must find. Before, that a page which is read alone stays alone.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "pages_support.h"
 #include "strata/zone_reclaim.h"
@@ -120,9 +123,49 @@ static void run(enum strata_zone_backend backend, enum strata_zone_reclaim_polic
     EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
 }
 
+/* ------------------------------------------------------------------ one page that is read */
+
+enum { LOOKED_AT = 64, READ = 32, NEIGHBOURS = 15 }; /* these the kernel would map along, behind it */
+static uint64_t frame_of[LOOKED_AT];
+
+static enum strata_zone_answer forget(struct strata_zone *its_zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context) {
+    (void)its_zone, (void)dirty, (void)context;
+    EXPECT(frames == 1 && token < LOOKED_AT && frame_of[token] == frame);
+    frame_of[token] = UINT64_MAX;
+    return STRATA_ZONE_YES;
+}
+
+/* A page that was read stays, and its neighbours, which were not, go in their turn, where there is a userfaultfd. */
+static void reads_are_told_by_the_page(void) {
+    int file = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1 /* UFFD_USER_MODE_ONLY */);
+    if (file < 0) return;
+    EXPECT(close(file) == 0);
+    const struct strata_zone_config config = {
+        .name = "looks", .backend = STRATA_ZONE_MEMFD, .bytes = STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096};
+    const struct strata_zone_owner program = {.name = "pages", .reclaim = forget};
+    const struct strata_zone_reclaim_config reclaim = {.policy = STRATA_ZONE_RECLAIM_LRU, .high_frames = 1};
+    uint64_t had;
+    EXPECT(strata_zone_create(&config, &zone) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_owner_add(zone, &program, &owner) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_reclaim_start(zone, &reclaim) == STRATA_ZONE_OK);
+    for (unsigned i = 0; i < LOOKED_AT; i++) {
+        const struct strata_zone_request request = {.frames = 1, .mobility = STRATA_ZONE_RECLAIMABLE, .owner = owner, .token = i};
+        EXPECT(strata_zone_alloc_as(zone, &request, &frame_of[i]) == STRATA_ZONE_OK);
+        *(volatile uint64_t *)strata_zone_address(zone, frame_of[i]) = i;
+    }
+    EXPECT(strata_zone_reclaim(zone, 1, 0, &had) == STRATA_ZONE_OK && had == 1); /* looks at all of them: none can go before */
+    EXPECT(frame_of[READ] != UINT64_MAX);
+    EXPECT(*(volatile uint64_t *)strata_zone_address(zone, frame_of[READ]) == READ);
+    const unsigned older = READ - 1 + NEIGHBOURS; /* in the order of their age, but for the one that was read: if these had been, younger ones went */
+    EXPECT(strata_zone_reclaim(zone, older, 0, &had) == STRATA_ZONE_OK && had == older);
+    for (unsigned i = 0; i < LOOKED_AT; i++) EXPECT((frame_of[i] != UINT64_MAX) == (i == READ || i > READ + NEIGHBOURS));
+    EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
+}
+
 int main(void) {
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     if (page_bytes != 4096) return 0; /* superpages are counted in frames of 4 KiB */
+    reads_are_told_by_the_page();
     for (unsigned i = 0; i < DISK_BLOCKS; i++) pthread_mutex_init(&disk[i].lock, NULL);
     run(STRATA_ZONE_ANON, STRATA_ZONE_RECLAIM_AREA, STRATA_ZONE_RECLAIM | STRATA_ZONE_RECLAIM_CAPTURES);
     run(STRATA_ZONE_ANON, STRATA_ZONE_RECLAIM_LINEAR, STRATA_ZONE_RECLAIM);

@@ -3,7 +3,9 @@
  *
  * Where the program is built with INIT, it brings settings of its own, as umem_debug(3MALLOC) lets it.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #include <vmem.h>
 
 #include <strata/debug.h>
+#include <strata/kmem.h>
 
 #define AT(n) ((void *)(uintptr_t)(n))
 
@@ -40,6 +43,23 @@ static void nofail(const char *how) {
     run_out(NULL);
 }
 
+static void *import(vmem_t *source, size_t size, int vmflag) { return vmem_alloc(source, size, vmflag); }
+static void release(vmem_t *source, void *start, size_t size) { vmem_free(source, start, size); }
+
+/* Leaves 17 pages of an arena with quantum caches allocated, by 1, 2, 3 and 11; what was imported for all goes back. */
+static void leak_cached(void) {
+    vmem_t *source = vmem_create("source", AT(1 << 20), 1 << 24, 4096, NULL, NULL, NULL, 0, VM_SLEEP);
+    vmem_t *cached = vmem_create("cached", NULL, 0, 4096, vmem_alloc, vmem_free, source, 5 * 4096, VM_SLEEP);
+    void *held[5 * 40];
+    for (size_t i = 0; i < 5 * 40; i++) held[i] = vmem_alloc(cached, (1 + i % 5) * 4096, VM_SLEEP);
+    for (size_t i = 0; i < 5 * 40; i++)
+        if (i < 70 || i > 72) vmem_free(cached, held[i], (1 + i % 5) * 4096); /* 70 to 72 are leaked: 1, 2 and 3 */
+    vmem_alloc(cached, 11 * 4096, VM_SLEEP);
+    vmem_destroy(cached);
+    if (vmem_size(source, VMEM_ALLOC) != 0) printf("%zu did not go back\n", vmem_size(source, VMEM_ALLOC));
+    vmem_destroy(source);
+}
+
 static void arena(const char *how) {
     vmem_t *space = vmem_create("space", AT(100), 100, 1, NULL, NULL, NULL, 0, VM_SLEEP),
            *ids = vmem_create("ids", AT(1), 9, 1, NULL, NULL, NULL, 0, VMC_IDENTIFIER);
@@ -52,17 +72,71 @@ static void arena(const char *how) {
     if (strcmp(how, "align") == 0) vmem_xalloc(space, 10, 24, 0, 0, NULL, NULL, VM_SLEEP);
     if (strcmp(how, "phase") == 0) vmem_xalloc(space, 10, 16, 16, 0, NULL, NULL, VM_NOSLEEP);
     if (strcmp(how, "window") == 0) vmem_xalloc(space, 10, 0, 0, 0, AT(150), AT(120), VM_SLEEP);
+    if (strcmp(how, "window panic") == 0) vmem_xalloc(space, 10, 0, 0, 0, AT(110), AT(119), VM_NOSLEEP | VM_PANIC);
+    if (strcmp(how, "huge") == 0) vmem_alloc(vmem_create("wide", AT(16), 16, 16, NULL, NULL, NULL, 0, VM_SLEEP), SIZE_MAX, VM_SLEEP);
+    if (strcmp(how, "no function") == 0) vmem_walk(space, VMEM_ALLOC, NULL, NULL);
     if (strcmp(how, "panic") == 0) vmem_alloc(space, 1000, VM_NOSLEEP | VM_PANIC);
     if (strcmp(how, "leak") == 0) {
         vmem_alloc(ids, 3, VM_SLEEP);
         vmem_destroy(space);
         vmem_destroy(ids);
     }
-    if (strcmp(how, "busy") == 0) {
-        vmem_create("child", NULL, 0, 1, vmem_alloc, vmem_free, space, 0, VM_SLEEP);
+    if (strcmp(how, "busy") == 0 || strcmp(how, "busy by function") == 0) {
+        bool direct = strcmp(how, "busy") == 0;
+        vmem_t *child = vmem_create("child", NULL, 0, 1, direct ? vmem_alloc : import, direct ? vmem_free : release, space, 0, VM_SLEEP);
+        void *q = vmem_alloc(child, 10, VM_SLEEP);
         vmem_free(space, p, 10);
         vmem_destroy(space);
+        vmem_free(child, q, 10); /* all is as it was */
+        vmem_destroy(child);
+        vmem_destroy(space);
     }
+    if (strcmp(how, "leak cached") == 0) leak_cached();
+    if (strcmp(how, "destroy twice") == 0 || strcmp(how, "destroyed") == 0) {
+        vmem_destroy(ids);
+        if (strcmp(how, "destroyed") == 0) vmem_alloc(ids, 1, VM_NOSLEEP);
+        vmem_destroy(ids);
+    }
+}
+
+static void ignore(void *arg, void *vaddr, size_t size) { (void)arg, (void)vaddr, (void)size; }
+static void null_arguments(const char *function) {
+    if (strcmp(function, "vmem_alloc") == 0) vmem_alloc(NULL, 1, VM_NOSLEEP);
+    if (strcmp(function, "vmem_xalloc") == 0) vmem_xalloc(NULL, 1, 0, 0, 0, NULL, NULL, VM_NOSLEEP);
+    if (strcmp(function, "vmem_free") == 0) vmem_free(NULL, AT(1), 1);
+    if (strcmp(function, "vmem_xfree") == 0) vmem_xfree(NULL, AT(1), 1);
+    if (strcmp(function, "vmem_add") == 0) vmem_add(NULL, AT(1), 1, VM_NOSLEEP | VM_PANIC);
+    if (strcmp(function, "vmem_contains") == 0) vmem_contains(NULL, AT(1), 1);
+    if (strcmp(function, "vmem_walk") == 0) vmem_walk(NULL, VMEM_ALLOC, ignore, NULL);
+    if (strcmp(function, "vmem_size") == 0) vmem_size(NULL, VMEM_ALLOC);
+    if (strcmp(function, "umem_cache_alloc") == 0) umem_cache_alloc(NULL, UMEM_NOFAIL);
+    if (strcmp(function, "umem_cache_free") == 0) umem_cache_free(NULL, &ignore);
+}
+
+/* Caches of objects that no strata_cache can hold, but for one. */
+static void caches(const char *how) {
+    const size_t size = (size_t)2 << 20;
+    vmem_t *memory = vmem_create("memory", AT(1 << 22), 1 << 24, 4096, NULL, NULL, NULL, 0, VM_SLEEP); /* integers, which nobody looks behind */
+    umem_cache_t *big = umem_cache_create("big", size, 0, NULL, NULL, NULL, NULL, strcmp(how, "leak from arena") == 0 ? memory : NULL, 0);
+    umem_cache_t *same = umem_cache_create("same", size, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    umem_cache_t *small = umem_cache_create("small", 200, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    void *objects[3];
+    for (int i = 0; i < 3; i++) objects[i] = umem_cache_alloc(big, UMEM_NOFAIL);
+    if (strcmp(how, "foreign") == 0) umem_cache_free(big, umem_alloc(size, UMEM_NOFAIL));
+    if (strcmp(how, "of another") == 0) umem_cache_free(big, umem_cache_alloc(same, UMEM_NOFAIL));
+    umem_cache_free(big, objects[1]);
+    if (strcmp(how, "twice") == 0) umem_cache_free(big, objects[1]);
+    bool leaks = strncmp(how, "leak", 4) == 0;
+    for (int i = 0; i < 3 && !leaks; i += 2) umem_cache_free(big, objects[i]);
+    umem_cache_destroy(big);
+    if (strcmp(how, "alloc destroyed") == 0) umem_cache_alloc(big, UMEM_DEFAULT);
+    if (strcmp(how, "free destroyed") == 0) umem_cache_free(big, objects[0]);
+    if (strcmp(how, "destroy destroyed") == 0) umem_cache_destroy(big);
+    umem_cache_destroy(small);
+    if (strcmp(how, "small alloc destroyed") == 0) umem_cache_alloc(small, UMEM_DEFAULT);
+    umem_cache_destroy(same);
+    if (vmem_size(memory, VMEM_ALLOC) != 0) puts("the arena has not all back");
+    vmem_destroy(memory);
 }
 
 static int count_entries(enum strata_debug_log log);
@@ -116,6 +190,19 @@ static void constructions(const char *times) {
     exit(0);
 }
 
+/* By every way that is allowed. */
+static void free_all_sizes(void) {
+    for (size_t size = 0; size < 100000; size += 1 + size / 30) {
+        umem_free(umem_alloc(size, UMEM_NOFAIL), size);
+        umem_free(umem_zalloc(size, UMEM_NOFAIL), size);
+        strata_kmem_free(strata_kmem_alloc(size, STRATA_KMEM_SLEEP), size);
+        strata_kmem_free(malloc(size), size);
+        strata_kmem_free(calloc(size, 3), 3 * size);
+    }
+    strata_kmem_free(strata_kmem_cookie_alloc(STRATA_KMEM_COOKIE(100), STRATA_KMEM_SLEEP), 100);
+    strata_kmem_cookie_free(STRATA_KMEM_COOKIE(100), strata_kmem_alloc(104, STRATA_KMEM_SLEEP));
+}
+
 static void debug(const char *how) {
     struct strata_debug_stats stats;
     umem_cache_t *cache = umem_cache_create("letters", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
@@ -126,6 +213,8 @@ static void debug(const char *how) {
     if (strcmp(how, "past") == 0) object[96] = 1;
     if (strcmp(how, "past block") == 0) block[100] = 1;
     if (strcmp(how, "size") == 0) umem_free(block, 1000);
+    if (strcmp(how, "size in class") == 0) umem_free(block, 104);
+    if (strcmp(how, "sizes") == 0) free_all_sizes();
     fflush(stdout);
     umem_cache_free(cache, object);
     umem_free(block, 100);
@@ -143,6 +232,14 @@ static void debug(const char *how) {
         umem_setmtbf(0);
         count_failures(cache, alone);
     }
+    if (strcmp(how, "create") == 0) {
+        umem_setmtbf(1); /* there is no memory */
+        umem_cache_t *none = umem_cache_create("none", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
+        int why = errno;
+        umem_cache_t *no_large = umem_cache_create("none", 2 << 20, 0, NULL, NULL, NULL, NULL, NULL, 0);
+        printf("%s %s\n", none == NULL && why == EAGAIN ? "EAGAIN" : "else", no_large == NULL && errno == EAGAIN ? "EAGAIN" : "else");
+        umem_setmtbf(0);
+    }
     strata_debug_stats_get(&stats);
     if (strcmp(how, "stats") == 0)
         printf("%s %d %d\n", stats.caches != 0 ? "debugged" : "plain", count_entries(STRATA_DEBUG_LOG_TRANSACTION) != 0,
@@ -154,6 +251,8 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOFBF, 512);
     if (strcmp(argv[1], "nofail") == 0) nofail(argv[2]);
     if (strcmp(argv[1], "arena") == 0) arena(argv[2]);
+    if (strcmp(argv[1], "cache") == 0) caches(argv[2]);
+    if (strcmp(argv[1], "null") == 0) null_arguments(argv[2]);
     if (strcmp(argv[1], "debug") == 0) debug(argv[2]);
     if (strcmp(argv[1], "constructions") == 0) constructions(argv[2]);
     if (strcmp(argv[1], "leak") == 0) {

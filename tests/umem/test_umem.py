@@ -43,21 +43,64 @@ ARENA_ENDS = {
     "zero": r"umem: vmem_alloc\(space\): size 0: .*argument.*",
     "align": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
     "phase": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
-    "window": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
+    "window": r"umem: vmem_xalloc\(space\): size 10: more than there can ever be between minaddr and maxaddr",
+    "window panic": r"umem: vmem_xalloc\(space\): size 10: more than there can ever be between minaddr and maxaddr",
+    "huge": r"umem: vmem_alloc\(wide\): size 18446744073709551615: more than there can ever be.*",
     "panic": r"umem: vmem_alloc\(space\): size 1000: no free segment fits",
+    "destroy twice": r"umem: vmem_destroy\(\): the arena was destroyed",
+    "destroyed": r"umem: vmem_alloc\(\): the arena was destroyed",
+    "no function": r"umem: vmem_walk\(space\): the function is NULL",
 }
 
 
-@pytest.mark.parametrize("how", ARENA_ENDS)
-def test_misuse_of_arenas(run, how):
-    result = run("arena", how)
-    assert result.returncode == -signal.SIGABRT and re.fullmatch(ARENA_ENDS[how], result.errors.rstrip("\n")), result.describe()
+NULL_CALLS = ["vmem_alloc", "vmem_xalloc", "vmem_free", "vmem_xfree", "vmem_add", "vmem_contains", "vmem_walk", "vmem_size"]
+
+
+@pytest.mark.parametrize("function", NULL_CALLS)
+def test_no_arena(run, function):
+    result = run("null", function)
+    assert (result.returncode, result.errors) == (-signal.SIGABRT, f"umem: {function}(): the arena is NULL\n")
+
+
+CACHE_ENDS = {
+    "foreign": r"umem: umem_cache_free\(\): 0x[0-9a-f]+: no object of cache big, or free already",
+    "of another": r"umem: umem_cache_free\(\): 0x[0-9a-f]+: no object of cache big, or free already",
+    "twice": r"umem: umem_cache_free\(\): 0x[0-9a-f]+: no object of cache big, or free already",
+    "alloc destroyed": r"umem: umem_cache_alloc\(\): the cache was destroyed",
+    "free destroyed": r"umem: umem_cache_free\(\): the cache was destroyed",
+    "destroy destroyed": r"umem: umem_cache_destroy\(\): the cache was destroyed",
+    "small alloc destroyed": r"umem: umem_cache_alloc\(\): the cache was destroyed",
+}
+
+
+ENDS = [(kind, how, text) for kind, ends in (("arena", ARENA_ENDS), ("cache", CACHE_ENDS)) for how, text in ends.items()]
+
+
+@pytest.mark.parametrize("kind, how, text", ENDS)
+def test_misuse_ends_the_process(run, kind, how, text):
+    result = run(kind, how)
+    assert result.returncode == -signal.SIGABRT and re.fullmatch(text, result.errors.rstrip("\n")), result.describe()
+
+
+@pytest.mark.parametrize("how", ["leak", "leak from arena"])
+def test_large_objects_that_were_not_freed(run, how):
+    result = run("cache", how, expect=0)
+    assert (result.errors, result.text) == ("umem: umem_cache_destroy(): cache big: 2 objects were not freed\n", "went on\n")
+
+
+@pytest.mark.parametrize("function", ["umem_cache_alloc", "umem_cache_free"])
+def test_no_cache(run, function):
+    result = run("null", function)
+    assert (result.returncode, result.errors) == (-signal.SIGABRT, f"umem: {function}(): the cache is NULL\n")
 
 
 def test_leaks_are_named(run):
     assert run("arena", "leak", expect=0).errors == "umem: vmem_destroy(space): leaked 10 bytes\numem: vmem_destroy(ids): leaked 3 identifiers\n"
     assert run("leak", "", expect=0).errors == "strata: strata_cache_destroy(): cache letters: 1 objects were not freed\n"
-    assert re.fullmatch(r"umem: vmem_destroy\(space\): .*: it stays\n", run("arena", "busy", expect=0).errors)
+    assert run("arena", "busy", expect=0).errors == "umem: vmem_destroy(space): another arena imports from it: it stays\n"
+    assert run("arena", "busy by function", expect=0).errors == "umem: vmem_destroy(space): another arena imports from it: it stays\n"
+    # Of quantum caches, by size, beside what is in none: slabs with free objects are no leak.
+    assert run("arena", "leak cached", expect=0).errors == "umem: vmem_destroy(cached): leaked 69632 bytes\n"
 
 
 def test_without_settings_nothing_is_debugged(run):
@@ -86,6 +129,15 @@ def test_a_wrong_size_is_found_at_once(run):
     assert re.fullmatch(r"strata: strata_kmem_free\(\): 0x[0-9a-f]+: size is 1000, but this is a debugged block of 100 bytes\n", result.errors)
 
 
+def test_a_wrong_size_within_a_class_is_found_too(run):
+    for settings in ("guards", "firewall"):
+        result = run("debug", "size in class", UMEM_DEBUG=settings)
+        assert result.returncode == -signal.SIGABRT
+        assert "size is 104, but this is a debugged block of 100 bytes" in result.errors, result.describe()
+        result = run("debug", "sizes", expect=0, UMEM_DEBUG=settings)
+        assert (result.errors, result.text) == ("", "went on\n")
+
+
 def test_a_firewall_stops_the_write_itself(run):
     """Buffers have pages of their own, outside the heap; frees by size find them there."""
     assert run("debug", "none", expect=0, UMEM_DEBUG="firewall").text == "went on\n"
@@ -97,6 +149,10 @@ def test_a_firewall_stops_the_write_itself(run):
 def test_failures_on_demand(run):
     text = run("debug", "mtbf", expect=0, UMEM_DEBUG="guards").text
     assert text == "failed none none 0\nfailed all all 0\nfailed some some 0\nfailed none none 0\nwent on\n"
+
+
+def test_a_cache_for_which_there_is_no_memory(run):
+    assert run("debug", "create", expect=0, UMEM_DEBUG="guards").text == "EAGAIN EAGAIN\nwent on\n"
 
 
 @pytest.mark.parametrize("logging, transaction, fail", [("transaction", 1, 0), ("transaction=16k,fail=1M", 1, 0), ("fail", 0, 0), ("transaction=0", 0, 0)])
@@ -114,6 +170,9 @@ WARNINGS = [
      ["umem: UMEM_LOGGING: transaction=64q: not a size; this log is off", "umem: UMEM_LOGGING: slab: not known; ignored"]),
     ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "transaction=1"}, ["umem: UMEM_LOGGING: transaction=1: 4096 bytes are used"]),
     ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "fail=2T"}, ["umem: UMEM_LOGGING: fail=2T: 1048576 bytes are used"]),
+    ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "contents=64k"},
+     ["umem: UMEM_LOGGING: contents=64k: contents are kept with each buffer; the size has no effect"]),
+    ({"UMEM_DEBUG": "audit", "UMEM_LOGGING": "contents,fail"}, []),
     ({"UMEM_OPTIONS": "backend=mmap,perthread_cache=1M,nomagazines"}, []),
     ({"UMEM_OPTIONS": "backend=sbrk"}, ["umem: UMEM_OPTIONS: backend=sbrk: memory is mapped here"]),
     ({"UMEM_OPTIONS": "backend=disk,backend"},

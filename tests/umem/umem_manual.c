@@ -2,6 +2,7 @@
  * umem_manual.c - programs as the manual pages of libumem teach them: umem_alloc(3MALLOC), umem_cache_create(3MALLOC), vmem(9). Nothing but <umem.h>
  * and the C library; umem_manual_cxx.cpp compiles the same text as C++.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -195,7 +196,8 @@ static void large_objects(void) {
     EXPECT(umem_cache_create("wrong", 0, 0, NULL, NULL, NULL, NULL, NULL, 0) == NULL);
     EXPECT(umem_cache_create("wrong", 8, 3, NULL, NULL, NULL, NULL, NULL, 0) == NULL);
     EXPECT(umem_cache_create("wrong", 8, 1 << 20, NULL, NULL, NULL, NULL, NULL, 0) == NULL);
-    EXPECT(umem_cache_create("wrong", SIZE_MAX, 0, NULL, NULL, NULL, NULL, NULL, 0) == NULL);
+    errno = 0;
+    EXPECT(umem_cache_create("wrong", SIZE_MAX, 0, NULL, NULL, NULL, NULL, NULL, 0) == NULL && errno == ENOMEM);
     EXPECT(umem_cache_create(NULL, 8, 0, NULL, NULL, NULL, NULL, NULL, 0) == NULL);
     umem_cache_destroy(NULL);
 }

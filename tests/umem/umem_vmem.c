@@ -47,6 +47,11 @@ static void constraints_are_met(void) {
     EXPECT(vmem_xalloc(space, 128, 0, 0, 0, AT(65536), AT(65536 + 128), VM_NOSLEEP) == NULL);
     void *r = vmem_xalloc(space, 1000, 16, 0, 1024, NULL, NULL, VM_NOSLEEP); /* less than the quantum: any will do */
     EXPECT(NUMBER(r) / 1024 == (NUMBER(r) + 999) / 1024);
+    /* What no free can make room for: with VM_NOSLEEP there is none now. */
+    EXPECT(vmem_xalloc(space, 128, 0, 0, 0, AT(65536), AT(65536 + 64), VM_NOSLEEP) == NULL && errno == ENOMEM);
+    EXPECT(vmem_xalloc(space, 128, 0, 0, 0, AT(8192), AT(4096), VM_NOSLEEP) == NULL);
+    EXPECT(vmem_xalloc(space, 128, 0, 0, 0, AT(UINTPTR_MAX - 63), NULL, VM_NOSLEEP) == NULL);
+    EXPECT(vmem_alloc(space, SIZE_MAX, VM_NOSLEEP) == NULL && vmem_alloc(space, SIZE_MAX - 63, VM_NOSLEEP) == NULL);
     vmem_xfree(space, r, 1000);
     vmem_xfree(space, q, 128);
     vmem_xfree(space, p, 100);
@@ -54,9 +59,52 @@ static void constraints_are_met(void) {
     vmem_destroy(space);
 }
 
+static void high_addresses_may_be_preferred(void) {
+    vmem_t *space = vmem_create("space", AT(4096), 64 * 4096, 4096, NULL, NULL, NULL, 0, VM_SLEEP);
+    const uintptr_t end = 65 * 4096;
+    EXPECT(vmem_alloc(space, 4096, VM_SLEEP | VM_ENDALLOC) == AT(end - 4096));
+    EXPECT(vmem_alloc(space, 4096, VM_SLEEP) == AT(4096));
+    EXPECT(vmem_alloc(space, 8192, VM_NOSLEEP | VM_FIRSTFIT | VM_ENDALLOC) == AT(end - 3 * 4096));
+    vmem_free(space, AT(end - 4096), 4096);
+    EXPECT(vmem_alloc(space, 8192, VM_NOSLEEP | VM_ENDALLOC) == AT(end - 5 * 4096)); /* the hole above is too small */
+    EXPECT(vmem_alloc(space, 4096, VM_NOSLEEP | VM_ENDALLOC) == AT(end - 4096));
+    EXPECT(vmem_xalloc(space, 4096, 65536, 8192, 0, NULL, NULL, VM_NOSLEEP | VM_ENDALLOC) == AT(3 * 65536 + 8192));
+    EXPECT(vmem_xalloc(space, 4096, 0, 0, 0, NULL, AT(100000), VM_NOSLEEP | VM_ENDALLOC) == AT(23 * 4096));
+    EXPECT(vmem_alloc(space, 4096, VM_NOSLEEP | VM_NEXTFIT | VM_ENDALLOC) == AT(2 * 4096)); /* next fit goes on as it does */
+    vmem_xfree(space, AT(3 * 65536 + 8192), 4096);
+    vmem_xfree(space, AT(23 * 4096), 4096);
+    vmem_free(space, AT(4096), 4096);
+    EXPECT(vmem_alloc(space, 4096, VM_NOSLEEP | VM_BESTFIT | VM_ENDALLOC) == AT(4096)); /* the smallest, though it lies lowest */
+    vmem_free(space, AT(4096), 4096);
+    vmem_free(space, AT(2 * 4096), 4096);
+    vmem_free(space, AT(end - 3 * 4096), 8192);
+    vmem_free(space, AT(end - 5 * 4096), 8192);
+    vmem_free(space, AT(end - 4096), 4096);
+    EXPECT(vmem_size(space, VMEM_ALLOC) == 0);
+    vmem_t *importer = vmem_create("importer", NULL, 0, 1024, vmem_alloc, vmem_free, space, 0, VM_SLEEP);
+    void *p = vmem_alloc(importer, 1024, VM_SLEEP | VM_ENDALLOC);
+    EXPECT(p != NULL && NUMBER(p) % 4096 == 3072); /* the end of the span that was imported for it */
+    vmem_free(importer, p, 1024);
+    vmem_destroy(importer);
+    vmem_destroy(space);
+}
+
+static void *import_nothing(vmem_t *source, size_t size, int vmflag) {
+    (void)source, (void)size, (void)vmflag;
+    return NULL;
+}
+
 static void wrong_arenas_are_refused(void) {
     EXPECT(vmem_create(NULL, AT(1), 10, 1, NULL, NULL, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL);
     EXPECT(vmem_create("x", NULL, 10, 1, NULL, NULL, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL); /* 0 is no integer of arenas */
+    EXPECT(vmem_create("x", NULL, 0, 1, vmem_alloc, vmem_free, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL);
+    EXPECT(vmem_create("x", NULL, 0, 1, vmem_alloc, NULL, NULL, 0, VM_NOSLEEP) == NULL && errno == EINVAL);
+    EXPECT(vmem_create("x", NULL, 0, 1, import_nothing, vmem_free, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL);
+    vmem_t *ends = vmem_create("x", AT(1), 10, 1, NULL, vmem_free, NULL, 0, VM_SLEEP);
+    EXPECT(ends != NULL);
+    vmem_destroy(ends);
+    EXPECT(vmem_xcreate(NULL, AT(1), 10, 1, NULL, NULL, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL);
+    EXPECT(vmem_add(NULL, AT(1), 10, VM_NOSLEEP) == NULL && errno == EINVAL);
     EXPECT(vmem_create("x", AT(1), 10, 3, NULL, NULL, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL);
     EXPECT(vmem_create("x", AT(1), 10, 0, NULL, NULL, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL);
     EXPECT(vmem_create("x", AT(1), 16, 16, NULL, NULL, NULL, 0, VM_SLEEP) == NULL && errno == EINVAL);
@@ -100,6 +148,8 @@ static void quantum_caches_serve_small_sizes(void) {
         for (int round = 0; round < 10; round++) {
             for (int i = 0; i < 100; i++) EXPECT((held[i] = vmem_alloc(cached, (size_t)(1 + i % 4) * 4096, VM_NOSLEEP)) != NULL);
             for (int i = 0; i < 100; i++) vmem_free(cached, held[i], (size_t)(1 + i % 4) * 4096);
+            EXPECT((held[0] = vmem_alloc(cached, 4096, VM_SLEEP | VM_ENDALLOC)) != NULL); /* which caches take for nothing special */
+            vmem_free(cached, held[0], 4096);
         }
         EXPECT((vmem_size(cached, VMEM_ALLOC) != 0) == (flags == 0)); /* slabs are allocated, as far as the arena knows */
         vmem_destroy(cached);
@@ -126,10 +176,12 @@ static void empty_spans_go_back(void) {
 
 static unsigned imports, releases;
 static int last_flag;
+static size_t last_size;
 
 static void *import_some(vmem_t *source, size_t size, int vmflag) {
     imports++;
     last_flag = vmflag;
+    last_size = size;
     return vmem_alloc(source, size, VM_NOSLEEP);
 }
 static void *import_plenty(vmem_t *source, size_t *size, size_t align, int vmflag) {
@@ -165,6 +217,30 @@ static void functions_may_import(void) {
     vmem_free(source, p, 512); /* nobody else gives it back */
     vmem_destroy(plenty);
     vmem_destroy(some);
+    vmem_destroy(source);
+}
+
+/* What an import asks for, gets and gives back is in quanta of the source, and all of it is there to be used. */
+static void imports_are_in_quanta_of_the_source(void) {
+    vmem_t *source = vmem_create("source", AT(4096), 1 << 16, 4096, NULL, NULL, NULL, 0, VM_SLEEP);
+    vmem_t *arena = vmem_create("arena", NULL, 0, 64, import_some, release, source, 0, VM_SLEEP);
+    void *held[64];
+    imports = releases = 0;
+    for (unsigned i = 0; i < 64; i++) EXPECT((held[i] = vmem_alloc(arena, 64, VM_SLEEP)) != NULL);
+    EXPECT(imports == 1 && last_size == 4096 && vmem_size(source, VMEM_ALLOC) == 4096 && vmem_size(arena, VMEM_ALLOC) == 4096);
+    for (unsigned i = 0; i < 64; i++) vmem_free(arena, held[i], 64);
+    EXPECT(releases == 1 && vmem_size(source, VMEM_ALLOC) == 0);
+    held[0] = vmem_alloc(arena, 4097, VM_NOSLEEP);
+    EXPECT(held[0] != NULL && last_size == 8192 && vmem_size(arena, VMEM_FREE) == 8192 - 4160);
+    vmem_free(arena, held[0], 4097);
+    EXPECT(vmem_alloc(arena, SIZE_MAX - 63, VM_NOSLEEP) == NULL); /* it passes 2^64 in the source's quanta */
+    vmem_destroy(arena);
+    vmem_t *plenty = vmem_xcreate("plenty", NULL, 0, 16, import_plenty, release, source, 0, VM_SLEEP);
+    held[0] = vmem_alloc(plenty, 5000, VM_SLEEP);
+    EXPECT(held[0] != NULL && last_size == 8192);
+    vmem_free(plenty, held[0], 5000);
+    vmem_destroy(plenty);
+    EXPECT(vmem_size(source, VMEM_ALLOC) == 0);
     vmem_destroy(source);
 }
 
@@ -230,11 +306,13 @@ static void slabs_may_come_from_an_arena(void) {
 int main(void) {
     identifiers_go_round();
     constraints_are_met();
+    high_addresses_may_be_preferred();
     wrong_arenas_are_refused();
     walks_show_segments_in_order();
     quantum_caches_serve_small_sizes();
     empty_spans_go_back();
     functions_may_import();
+    imports_are_in_quanta_of_the_source();
     sleepers_are_woken();
     slabs_may_come_from_an_arena();
     puts("as the manual says");

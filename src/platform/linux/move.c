@@ -123,7 +123,7 @@ STRATA_COLD bool platform_swap(void *a, void *b, void *through, size_t bytes) {
     bool ok = limits_allow(bytes);
     for (size_t done = 0, part; ok && done < bytes; done += part) {
         char *a_part = (char *)a + done, *b_part = (char *)b + done, *through_part = (char *)through + done;
-        part = first_mapping(through_part, first_mapping(b_part, first_mapping(a_part, bytes - done)));
+        part = first_mapping(b_part, first_mapping(a_part, bytes - done)); /* in between there is what a_part was: one mapping, too */
         if (swap_mappings(a_part, b_part, through_part, part)) continue;
         ok = done != 0;
         if (!ok) break;

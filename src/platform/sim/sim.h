@@ -123,6 +123,8 @@ uint64_t sim_reserved_bytes(void);
 uint64_t sim_committed_bytes(void);
 /* Mappings as Linux would count them: neighbours merge when alike and, after platform_move, when their origins line up. */
 uint64_t sim_mappings(void);
+/* How many of them a range of whole pages lies in. */
+uint64_t sim_mappings_in(void *address, size_t bytes);
 void sim_set_map_count_limit(uint64_t limit);
 void sim_set_address_limit(uint64_t bytes);
 void sim_set_physical_limit(uint64_t bytes);

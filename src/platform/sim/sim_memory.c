@@ -286,6 +286,14 @@ static void transfer_pages(struct range source, struct range target) {
     drop_pages(source);
 }
 
+uint64_t sim_mappings_in(void *address, size_t bytes) {
+    struct range range = check_range("sim_mappings_in", address, bytes, NEEDS_RESERVED);
+    const struct sim_vma *vma;
+    uint64_t count = 0;
+    for (uint64_t i = 0; (vma = sim_vma_at(i)) != NULL; i++) count += vma->start_page < range.end && range.start < vma->end_page;
+    return count;
+}
+
 static void check_apart(const char *function, struct range a, struct range b) {
     if (a.start < b.end && b.start < a.end) fatal("sim: %s(): ranges overlap", function);
 }

@@ -42,6 +42,7 @@ static void create_wants_good_arguments(void **state) {
     ASSERT_STATUS(strata_arena_create("a", 2, 8, 4, 0, &none), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_create("a", 0, 10, 1, 3, &none), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_create("a", 0, 10, 1, STRATA_ARENA_SLEEP, &none), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_create("a", 0, 10, 1, STRATA_ARENA_FROM_TOP, &none), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_create("a", UINT64_MAX, 2, 1, 0, &none), BAD_RANGE);
     assert_null(none);
     assert_null(heap.arenas.first);
@@ -75,29 +76,58 @@ static void destroy_refuses_while_something_is_allocated(void **state) {
 
 /* ------------------------------------------------------------------ arguments */
 
-static void null_arenas_are_refused(void **state) {
+/* What is no arena. */
+static void is_refused_everywhere(struct strata_arena *none) {
     uint64_t size = UNTOUCHED;
     struct strata_arena_stats stats;
-    (void)state;
-    ASSERT_STATUS(strata_arena_add(NULL, 0, 1), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_remove(NULL, 0, 1), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_alloc(NULL, 1, 0, &start), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_free(NULL, 0, 1), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_xalloc(NULL, 1, 0, 0, 0, 0, 0, 0, &start), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_xfree(NULL, 0, 1), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_resize(NULL, 0, 1, 2), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_set_source(NULL, arena), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_set_import(NULL, NULL, NULL, NULL), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_set_limit(NULL, 1), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_set_reclaim(NULL, NULL, NULL), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_wake(NULL), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_walk(NULL, STRATA_ARENA_FREE, NULL, NULL), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_size(NULL, STRATA_ARENA_FREE, &size), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_lookup(NULL, 0, &size), BAD_ARGUMENT);
-    ASSERT_STATUS(strata_arena_stats_get(NULL, &stats), BAD_ARGUMENT);
-    assert_int_equal(strata_arena_contains(NULL, 0, 1), 0);
-    assert_null(strata_arena_check(NULL));
+    ASSERT_STATUS(strata_arena_add(none, 0, 1), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_remove(none, 0, 1), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_alloc(none, 1, 0, &start), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_free(none, 0, 1), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_xalloc(none, 1, 0, 0, 0, 0, 0, 0, &start), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_xfree(none, 0, 1), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_resize(none, 0, 1, 2), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_source(none, arena), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_import(none, NULL, NULL, NULL), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_limit(none, 1), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_set_reclaim(none, NULL, NULL), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_wake(none), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_walk(none, STRATA_ARENA_FREE, NULL, NULL), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_size(none, STRATA_ARENA_FREE, &size), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_lookup(none, 0, &size), BAD_ARGUMENT);
+    ASSERT_STATUS(strata_arena_stats_get(none, &stats), BAD_ARGUMENT);
+    assert_int_equal(strata_arena_contains(none, 0, 1), 0);
+    assert_null(strata_arena_check(none));
     assert_true(start == UNTOUCHED && size == UNTOUCHED);
+}
+
+static void null_arenas_are_refused(void **state) {
+    (void)state;
+    is_refused_everywhere(NULL);
+}
+
+/* With quantum caches or without, and also where the memory has gone back to the system, or is a block now. */
+static void destroyed_arenas_are_refused(void **state) {
+    (void)state;
+    for (unsigned cached = 0; cached < 2; cached++) {
+        struct strata_arena *gone;
+        ASSERT_OK(strata_arena_create("gone", 0, 100, 1, 0, &gone));
+        if (cached != 0) ASSERT_OK(strata_arena_set_quantum_caches(gone, 4));
+        ASSERT_OK(strata_arena_free(gone, must_alloc(gone, 1), 1));
+        ASSERT_OK(strata_arena_destroy(gone));
+        for (unsigned turn = 0; turn < 3; turn++) {
+            ASSERT_STATUS(strata_arena_destroy(gone), BAD_ARGUMENT);
+            ASSERT_STATUS(strata_arena_set_source(arena, gone), BAD_ARGUMENT);
+            ASSERT_STATUS(strata_arena_set_quantum_caches(gone, 1), BAD_ARGUMENT);
+            is_refused_everywhere(gone);
+            if (turn == 0) (void)strata_release(0);
+            if (turn == 1) {
+                void *block = strata_malloc(MIB);
+                memset(block, 0xff, MIB);
+                strata_free(block);
+            }
+        }
+    }
 }
 
 static int never_called(const struct strata_arena_segment *segment, void *context) {
@@ -156,7 +186,7 @@ static void requests_are_checked(void **state) {
         {8, 0, 0, 0, 120, 110, 0, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 120, 124, 0, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 0, 0, 3, STRATA_ARENA_BAD_ARGUMENT},
-        {8, 0, 0, 0, 0, 0, 8, STRATA_ARENA_BAD_ARGUMENT},
+        {8, 0, 0, 0, 0, 0, 16, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 1000, 0, 0, STRATA_ARENA_NO_SPACE},
         {104, 0, 0, 0, 0, 0, 0, STRATA_ARENA_NO_SPACE},
         {8, 256, 0, 0, 0, 0, 0, STRATA_ARENA_NO_SPACE},
@@ -170,6 +200,11 @@ static void requests_are_checked(void **state) {
         if (status != bad[i].status) fail_msg("row %u: %s", i, strata_arena_status_text(status));
         assert_true(start == UNTOUCHED);
     }
+    /* Bounds need not be multiples of the quantum: what lies within them is. */
+    ASSERT_OK(strata_arena_xalloc(four, 8, 0, 0, 0, 121, 133, 0, &start));
+    assert_int_equal(start, 124);
+    ASSERT_OK(strata_arena_xfree(four, start, 8));
+    start = UNTOUCHED;
     ASSERT_STATUS(strata_arena_alloc(four, 0, 0, &start), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_alloc(four, UINT64_MAX, 0, &start), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_alloc(four, 1, 16, &start), BAD_ARGUMENT);
@@ -247,6 +282,10 @@ static void fits_are_the_arena_s_or_the_request_s(void **state) {
     }
     ASSERT_OK(strata_arena_alloc(next, 1, STRATA_ARENA_BEST_FIT, &start));
     assert_int_equal(start, 0);
+    ASSERT_OK(strata_arena_alloc(next, 2, STRATA_ARENA_BEST_FIT | STRATA_ARENA_FROM_TOP, &start));
+    assert_int_equal(start, 8);
+    ASSERT_OK(strata_arena_xalloc(next, 1, 4, 1, 0, 0, 0, STRATA_ARENA_FROM_TOP, &start)); /* next fit goes on as it does */
+    assert_int_equal(start, 5);
 }
 
 /* ------------------------------------------------------------------ walk */
@@ -364,6 +403,7 @@ int main(void) {
         cmocka_unit_test_teardown(create_wants_good_arguments, sound),
         cmocka_unit_test_setup_teardown(destroy_refuses_while_something_is_allocated, setup, sound),
         cmocka_unit_test_setup_teardown(null_arenas_are_refused, setup, sound),
+        cmocka_unit_test_setup_teardown(destroyed_arenas_are_refused, setup, sound),
         cmocka_unit_test_setup_teardown(null_results_are_refused, setup, sound),
         cmocka_unit_test_setup_teardown(kinds_are_checked, setup, sound),
         cmocka_unit_test_setup_teardown(requests_are_checked, setup, sound),

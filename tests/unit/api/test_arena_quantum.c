@@ -2,6 +2,7 @@
  * test_arena_quantum.c - quantum caches of arenas: every integer can be had, also 0 and the last one, none twice, and all come back; each wrong free
  * is a status and changes nothing; wherever the marks of integers lie.
  */
+#include "api/quantum.h"
 #include "unit/api/arena_api_support.h"
 
 static bool without_windows; /* of the arenas here: no address space for them, so that all marks lie in plots */
@@ -41,6 +42,12 @@ static void wrong_arguments(void **state) {
     ASSERT_STATUS(strata_arena_alloc(arena, 4, 3, &start), BAD_ARGUMENT);
     ASSERT_STATUS(strata_arena_alloc(arena, 0, 0, &start), BAD_ARGUMENT);
     assert_int_equal(start, 77);
+    /* What the caches gave has a size that can't change, and goes back to them alone. */
+    start = must_alloc(arena, 8);
+    ASSERT_STATUS(strata_arena_resize(arena, start, 8, 4), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_resize(arena, start, 8, 12), NOT_ALLOCATED);
+    ASSERT_STATUS(strata_arena_xfree(arena, start, 8), NOT_ALLOCATED);
+    ASSERT_OK(strata_arena_free(arena, start, 8));
     ASSERT_OK(strata_arena_destroy(arena));
     struct strata_arena *late = new_arena("late", 0, 1000, 4);
     start = must_alloc(late, 4);
@@ -268,13 +275,16 @@ static void integers_beside_the_window_are_verified(void **state) {
     sound(state);
 }
 
-/* Slabs at multiples of a large power of two, many of them, coming and going. */
-static void slabs_far_apart_are_told_apart(void **state) {
-    (void)state;
-    enum { SPANS = 300 };
+/* Slabs at multiples of a large power of two, many of them, coming and going: more than there are regions, or regions that can't be had. */
+static void come_and_go_far_apart(uint64_t commits) {
+    enum { SPANS = REGIONS_MAX + 44 };
     static uint64_t starts[SPANS][16];
     new_still_process(NULL);
     struct strata_arena *arena = with_caches("far", 0, 16, 1, 4);
+    starts[0][0] = must_alloc(arena, 1); /* the window's; what is committed from here on is regions */
+    sim_fail_only(UINT64_C(1) << SIM_COMMIT);
+    sim_fail_call(commits, 1); /* there are no more regions from then on */
+    ASSERT_OK(strata_arena_free(arena, starts[0][0], 1));
     for (uint64_t i = 1; i < SPANS; i++) ASSERT_OK(strata_arena_add(arena, i << 40, 16));
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < SPANS; i++)
@@ -289,7 +299,13 @@ static void slabs_far_apart_are_told_apart(void **state) {
         (void)strata_release(0);
     }
     ASSERT_OK(strata_arena_destroy(arena));
-    sound(state);
+    assert_int_equal(sim_failures() != 0, commits != 0);
+    sound(NULL);
+}
+static void slabs_far_apart_are_told_apart(void **state) {
+    (void)state;
+    come_and_go_far_apart(0);
+    for (uint64_t commits = 1; commits < REGIONS_MAX; commits += 49) come_and_go_far_apart(commits);
 }
 
 /* The caches' slabs are imported like anything else, and what was imported goes back when the arena goes. */

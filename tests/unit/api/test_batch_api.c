@@ -167,7 +167,10 @@ static void too_much_is_no_memory(void **state) {
             assert_int_equal(received, size);
             assert_int_equal(serve(way, &held, &received, 0, 0, 0), ENOMEM);
             assert_ptr_equal(held, before);
-            assert_int_equal(serve(way, &held, &received, 0, 0, STRATA_BATCH_NO_MOVE), ENOSPC);
+            assert_int_equal(serve(way, &held, &received, 0, 0, STRATA_BATCH_NO_MOVE), size > (size_t)PTRDIFF_MAX ? ENOMEM : ENOSPC);
+            void *block = strata_malloc(MIB);
+            assert_int_equal(serve(way, &block, &received, 0, 0, STRATA_BATCH_NO_MOVE), size > (size_t)PTRDIFF_MAX ? ENOMEM : ENOSPC);
+            strata_free(block);
             received = 16;
             assert_int_equal(serve(way, &p, &received, (size_t)1 << 62, 0, 0), ENOMEM);
             strata_free(held);
@@ -220,6 +223,12 @@ static void a_block_that_may_not_move_stays_or_says_so(void **state) {
         assert_int_equal(errno, ENOSPC);
     }
     assert_true(is(tight, 0, 500 * KIB, 't'));
+    const uint64_t limit = heap.zone.config.hard_limit_bytes;
+    heap.zone.config.hard_limit_bytes = 10 * MIB;
+    errno = 0;
+    assert_null(try_realloc(block, 20 * MIB));
+    assert_int_equal(errno, ENOMEM); /* not for want of room */
+    heap.zone.config.hard_limit_bytes = limit;
     void *fixed;
     assert_int_equal(strata_page_alloc(300 * KIB, STRATA_PAGE_NO_MOVE, &fixed), STRATA_PAGE_OK);
     errno = 0;

@@ -212,6 +212,80 @@ static void objects_go_back_where_they_belong(void **state) {
     assert_non_null(strstr(sim_output(), ": not the start of a buffer (cache things)\nstrata:   buffer "));
 }
 
+static bool nobody_sees(const struct strata_debug_buffer *seen, void *argument) {
+    (void)argument;
+    return seen == NULL;
+}
+static void walk_to_null(void *p) {
+    (void)p;
+    (void)strata_debug_walk(NULL, false, NULL, NULL);
+}
+static void find_to_null(void *p) { (void)strata_debug_find(p, NULL, NULL); }
+static void log_walk_to_null(void *p) {
+    (void)p;
+    (void)strata_debug_log_walk(STRATA_DEBUG_LOG_FAIL, NULL, NULL);
+}
+
+/* With features or without: a program that forgot its visitor learns of it at once. */
+static void a_visitor_must_be_there(void **state) {
+    (void)state;
+    static const struct {
+        void (*call)(void *p);
+        const char *name;
+    } cases[] = {{walk_to_null, "walk"}, {find_to_null, "find"}, {log_walk_to_null, "log_walk"}};
+    for (unsigned i = 0; i < 2 * ARRAY_LENGTH(cases); i++) {
+        char expected[128];
+        begin(i % 2 == 0 ? "debug:default" : "background:off");
+        buffer = get(50);
+        assert_true(strata_debug_walk(NULL, false, nobody_sees, NULL));
+        snprintf(expected, sizeof expected, "strata: strata_debug_%s(): visit is NULL\n", cases[i / 2].name);
+        sim_output_clear();
+        assert_true(sim_dies(cases[i / 2].call, buffer));
+        assert_string_equal(sim_output(), expected);
+    }
+}
+
+static char of_source[1 << 20] __attribute__((aligned(1 << 16)));
+static size_t source_used;
+static void *source_allocate(void *context, size_t bytes, size_t align) {
+    (void)context;
+    size_t at = align_up(source_used, align);
+    if (align > sizeof of_source / 16 || bytes > sizeof of_source - at) return NULL;
+    source_used = at + bytes;
+    return of_source + at;
+}
+static void source_release(void *context, void *memory, size_t bytes) { (void)context, (void)memory, (void)bytes; }
+
+/* What can't be had is said, and only where it was asked for; guards are there all the same. */
+static void a_source_has_no_firewall(void **state) {
+    (void)state;
+    static const struct strata_cache_source source = {source_allocate, source_release, NULL};
+    const struct strata_cache_config own = {.size = 40, .source = &source}, usual = {.size = 40};
+    static const char line[] = "strata: debug: cache things has a source of its own: no firewall\n";
+    source_used = 0;
+    begin("background:off");
+    assert_int_equal(strata_cache_create("things", &own, &things), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("others", &usual, &others), STRATA_CACHE_OK);
+    sim_output_clear();
+    assert_int_equal(strata_debug_set("things", "firewall=41"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_debug_set("things", "guards"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_debug_set("others", "firewall"), STRATA_DEBUG_OK);
+    assert_string_equal(sim_output(), "");
+    assert_int_equal(strata_debug_set("things", "firewall=40+guards"), STRATA_DEBUG_OK);
+    assert_string_equal(sim_output(), line);
+    char *thing = strata_cache_alloc(things, 0);
+    assert_true(thing >= of_source && thing < of_source + sizeof of_source);
+    thing[40] = 1;
+    sim_output_clear();
+    assert_true(sim_dies(free_thing, thing));
+    assert_non_null(strstr(sim_output(), ": written after its end (cache things)\n"));
+    begin("debug:firewall+guards@t*"); /* for those that come later, too */
+    source_used = 0;
+    sim_output_clear();
+    assert_int_equal(strata_cache_create("things", &own, &things), STRATA_CACHE_OK);
+    assert_string_equal(sim_output(), line);
+}
+
 static void errors_can_be_survived(void **state) {
     (void)state;
     begin("debug:guards,debug_error:continue");
@@ -245,6 +319,8 @@ int main(void) {
         TEST(a_report_tells_all_that_is_known),
         TEST(each_error_is_seen),
         TEST(objects_go_back_where_they_belong),
+        TEST(a_visitor_must_be_there),
+        TEST(a_source_has_no_firewall),
         TEST(errors_can_be_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,6 +157,15 @@ static void blocks_of_many_frames(void **state) {
     assert_int_equal(info_of(kept[1]).bytes, 2 * 3 * PAGE);
 }
 
+/* Their bounds in the zone are those of the handle, side by side, too. The end of each test checks them. */
+static void blocks_above_a_superpage(void **state) {
+    (void)state;
+    strata_handle first = filled(STRATA_ZONE_SUPERPAGE_BYTES + 1, 1), second = filled(2 * STRATA_ZONE_SUPERPAGE_BYTES, 2);
+    assert_null(strata_handles_check(handles));
+    expect(first, STRATA_ZONE_SUPERPAGE_BYTES + 1, 1);
+    expect(second, 2 * STRATA_ZONE_SUPERPAGE_BYTES, 2);
+}
+
 /* An allocation of a superpage that only compaction can serve. */
 static void a_superpage_is_had_among_handles(void **state) {
     (void)state;
@@ -445,6 +454,7 @@ int main(void) {
         TEST(a_locked_block_stays),
         TEST(a_guarded_block_stays),
         TEST(blocks_of_many_frames),
+        TEST(blocks_above_a_superpage),
         TEST(a_superpage_is_had_among_handles),
         TEST(bad_arguments),
         TEST(a_freed_handle_is_none),

@@ -352,10 +352,40 @@ static void the_limit_of_the_control_group_becomes_a_soft_limit(void **state) {
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct sim_config sim = {.memory_limit_bytes = cases[i].group_bytes};
         new_heap(&sim, cases[i].conf);
-        for (unsigned j = 0; j < 24; j++) hold(MIB); /* it is read when the heap is no longer small */
+        for (unsigned j = 0; j < 24; j++) hold(MIB); /* it is read when the heap is no longer small, and something is idle */
+        strata_free(strata_malloc(3 * MIB));
         assert_int_equal(zone_soft_limit(&heap.zone), cases[i].expected_bytes);
         assert_sound();
     }
+}
+
+/* It takes files to find out, and says nothing where all pages are in use: huge pages and idle ones are what it is about. */
+static void the_limit_is_read_when_it_counts(void **state) {
+    (void)state;
+    struct sim_config sim = {.memory_limit_bytes = 64 * MIB};
+    new_heap(&sim, "thp:never");
+    strata_free(strata_malloc(3 * MIB)); /* a small heap */
+    for (unsigned j = 0; j < 40; j++) hold(MIB);
+    assert_int_equal(zone_soft_limit(&heap.zone), 0);
+    char *idle = strata_malloc(MIB / 2);
+    strata_free(idle); /* little */
+    assert_int_equal(zone_soft_limit(&heap.zone), 0);
+    strata_free(strata_malloc(3 * MIB));
+    assert_int_equal(zone_soft_limit(&heap.zone), 56 * MIB);
+    assert_sound();
+
+    new_heap(&sim, "thp:always");
+    for (unsigned j = 0; j < 4; j++) hold(MIB);
+    assert_int_equal(zone_soft_limit(&heap.zone), 56 * MIB);
+
+    /* What the limit is for: above it nothing stays idle. */
+    sim.memory_limit_bytes = 16 * MIB;
+    new_heap(&sim, "thp:never");
+    void *blocks[20];
+    for (unsigned j = 0; j < ARRAY_LENGTH(blocks); j++) blocks[j] = strata_malloc(MIB);
+    for (unsigned j = 0; j < 8; j++) strata_free(blocks[j]);
+    assert_true(heap.zone.counters.populated << GRANULE_SHIFT <= 14 * MIB);
+    assert_sound();
 }
 
 int main(void) {
@@ -377,6 +407,7 @@ int main(void) {
         cmocka_unit_test(pressure_takes_what_is_idle_at_once),
         cmocka_unit_test(critical_pressure_takes_what_cpus_hold),
         cmocka_unit_test(the_limit_of_the_control_group_becomes_a_soft_limit),
+        cmocka_unit_test(the_limit_is_read_when_it_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,11 +165,49 @@ static void a_query_tells_what_is_there(void **state) {
     must_free(block);
 }
 
+/* Also of what was there and absent, at every size, in place and elsewhere. */
+static void prefault_of_a_resize_is_of_the_whole_block(void **state) {
+    (void)state;
+    static const size_t sizes[] = {3 * MIB, 3 * MIB, MIB, 900 * KIB, 9 * MIB, 64 * MIB, 5000, 40 * KIB};
+    void *block = must_alloc(3 * MIB, 0), *behind = must_alloc(3 * MIB, 0);
+    for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
+        size_t bytes = info_of(block).bytes;
+        assert_int_equal(strata_page_release(block, bytes), STRATA_PAGE_OK);
+        assert_int_equal(info_of(block).present_bytes, 0);
+        assert_int_equal(strata_page_realloc(&block, sizes[i], STRATA_PAGE_PREFAULT), STRATA_PAGE_OK);
+        assert_true(info_of(block).bytes >= sizes[i]);
+        assert_int_equal(info_of(block).present_bytes, info_of(block).bytes);
+    }
+    must_free(block), must_free(behind);
+    ASSERT_SOUND();
+}
+
+static void growth_in_place_says_what_is_lacking(void **state) {
+    (void)state;
+    void *block = must_alloc(3 * MIB, 0), *behind = must_alloc(3 * MIB, 0), *low = block < behind ? block : behind, *was = low;
+    assert_int_equal(strata_page_realloc(&low, 64 * MIB, STRATA_PAGE_NO_MOVE), STRATA_PAGE_NO_ROOM);
+    assert_int_equal(strata_page_reserve(low, 64 * MIB), STRATA_PAGE_NO_ROOM);
+    heap.zone.config.hard_limit_bytes = 10 * MIB;
+    assert_int_equal(strata_page_realloc(&low, 64 * MIB, STRATA_PAGE_NO_MOVE), STRATA_PAGE_NO_MEMORY);
+    assert_int_equal(strata_page_realloc(&low, 64 * MIB, 0), STRATA_PAGE_NO_MEMORY);
+    assert_ptr_equal(low, was);
+    heap.zone.config.hard_limit_bytes = UINT64_MAX;
+    must_free(block), must_free(behind);
+    ASSERT_SOUND();
+}
+
 /* ------------------------------------------------------------------ batches */
+
+static bool stay(void *from, void *to, size_t bytes, void *argument) {
+    (void)from, (void)to, (void)bytes, (void)argument;
+    return false;
+}
 
 static void a_batch_with_a_fault_does_nothing(void **state) {
     (void)state;
-    char *a = must_alloc(4 * MIB, 0), *b = must_alloc(4 * MIB, 0);
+    char *a = must_alloc(4 * MIB, 0), *b = must_alloc(4 * MIB, 0), *c = must_alloc(4 * MIB, 0), *small = must_alloc(8192, 0);
+    char *fixed = must_alloc(8192, STRATA_PAGE_NO_MOVE);
+    struct strata_page_info info;
     memset(a, 1, 4 * MIB), memset(b, 2, 4 * MIB);
     const struct strata_page_op faults[] = {
         {.operation = (enum strata_page_operation)99},
@@ -181,22 +219,36 @@ static void a_batch_with_a_fault_does_nothing(void **state) {
         {.operation = STRATA_PAGE_OP_SWAP, .address = b, .other = b + 4096, .bytes = 8192},
         {.operation = STRATA_PAGE_OP_MOVE, .address = b, .other = NULL, .bytes = 4096},
         {.operation = STRATA_PAGE_OP_JOIN, .address = b, .other = NULL},
+        {.operation = STRATA_PAGE_OP_JOIN, .address = c, .other = c},
+        {.operation = STRATA_PAGE_OP_JOIN, .address = c, .other = small},
+        {.operation = STRATA_PAGE_OP_RESERVE, .address = small, .bytes = 64 * MIB},
+        {.operation = STRATA_PAGE_OP_COMMIT, .address = b, .bytes = 4096, .flags = 0xffff},
+        {.operation = STRATA_PAGE_OP_FREE, .address = c, .flags = STRATA_PAGE_ZEROED},
+        {.operation = STRATA_PAGE_OP_REALLOC, .address = c, .bytes = MIB, .flags = STRATA_PAGE_HUGE},
+        {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 4096, .align = 3},
+        {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 4096, .reserve_bytes = SIZE_MAX},
+        {.operation = STRATA_PAGE_OP_PREFAULT, .address = b + 1, .bytes = 4096},
+        {.operation = STRATA_PAGE_OP_QUERY, .address = b},
+        {.operation = STRATA_PAGE_OP_QUERY, .address = &info, .info = &info},
+        {.operation = STRATA_PAGE_OP_SET_MOVE, .address = b + 4096, .move = stay},
+        {.operation = STRATA_PAGE_OP_SET_MOVE, .address = fixed, .move = stay},
         {.operation = STRATA_PAGE_OP_FREE, .address = a}, /* the first one's block */
         {.operation = STRATA_PAGE_OP_SPLIT, .address = a, .bytes = 2 * MIB},
     };
+    const size_t own = ARRAY_LENGTH(faults) - 2; /* wrong by themselves */
     for (size_t i = 0; i < ARRAY_LENGTH(faults); i++) {
         struct strata_page_op ops[] = {{.operation = STRATA_PAGE_OP_SWAP, .address = a, .other = b, .bytes = MIB}, faults[i]};
         size_t done = 77;
         enum strata_page_status status = strata_page_batch(ops, 2, &done);
         if (status == STRATA_PAGE_OK || done != 0 || ops[1].status == STRATA_PAGE_OK || ops[1].status == STRATA_PAGE_NOT_DONE)
             fail_msg("fault %zu: status %d, %zu done", i, status, done);
-        assert_int_equal(ops[0].status, i < 9 ? STRATA_PAGE_NOT_DONE : STRATA_PAGE_OVERLAP);
+        assert_int_equal(ops[0].status, i < own ? STRATA_PAGE_NOT_DONE : STRATA_PAGE_OVERLAP);
         assert_true(is(a, 4 * MIB, 1) && is(b, 4 * MIB, 2));
     }
     size_t done;
     assert_int_equal(strata_page_batch(NULL, 1, &done), STRATA_PAGE_BAD_ARGUMENT);
     assert_int_equal(strata_page_batch(NULL, 0, &done), STRATA_PAGE_OK);
-    must_free(a), must_free(b);
+    must_free(a), must_free(b), must_free(c), must_free(small), must_free(fixed);
     ASSERT_SOUND();
 }
 
@@ -207,8 +259,10 @@ static void a_batch_is_not_let_into_its_own_memory(void **state) {
     char *block = must_alloc(page, 0), *superpage = (char *)align_down((uintptr_t)block, STRATA_PAGE_SUPERPAGE_BYTES);
     for (char *at = superpage; at < superpage + STRATA_PAGE_SUPERPAGE_BYTES; at += page) {
         if (at == block) continue;
-        for (unsigned operation = STRATA_PAGE_OP_FREE; operation <= STRATA_PAGE_OP_JOIN; operation++) {
+        for (unsigned operation = STRATA_PAGE_OP_FREE; operation <= STRATA_PAGE_OP_SET_MOVE; operation++) {
+            struct strata_page_info info;
             struct strata_page_op op = {.operation = (enum strata_page_operation)operation, .address = at, .other = block, .bytes = page};
+            if (operation == STRATA_PAGE_OP_QUERY) op.info = &info;
             assert_int_equal(strata_page_batch(&op, 1, NULL), STRATA_PAGE_NO_BLOCK);
         }
     }
@@ -244,6 +298,71 @@ static void a_batch_is_done_in_order(void **state) {
     assert_ptr_equal(ends[2].other, (char *)ops[5].address + 4096);
     must_free(ends[1].address), must_free(ops[5].address), must_free(ends[2].other);
     ASSERT_SOUND();
+}
+
+static bool count_calls(size_t done, void *argument) {
+    (void)done;
+    return ++*(unsigned *)argument < 3;
+}
+
+/* Alignment and reserve, presence with a word in between, questions, and functions that move: in a batch as alone. */
+static void a_batch_has_every_operation(void **state) {
+    (void)state;
+    enum { PREFAULTED = 40 };
+    struct strata_page_info first, whole, behind;
+    unsigned calls = 0;
+    size_t done;
+    char *block = must_alloc(PREFAULTED * MIB, 0), *movable = must_alloc(8192, 0);
+    struct strata_page_op ops[] = {
+        {.operation = STRATA_PAGE_OP_QUERY, .address = block + 5, .info = &first},
+        {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 5000, .align = 64 * KIB},
+        {.operation = STRATA_PAGE_OP_ALLOC, .bytes = 5000, .reserve_bytes = 20 * MIB, .flags = STRATA_PAGE_NO_MOVE},
+        {.operation = STRATA_PAGE_OP_COMMIT, .address = block, .bytes = 4096},
+        {.operation = STRATA_PAGE_OP_PREFAULT, .address = block + 8192, .bytes = 4096},
+        {.operation = STRATA_PAGE_OP_QUERY, .address = block, .info = &whole},
+        {.operation = STRATA_PAGE_OP_SET_MOVE, .address = movable, .move = stay, .argument = &calls},
+        {.operation = STRATA_PAGE_OP_PREFAULT, .address = block, .bytes = PREFAULTED * MIB, .progress = count_calls, .argument = &calls},
+        {.operation = STRATA_PAGE_OP_QUERY, .address = movable, .info = &behind},
+    };
+    const size_t last = ARRAY_LENGTH(ops) - 1;
+    assert_int_equal(strata_page_release(block, PREFAULTED * MIB), STRATA_PAGE_OK);
+    assert_int_equal(strata_page_batch(ops, ARRAY_LENGTH(ops), &done), STRATA_PAGE_CUT_SHORT);
+    assert_int_equal(done, last - 1);
+    assert_int_equal(ops[last - 1].status, STRATA_PAGE_CUT_SHORT);
+    assert_int_equal(ops[last].status, STRATA_PAGE_NOT_DONE);
+    assert_int_equal(calls, 3);
+    assert_true(first.block == block && first.bytes == PREFAULTED * MIB && first.present_bytes == 0);
+    assert_true(whole.block == block && whole.present_bytes >= 2 * 4096 && whole.present_bytes <= 2 * platform_info()->page_bytes);
+    assert_true(info_of(block).present_bytes > 16 * MIB);
+    assert_int_equal((uintptr_t)ops[1].address % (64 * KIB), 0);
+    assert_true(info_of(ops[2].address).capacity_bytes >= 20 * MIB && (info_of(ops[2].address).flags & STRATA_PAGE_NO_MOVE) != 0);
+    struct zone_block_info inside;
+    assert_int_equal(zone_block_find(&heap.zone, movable, 1, &inside), ZONE_OK);
+    assert_true(inside.move == stay && inside.argument == &calls);
+    must_free(block), must_free(movable), must_free(ops[1].address), must_free(ops[2].address);
+    ASSERT_SOUND();
+}
+
+/* Without a word in between they are one row, which is done again one by one where the system failed in the middle: that shows it. */
+static void what_is_made_present_in_a_row_goes_by_one_call(void **state) {
+    (void)state;
+    struct strata_page_op ops[12];
+    char *block = must_alloc(4 * MIB, 0);
+    uint64_t most = 0;
+    for (size_t i = 0; i < ARRAY_LENGTH(ops); i++)
+        ops[i] = (struct strata_page_op){
+            .operation = i % 2 == 0 ? STRATA_PAGE_OP_COMMIT : STRATA_PAGE_OP_PREFAULT, .address = block + 2 * i * 64 * KIB, .bytes = 64 * KIB};
+    for (uint64_t fails = 1; fails <= ARRAY_LENGTH(ops); fails++) {
+        assert_int_equal(strata_page_release(block, 4 * MIB), STRATA_PAGE_OK);
+        sim_fail_call(fails, 1);
+        uint64_t calls = sim_calls(SIM_POPULATE);
+        assert_int_equal(strata_page_batch(ops, ARRAY_LENGTH(ops), NULL), STRATA_PAGE_OK);
+        most = max_u64(most, sim_calls(SIM_POPULATE) - calls);
+        sim_fail_call(0, 0);
+        assert_int_equal(info_of(block).present_bytes, ARRAY_LENGTH(ops) * 64 * KIB);
+    }
+    assert_true(most > ARRAY_LENGTH(ops) + 4);
+    must_free(block);
 }
 
 static void memory_that_ends_in_a_batch_is_reported_exactly(void **state) {
@@ -312,6 +431,10 @@ int main(void) {
         cmocka_unit_test_setup(a_batch_with_a_fault_does_nothing, fresh_process),
         cmocka_unit_test_setup(a_batch_is_not_let_into_its_own_memory, fresh_process),
         cmocka_unit_test_setup(a_batch_is_done_in_order, fresh_process),
+        cmocka_unit_test_setup(a_batch_has_every_operation, fresh_process),
+        cmocka_unit_test_setup(what_is_made_present_in_a_row_goes_by_one_call, fresh_process),
+        cmocka_unit_test_setup(prefault_of_a_resize_is_of_the_whole_block, fresh_process),
+        cmocka_unit_test_setup(growth_in_place_says_what_is_lacking, fresh_process),
         cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_process),
         cmocka_unit_test_setup(conflicts_are_found_as_all_pairs_would, fresh_process),
     };

@@ -115,6 +115,41 @@ static void null_is_refused_everywhere(void **state) {
     end_pool(pool);
 }
 
+static void destroy_again(void *local) { strata_pool_local_destroy(local); }
+
+/* As NULL is, while their memory waits for others. */
+static void what_was_destroyed_is_refused_everywhere(void **state) {
+    struct strata_pool_stats stats;
+    struct strata_pool_local_stats local_stats;
+    struct strata_pool_local *fresh;
+    (void)state;
+    for (unsigned stacks = 0; stacks < 2; stacks++) {
+        new_process(NULL, "");
+        struct strata_pool_config config = config_of(64, 8, stacks != 0 ? STRATA_POOL_STACKS : 0);
+        struct strata_pool *pool = make_pool(&config);
+        struct strata_pool_local *gone = make_local(pool), *kept = make_local(pool);
+        void *objects[2] = {strata_pool_alloc(gone), strata_pool_alloc(gone)};
+        strata_pool_local_destroy(gone);
+        assert_int_equal(strata_pool_free(gone, objects[0]), STRATA_POOL_BAD_ARGUMENT);
+        assert_int_equal(strata_pool_local_stats_get(gone, &local_stats), STRATA_POOL_BAD_ARGUMENT);
+        assert_int_equal(errno, ERRNO_BEFORE);
+        assert_null(strata_pool_alloc(gone));
+        assert_int_equal(errno, EINVAL);
+        errno = ERRNO_BEFORE;
+        for (unsigned i = 0; i < 2; i++) assert_int_equal(strata_pool_free(kept, objects[i]), STRATA_POOL_OK);
+        assert_null(strata_pool_check(pool));
+        strata_pool_local_destroy(kept);
+        assert_int_equal(strata_pool_destroy(pool, NULL), STRATA_POOL_OK);
+        assert_int_equal(strata_pool_destroy(pool, NULL), STRATA_POOL_BAD_ARGUMENT);
+        assert_int_equal(strata_pool_local_create(pool, &fresh), STRATA_POOL_BAD_ARGUMENT);
+        assert_int_equal(strata_pool_stats_get(pool, &stats), STRATA_POOL_BAD_ARGUMENT);
+        assert_non_null(strata_pool_check(pool));
+        ASSERT_SOUND();
+        assert_true(sim_dies(destroy_again, gone));
+        assert_non_null(strstr(sim_output(), "strata_pool_local_destroy(): the local pool was destroyed"));
+    }
+}
+
 static void statuses_have_texts(void **state) {
     (void)state;
     for (int status = STRATA_POOL_OK; status <= STRATA_POOL_BUSY + 1; status++)
@@ -436,6 +471,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_configurations_are_refused),
         cmocka_unit_test(null_is_refused_everywhere),
+        cmocka_unit_test(what_was_destroyed_is_refused_everywhere),
         cmocka_unit_test(statuses_have_texts),
         cmocka_unit_test(objects_are_aligned_and_apart),
         cmocka_unit_test(foreign_pointers_are_told_from_objects),

@@ -1,5 +1,5 @@
 /*
- * test_zone_compact.c - the public functions of compaction: what is refused, and the figures that they tell.
+ * test_zone_compact.c - the public functions of compaction: what is refused, the figures that they tell, and what a capture asks of owners.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -19,6 +19,8 @@ static struct strata_zone *zone;
 static unsigned owner;
 static uint64_t frames[FRAMES]; /* by token */
 static enum strata_zone_status within;
+static enum strata_zone_answer moving, dropping; /* what the owner of stubborn blocks says */
+static unsigned moves, drops;                    /* that it was asked for */
 
 static enum strata_zone_answer migrate(struct strata_zone *from_zone, uint64_t from, uint64_t to, uint64_t count, uint64_t token, void *context) {
     (void)context;
@@ -26,6 +28,18 @@ static enum strata_zone_answer migrate(struct strata_zone *from_zone, uint64_t f
     frames[token] = to;
     within = strata_zone_compact(from_zone, 0, NULL);
     return STRATA_ZONE_YES;
+}
+
+static enum strata_zone_answer migrate_stubborn(struct strata_zone *of, uint64_t from, uint64_t to, uint64_t count, uint64_t token, void *context) {
+    (void)context, (void)token;
+    moves++;
+    if (moving == STRATA_ZONE_YES) assert_int_equal(strata_zone_copy(of, from, to, count), STRATA_ZONE_OK);
+    return moving;
+}
+static enum strata_zone_answer drop_stubborn(struct strata_zone *of, uint64_t frame, uint64_t count, uint64_t token, bool dirty, void *context) {
+    (void)of, (void)frame, (void)count, (void)token, (void)dirty, (void)context;
+    drops++;
+    return dropping;
 }
 
 static int setup(void **state) {
@@ -122,13 +136,57 @@ static void no_memory_and_no_thread(void **state) {
     assert_int_equal(strata_zone_compactor_stop(zone), STRATA_ZONE_OK);
 }
 
+/* What a capture asks the owner of the one block in its range, and what comes of it. */
+static void a_capture_asks_until_never(void **state) {
+    (void)state;
+    static const struct {
+        enum strata_zone_answer moving, dropping;
+        unsigned moves, drops;
+        enum strata_zone_status poll;
+        bool again; /* the next capture asks again */
+    } cases[] = {
+        {STRATA_ZONE_YES, STRATA_ZONE_YES, 1, 0, STRATA_ZONE_OK, false},
+        {STRATA_ZONE_LATER, STRATA_ZONE_YES, 1, 1, STRATA_ZONE_OK, false},
+        {STRATA_ZONE_LATER, STRATA_ZONE_LATER, 1, 1, STRATA_ZONE_NOT_DONE, true},
+        {STRATA_ZONE_LATER, STRATA_ZONE_NEVER, 1, 1, STRATA_ZONE_GONE, false},
+        {STRATA_ZONE_NEVER, STRATA_ZONE_YES, 1, 0, STRATA_ZONE_GONE, false},
+    };
+    const struct strata_zone_owner description = {.name = "stubborn", .migrate = migrate_stubborn, .reclaim = drop_stubborn};
+    unsigned stubborn;
+    assert_int_equal(strata_zone_owner_add(zone, &description, &stubborn), STRATA_ZONE_OK);
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        const struct strata_zone_request request = {.frames = 1, .mobility = STRATA_ZONE_MOVABLE, .owner = stubborn};
+        uint64_t frame, left, run;
+        assert_int_equal(strata_zone_alloc_as(zone, &request, &frame), STRATA_ZONE_OK);
+        const struct strata_zone_capture_request wanted = {.frames = 1, .flags = STRATA_ZONE_CAPTURE_AT, .at = frame};
+        struct strata_zone_capture *capture;
+        moves = drops = 0;
+        moving = cases[i].moving;
+        dropping = cases[i].dropping;
+        assert_int_equal(strata_zone_capture_begin(zone, &wanted, &capture), STRATA_ZONE_OK);
+        (void)strata_zone_capture_push(capture, UINT64_MAX);
+        assert_int_equal(moves, cases[i].moves);
+        assert_int_equal(drops, cases[i].drops);
+        assert_int_equal(strata_zone_capture_poll(capture, NULL, &left), cases[i].poll);
+        assert_int_equal(left, cases[i].poll == STRATA_ZONE_OK ? 0 : 1);
+        if (cases[i].poll == STRATA_ZONE_OK) {
+            assert_int_equal(strata_zone_capture_end(capture, &run), STRATA_ZONE_OK);
+            assert_int_equal(run, frame);
+            assert_int_equal(strata_zone_free(zone, run, 1), STRATA_ZONE_OK);
+            continue;
+        }
+        (void)strata_zone_capture_push(capture, UINT64_MAX);
+        assert_int_equal(moves, cases[i].again ? 2 : cases[i].moves);
+        assert_int_equal(drops, cases[i].again ? 2 : cases[i].drops);
+        strata_zone_capture_give_up(capture);
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(what_is_refused),
-        TEST(a_pass_and_its_figures),
-        TEST(a_compactor_by_default),
-        TEST(no_memory_and_no_thread),
+        TEST(what_is_refused),         TEST(a_pass_and_its_figures),     TEST(a_compactor_by_default),
+        TEST(no_memory_and_no_thread), TEST(a_capture_asks_until_never),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

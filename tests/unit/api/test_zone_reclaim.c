@@ -276,22 +276,6 @@ static void areas_that_hold_what_stays_are_left_alone(void **state) {
     assert_int_equal(strata_zone_unpin(zone, frame_of[100], 1), STRATA_ZONE_OK);
 }
 
-static void take_one(void) {
-    uint64_t frame;
-    assert_int_equal(strata_zone_alloc_as(zone, &(struct strata_zone_request){.frames = 1, .flags = STRATA_ZONE_NO_EFFORT}, &frame),
-                     STRATA_ZONE_NO_FRAMES);
-}
-
-static void a_captured_area_is_nobody_elses(void **state) {
-    (void)state;
-    begin(STRATA_ZONE_RECLAIM_AREA);
-    make_many(0, FRAMES);
-    assert_int_equal(strata_zone_set_effort(zone, STRATA_ZONE_RECLAIM | STRATA_ZONE_RECLAIM_CAPTURES), STRATA_ZONE_OK);
-    meanwhile = take_one; /* a racing allocator, after the first frame has been dropped */
-    assert_int_equal(price_of_a_superpage(), PER_SUPERPAGE);
-    assert_int_equal(stats().captured, 1);
-}
-
 static void runs_of_several_superpages(void **state) {
     (void)state;
     begin(STRATA_ZONE_RECLAIM_AREA);
@@ -438,7 +422,6 @@ int main(void) {
         cmocka_unit_test_teardown(a_superpage_costs_one_area, end),
         cmocka_unit_test_teardown(the_area_is_that_of_the_oldest, end),
         cmocka_unit_test_teardown(areas_that_hold_what_stays_are_left_alone, end),
-        cmocka_unit_test_teardown(a_captured_area_is_nobody_elses, end),
         cmocka_unit_test_teardown(runs_of_several_superpages, end),
         cmocka_unit_test_teardown(the_background_frees_what_requests_want, end),
         cmocka_unit_test_teardown(a_request_in_vain_ends_soon, end),

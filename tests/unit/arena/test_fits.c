@@ -143,13 +143,21 @@ static uint64_t lowest_place(const struct request *request, uint64_t from, uint6
     return UINT64_MAX;
 }
 
-static uint64_t best_place(const struct request *request) {
+static uint64_t highest_place(const struct request *request) {
+    for (uint64_t at = MAP_BASE + MAP_SIZE; at-- > MAP_BASE;)
+        if (meets(request, at) && is_free(at, request->size)) return at;
+    return UINT64_MAX;
+}
+
+/* Of the smallest free segments that have a place, the lowest place in the lowest; or the highest in the highest. */
+static uint64_t best_place(const struct request *request, bool from_top) {
     uint64_t best = UINT64_MAX, best_size = UINT64_MAX;
     for (uint64_t i = MAP_BASE; i < MAP_BASE + MAP_SIZE;) {
         uint64_t end = i;
         while (end < MAP_BASE + MAP_SIZE && !taken[end]) end++;
-        for (uint64_t at = i; at + request->size <= end && end - i < best_size; at++) {
-            if (!meets(request, at)) continue;
+        uint64_t smallest = best_size;
+        for (uint64_t at = i; at + request->size <= end; at++) {
+            if (!meets(request, at) || (from_top ? end - i > smallest : end - i >= best_size)) continue;
             best = at;
             best_size = end - i;
         }
@@ -200,9 +208,11 @@ static void constraints_agree_with_a_search_of_every_integer(void **state) {
     for (unsigned n = 0; n < 60000; n++) {
         struct request r;
         unsigned fit = (unsigned)(next_random(&seed) % 3);
+        bool from_top = next_random(&seed) % 2 == 0;
         uint64_t start = 12345, lowest, next = UINT64_MAX;
         random_request(&r, &seed);
-        enum arena_status status = arena_xalloc(&arena, r.size, r.align, r.phase, r.nocross, r.min, r.max, fit, &start);
+        enum arena_status status =
+            arena_xalloc(&arena, r.size, r.align, r.phase, r.nocross, r.min, r.max, fit | (from_top ? ARENA_FROM_TOP : 0), &start);
         if (!is_possible(&r)) {
             ASSERT_STATUS(status, ARENA_BAD_ARGUMENT);
             refused++;
@@ -218,7 +228,8 @@ static void constraints_agree_with_a_search_of_every_integer(void **state) {
         }
         ASSERT_OK(status);
         assert_true(meets(&r, start) && is_free(start, r.size));
-        if (fit == ARENA_BEST_FIT) assert_int_equal(start, best_place(&r));
+        if (fit == ARENA_BEST_FIT) assert_int_equal(start, best_place(&r, from_top));
+        if (fit == ARENA_INSTANT_FIT && from_top) assert_int_equal(start, highest_place(&r));
         if (fit == ARENA_NEXT_FIT) {
             next = lowest_place(&r, rotor, MAP_BASE + MAP_SIZE);
             assert_int_equal(start, next != UINT64_MAX ? next : lowest);
@@ -261,7 +272,8 @@ static void constraints_do_not_wrap_at_the_top(void **state) {
     uint64_t start;
     ASSERT_OK(arena_add(&arena, UINT64_MAX - 9, 10));
     ASSERT_OK(arena_add(&arena, 0, 4));
-    for (unsigned fit = ARENA_INSTANT_FIT; fit <= ARENA_NEXT_FIT; fit++) {
+    for (unsigned n = 0; n < 6; n++) {
+        unsigned fit = n % 3 | (n / 3) * ARENA_FROM_TOP;
         ASSERT_STATUS(arena_xalloc(&arena, 5, 16, 0, 0, 0, 0, fit, &start), ARENA_NO_SPACE);
         ASSERT_STATUS(arena_xalloc(&arena, 1, 1u << 31, 5, 0, 4, 0, fit, &start), ARENA_NO_SPACE);
         ASSERT_OK(arena_xalloc(&arena, 8, 0, 0, 8, 0, 0, fit, &start));

@@ -126,7 +126,7 @@ static void alloc_refuses_bad_arguments(void **state) {
     ASSERT_OK(arena_add(&arena, 0, 1000));
     ASSERT_STATUS(arena_alloc(&arena, 0, 0, &start), ARENA_BAD_ARGUMENT);
     ASSERT_STATUS(arena_alloc(&arena, 1, ARENA_FIT_MASK, &start), ARENA_BAD_ARGUMENT);
-    ASSERT_STATUS(arena_alloc(&arena, 1, 8, &start), ARENA_BAD_ARGUMENT);
+    ASSERT_STATUS(arena_alloc(&arena, 1, 16, &start), ARENA_BAD_ARGUMENT);
     ASSERT_STATUS(arena_alloc(&arena, 1, ARENA_SLEEP, &start), ARENA_BAD_ARGUMENT); /* no way to wait */
     struct arena pages;
     ASSERT_OK(arena_init(&pages, "pages", 4096, NULL, NULL, 0));
@@ -279,6 +279,9 @@ static void split_and_join_are_each_others_undoing(void **state) {
     ASSERT_STATUS(arena_join(&arena, a, 31, 20), ARENA_SIZE_MISMATCH);
     ASSERT_STATUS(arena_join(&arena, a, 0, 20), ARENA_BAD_ARGUMENT);
     ASSERT_STATUS(arena_join(&arena, a + 50, 50, 10), ARENA_NOT_ALLOCATED); /* behind it is another span */
+    ASSERT_STATUS(arena_join_check(&arena, a, 30, 70), ARENA_SIZE_MISMATCH);
+    ASSERT_STATUS(arena_join_check(&arena, a + 50, 50, 10), ARENA_NOT_ALLOCATED);
+    for (unsigned i = 0; i < 2; i++) ASSERT_OK(arena_join_check(&arena, a, 30, 20)); /* which does nothing */
     ASSERT_OK(arena_join(&arena, a, 30, 20));
     ASSERT_SOUND(&arena);
     ASSERT_OK(arena_free(&arena, a, 50));

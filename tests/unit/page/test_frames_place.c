@@ -49,6 +49,33 @@ static struct frames_stats stats_now(void) {
     return stats;
 }
 
+/* ------------------------------------------------------------------ what stays where it is */
+
+/* A pin is found wherever it is in a block, and whatever else is noted of the superpage. */
+static void pinned_frames_are_found(void **state) {
+    (void)state;
+    static const unsigned pinned_at[] = {0, 1, SUPERPAGE / 2, SUPERPAGE - 1};
+    open_with(2, 0, 0, 0);
+    for (unsigned m = 0; m < FRAMES_MOBILITIES; m++) {
+        for (unsigned halves = 1; halves <= 2; halves++) {
+            uint64_t first = alloc(SUPERPAGE / halves, (enum frames_mobility)m), at;
+            if (halves == 2) assert_int_equal(alloc(SUPERPAGE / 2, (enum frames_mobility)m), first + SUPERPAGE / 2);
+            for (unsigned i = 0; i < ARRAY_LENGTH(pinned_at); i++) {
+                uint64_t frame = first + pinned_at[i];
+                assert_int_equal(frames_pin(zone, frame, 1, &at), FRAMES_OK);
+                assert_int_equal(frames_free(zone, first, SUPERPAGE, &at), FRAMES_PINNED);
+                assert_int_equal(at, frame);
+                assert_int_equal(frames_free(zone, frame, 1, &at), FRAMES_PINNED);
+                assert_int_equal(frames_unpin(zone, frame, 1, &at), FRAMES_OK);
+            }
+            release(first, SUPERPAGE);
+            assert_int_equal(frames_free(zone, first, SUPERPAGE, &at), FRAMES_NOT_ALLOCATED);
+            assert_int_equal(at, first);
+        }
+    }
+    close_zone();
+}
+
 /* ------------------------------------------------------------------ groups */
 
 static void mobilities_do_not_share_superpages(void **state) {
@@ -111,6 +138,24 @@ static void most_of_a_stolen_superpage_changes_its_group(void **state) {
     assert_int_equal(stats.fallbacks, 1);
     assert_int_equal(stats.retypes, 1);
     assert_int_equal(stats.group_superpages[FRAMES_UNMOVABLE], 2);
+    close_zone();
+}
+
+/* Movable frames are guests: the superpage stays its group's, which finds its room there when they have gone. */
+static void movable_frames_change_no_group(void **state) {
+    (void)state;
+    open_with(2, 0, 0, 0);
+    assert_int_not_equal(alloc(SUPERPAGE, FRAMES_MOVABLE), FRAMES_NONE);
+    uint64_t unmovable = alloc(100, FRAMES_UNMOVABLE), guest = alloc(1, FRAMES_MOVABLE);
+    assert_int_equal(superpage(guest), superpage(unmovable));
+    struct frames_stats stats = stats_now();
+    assert_int_equal(stats.fallbacks, 1);
+    assert_int_equal(stats.retypes, 0);
+    assert_int_equal(stats.group_superpages[FRAMES_UNMOVABLE], 1);
+    assert_int_equal(stats.mixed_superpages, 1);
+    uint64_t next = alloc_flags(1, FRAMES_UNMOVABLE, FRAMES_NO_FALLBACK);
+    assert_int_not_equal(next, FRAMES_NONE);
+    assert_int_equal(superpage(next), superpage(unmovable));
     close_zone();
 }
 
@@ -420,11 +465,13 @@ static void a_terabyte_is_a_zone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pinned_frames_are_found),
         cmocka_unit_test(mobilities_do_not_share_superpages),
         cmocka_unit_test(without_groups_they_do),
         cmocka_unit_test(unmovable_frames_lie_low_and_movable_ones_high),
         cmocka_unit_test(the_fullest_superpage_comes_first),
         cmocka_unit_test(most_of_a_stolen_superpage_changes_its_group),
+        cmocka_unit_test(movable_frames_change_no_group),
         cmocka_unit_test(little_of_one_does_not),
         cmocka_unit_test(the_largest_free_area_is_stolen),
         cmocka_unit_test(a_fallback_is_told),

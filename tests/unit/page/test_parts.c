@@ -173,6 +173,61 @@ static void what_was_freed_rests_for_one_of_its_size(void **state) {
     assert_empty();
 }
 
+static void runs_rest_too_and_give_way(void **state) {
+    (void)state;
+    char *low = must_block(600 * KIB, 1), *block = must_block(600 * KIB, 1), *high = must_block(64 * KIB, 1);
+    assert_ptr_equal(block, low + 600 * KIB);
+    drop_block(block);
+    assert_int_equal(zone.resting.count, 1);
+    assert_ptr_equal(must_block(600 * KIB, 1), block);
+    assert_int_equal(zone.resting.count, 0);
+    ASSERT_SOUND();
+    drop_block(block);
+    assert_int_equal(zone.resting.count, 1);
+    assert_false(zone_block_free(&zone, block));
+    char *unlike = must_create((struct zone_block_config){.bytes = 600 * KIB, .mobility = MOBILITY_UNMOVABLE});
+    assert_ptr_not_equal(unlike, block); /* of another group */
+    char *aligned = must_create((struct zone_block_config){.bytes = 600 * KIB, .align = MIB, .mobility = MOBILITY_MOVABLE});
+    assert_int_equal((uintptr_t)aligned % MIB, 0);
+    ASSERT_SOUND();
+    drop_block(unlike), drop_block(aligned);
+    (void)counters();
+
+    assert_ptr_equal(must_block(600 * KIB, 1), block);
+    drop_block(block);
+    assert_int_equal(zone.resting.count, 1);
+    assert_ptr_equal(zone_block_resize(&zone, low, 700 * KIB, false), low); /* into what rested behind it */
+    assert_int_equal(zone.resting.count, 0);
+    ASSERT_SOUND();
+    drop_block(high);
+    assert_int_equal(zone.resting.count, 0); /* short, and not alone: the next one goes where it fits best */
+    drop_block(low);
+    assert_int_equal(zone.resting.count, 1);
+    assert_empty();
+    high = must_block(GRANULE_BYTES, 1);
+    drop_block(high);
+    assert_int_equal(zone.resting.count, 1); /* alone */
+    assert_ptr_equal(must_block(GRANULE_BYTES, 1), high);
+    drop_block(high);
+    assert_empty();
+}
+
+/* What rests is no page less for others: they get its pages before any is touched for the first time. */
+static void pages_that_rest_serve_slabs(void **state) {
+    (void)state;
+    char *block = must_block(256 * KIB, 1);
+    mark(block, 64, 3);
+    uint64_t populated = counters().populated_total;
+    drop_block(block);
+    assert_int_equal(zone.resting.count, 1);
+    struct zone_run run = must_run(4, 1, MOBILITY_MOVABLE);
+    assert_int_equal(zone.resting.count, 0);
+    assert_int_equal(run.fresh, 0);
+    assert_int_equal(counters().populated_total, populated);
+    drop_run(run);
+    assert_empty();
+}
+
 static void only_so_many_rest_and_none_above_the_limit(void **state) {
     (void)state;
     char *blocks[RESTING_BLOCKS + 2];
@@ -213,6 +268,8 @@ int main(void) {
         cmocka_unit_test_setup(small_blocks_stand_with_their_kind, plain_zone),
         cmocka_unit_test_setup(what_is_asked_to_be_huge_is_whole_superpages, plain_zone),
         cmocka_unit_test_setup(what_was_freed_rests_for_one_of_its_size, plain_zone),
+        cmocka_unit_test_setup(runs_rest_too_and_give_way, plain_zone),
+        cmocka_unit_test_setup(pages_that_rest_serve_slabs, plain_zone),
         cmocka_unit_test_setup(only_so_many_rest_and_none_above_the_limit, plain_zone),
         cmocka_unit_test_setup(what_rests_counts_for_no_limit, plain_zone),
     };

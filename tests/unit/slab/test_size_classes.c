@@ -74,11 +74,11 @@ static void slabs_waste_little(void **state) {
             if (cache->granules_usual != cache->granules_min)
                 assert_true((size_t)cache->granules_usual / 2 << GRANULE_SHIFT < 4 * cache->object_bytes);
             check_slab_size(cache, cache->granules_max, page_sizes[p], 16);
-            /* A dense cache does better where objects are large: it takes larger slabs, within reason. */
-            if (page_sizes[p] == 4 * KIB && cache->object_bytes > 2 * KIB) check_slab_size(cache, cache->granules_max, page_sizes[p], 64);
+            /* A dense cache does better: it takes larger slabs, within reason. */
+            if (page_sizes[p] == 4 * KIB) check_slab_size(cache, cache->granules_max, page_sizes[p], 64);
             if (cache->granules_max != cache->granules_min)
                 assert_true((size_t)cache->granules_max << GRANULE_SHIFT <=
-                            max_u64(16 * KIB, min_u64(16 * cache->object_bytes, 80 * KIB) + page_sizes[p]));
+                            max_u64(16 * KIB, min_u64(64 * cache->object_bytes, 80 * KIB) + page_sizes[p]));
         }
     }
 }

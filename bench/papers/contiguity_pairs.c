@@ -1,0 +1,80 @@
+/*
+ * contiguity_pairs.c - experiment: what an allocation of frames and its free cost in a zone: single frames or superpages, on one thread or several.
+ *
+ *     contiguity_pairs FRAMES THREADS PAIRS unmovable|reclaimable|movable
+ *
+ * FRAMES: 1 to 512. Each thread takes and gives back one run after another of that mobility, PAIRS times. Reports ns of the slowest thread for each
+ * pair by the clock, which goes on while a thread waits for a lock, and beside them ns of its processor time, which tell how much of the clock's a
+ * busy machine took. Ends with an error where a run can't be had.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <strata/zone.h>
+
+#include "load.h"
+
+#define FRAMES_MAX 512
+#define THREADS_MAX 64
+#define SUPERPAGES 512 /* of the zone */
+
+static struct strata_zone *zone;
+static uint64_t frames, pairs;
+static enum strata_zone_mobility mobility;
+static struct took {
+    double clock_ns, cpu_ns;
+} took[THREADS_MAX];
+static pthread_barrier_t start;
+
+static double cpu_ns(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) load_fail("no clock");
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static void *run(void *argument) {
+    struct took *mine = argument;
+    pthread_barrier_wait(&start);
+    double begun = cpu_ns();
+    uint64_t begun_ns = load_clock_ns();
+    for (uint64_t i = 0; i < pairs; i++) {
+        uint64_t frame;
+        if (strata_zone_alloc(zone, frames, mobility, &frame) != STRATA_ZONE_OK) load_fail("a run is missing");
+        if (strata_zone_free(zone, frame, frames) != STRATA_ZONE_OK) load_fail("a run can't be freed");
+    }
+    mine->clock_ns = (double)(load_clock_ns() - begun_ns) / (double)pairs;
+    mine->cpu_ns = (cpu_ns() - begun) / (double)pairs;
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    static const char *const names[STRATA_ZONE_MOBILITIES] = {"unmovable", "reclaimable", "movable"};
+    unsigned threads = argc == 5 ? (unsigned)strtoul(argv[2], NULL, 10) : 0, kind = 0;
+    frames = argc == 5 ? strtoul(argv[1], NULL, 10) : 0;
+    pairs = argc == 5 ? strtoul(argv[3], NULL, 10) : 0;
+    while (argc == 5 && kind < STRATA_ZONE_MOBILITIES && strcmp(names[kind], argv[4]) != 0) kind++;
+    if (frames == 0 || frames > FRAMES_MAX || threads == 0 || threads > THREADS_MAX || pairs == 0 || kind == STRATA_ZONE_MOBILITIES)
+        load_fail("usage: contiguity_pairs FRAMES THREADS PAIRS unmovable|reclaimable|movable; up to 512 frames, up to 64 threads");
+    mobility = (enum strata_zone_mobility)kind;
+    const struct strata_zone_config config = {
+        .name = "pairs", .backend = STRATA_ZONE_SIM, .bytes = SUPERPAGES * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096};
+    if (strata_zone_create(&config, &zone) != STRATA_ZONE_OK) load_fail("no zone");
+    pthread_t ids[THREADS_MAX];
+    struct took slowest = {0, 0};
+    pthread_barrier_init(&start, NULL, threads);
+    for (unsigned i = 0; i < threads; i++)
+        if (pthread_create(&ids[i], NULL, run, &took[i]) != 0) load_fail("no thread");
+    for (unsigned i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+        if (took[i].clock_ns > slowest.clock_ns) slowest.clock_ns = took[i].clock_ns;
+        if (took[i].cpu_ns > slowest.cpu_ns) slowest.cpu_ns = took[i].cpu_ns;
+    }
+    pthread_barrier_destroy(&start);
+    const char *wrong = strata_zone_check(zone);
+    if (wrong) load_fail(wrong);
+    if (strata_zone_destroy(zone) != STRATA_ZONE_OK) load_fail("the zone can't be destroyed");
+    printf("{\"ns_per_pair\": %.2f, \"cpu_ns_per_pair\": %.2f}\n", slowest.clock_ns, slowest.cpu_ns);
+    return fflush(stdout) ? 2 : 0;
+}

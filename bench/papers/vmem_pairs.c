@@ -1,0 +1,243 @@
+/*
+ * vmem_pairs.c - experiment: section 4.4.4 of the magazines paper. What an arena's quantum caches cost beside the object caches that they are, and
+ * these beside malloc, with a constructor and without (section 3.2).
+ *
+ *     vmem_pairs ROUNDS OPERATIONS
+ *
+ * In each round OPERATIONS pairs of an allocation and its free, one at a time and AT_A_TIME held together, from each of: malloc, twice, so that it is
+ * seen how far two measurements of the same thing differ; an object cache; malloc with a construction after each allocation; an object cache with
+ * that constructor; an arena whose integers lie near the first one, also with STRATA_ARENA_SLEEP; one whose integers all lie far from it; one whose
+ * SPANS spans all lie far from each other; one where as many lie behind REGIONS others, of which all is taken. What is held together comes in an
+ * order that knows nothing of places. Rounds take turns; printed are the medians, what one construction takes, and the quartiles of the ratios that
+ * rounds beside each other have. One thread, in a process that has more.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <strata/arena.h>
+#include <strata/cache.h>
+
+#include "load.h"
+#include "timing.h"
+
+#define ROUNDS_MAX 1001
+#define OBJECT_BYTES 64
+#define LARGEST 8
+/* The next power of two above three times the largest size: a span has room for one slab. */
+#define SLAB_QUANTA 32
+#define NEAR_END (UINT64_C(1) << 20)
+#define SPANS 16
+#define SPAN_SHIFT 40
+#define AT_A_TIME 64
+#define SEED 11
+/* Stretches of integers that an arena looks up as fast as its first ones (arena.h), and one more. */
+#define REGIONS 257
+/* What the constructor does: so many steps, each of which wants the result of the one before. */
+#define CONSTRUCTION_STEPS 64
+
+enum source { MALLOC, AGAIN, OBJECTS, BUILDING, BUILT, NEAR, SLEEPING, FAR, SCATTERED, BEYOND, SOURCES };
+struct kind {
+    const char *name;
+    enum source source;
+    unsigned at_a_time;
+    double ns[ROUNDS_MAX];
+};
+static struct kind kinds[] = {
+    {"malloc", MALLOC, 1, {0}},
+    {"malloc_many", MALLOC, AT_A_TIME, {0}},
+    {"objects", OBJECTS, 1, {0}},
+    {"objects_many", OBJECTS, AT_A_TIME, {0}},
+    {"malloc_again", AGAIN, 1, {0}},
+    {"malloc_again_many", AGAIN, AT_A_TIME, {0}},
+    {"building", BUILDING, 1, {0}},
+    {"building_many", BUILDING, AT_A_TIME, {0}},
+    {"built", BUILT, 1, {0}},
+    {"built_many", BUILT, AT_A_TIME, {0}},
+    {"near", NEAR, 1, {0}},
+    {"near_many", NEAR, AT_A_TIME, {0}},
+    {"sleeping", SLEEPING, 1, {0}},
+    {"sleeping_many", SLEEPING, AT_A_TIME, {0}},
+    {"far", FAR, 1, {0}},
+    {"far_many", FAR, AT_A_TIME, {0}},
+    {"scattered_many", SCATTERED, AT_A_TIME, {0}},
+    {"beyond", BEYOND, 1, {0}},
+    {"beyond_many", BEYOND, AT_A_TIME, {0}},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* Ratios of rounds that followed each other. */
+static const struct {
+    const char *name, *of, *to;
+} ratios[] = {
+    {"objects_to_malloc", "objects", "malloc"},
+    {"objects_to_malloc_many", "objects_many", "malloc_many"},
+    {"malloc_to_malloc", "malloc_again", "malloc"},
+    {"malloc_to_malloc_many", "malloc_again_many", "malloc_many"},
+};
+
+static struct strata_cache *caches[SOURCES]; /* NULL: malloc or an arena */
+static struct strata_arena *arenas[SOURCES]; /* NULL: objects */
+
+/* Fills an object with what can't be had in fewer steps one after another. */
+static int construct(void *object, void *argument) {
+    uint64_t *words = object, value = (uint64_t)(uintptr_t)object;
+    (void)argument;
+    for (unsigned i = 0; i < CONSTRUCTION_STEPS; i++) words[i % (OBJECT_BYTES / sizeof *words)] = value = value * UINT64_C(6364136223846793005) + i;
+    return 0;
+}
+
+static void must(enum strata_arena_status status) {
+    if (status != STRATA_ARENA_OK) load_fail(strata_arena_status_text(status));
+}
+
+static inline uint64_t take(const struct kind *kind) {
+    uint64_t start;
+    if (arenas[kind->source]) {
+        must(strata_arena_alloc(arenas[kind->source], 1, kind->source == SLEEPING ? STRATA_ARENA_SLEEP : 0, &start));
+        return start;
+    }
+    void *object = caches[kind->source] ? strata_cache_alloc(caches[kind->source], 0) : malloc(OBJECT_BYTES);
+    if (!object) load_fail("no memory");
+    if (kind->source == BUILDING) (void)construct(object, NULL);
+    return (uint64_t)(uintptr_t)object;
+}
+
+static inline void give(const struct kind *kind, uint64_t what) {
+    if (arenas[kind->source])
+        must(strata_arena_free(arenas[kind->source], what, 1));
+    else if (caches[kind->source])
+        strata_cache_free(caches[kind->source], (void *)(uintptr_t)what);
+    else
+        free((void *)(uintptr_t)what);
+}
+
+static double time_round(const struct kind *kind, uint64_t operations) {
+    static uint64_t held[AT_A_TIME];
+    uint64_t begin_ns = load_clock_ns();
+    for (uint64_t done = 0; done < operations; done += kind->at_a_time) {
+        for (unsigned i = 0; i < kind->at_a_time; i++) held[i] = take(kind);
+        for (unsigned i = 0; i < kind->at_a_time; i++) give(kind, held[i]);
+    }
+    return (double)(load_clock_ns() - begin_ns) / (double)operations;
+}
+
+/* What one construction takes, of an object that is in the processor's cache. */
+static double time_construction(uint64_t operations) {
+    uint64_t object[OBJECT_BYTES / sizeof(uint64_t)], begin_ns = load_clock_ns();
+    for (uint64_t done = 0; done < operations; done++) {
+        (void)construct(object, NULL);
+        __asm__ volatile("" : : "r"(object) : "memory");
+    }
+    return (double)(load_clock_ns() - begin_ns) / (double)operations;
+}
+
+/* All that the caches will hold is taken once, and comes back in an order that is nobody's. */
+static void shuffle(const struct kind *kind) {
+    static uint64_t all[SPANS * SLAB_QUANTA];
+    struct rng rng = rng_seed(SEED);
+    unsigned count = SPANS * SLAB_QUANTA;
+    for (unsigned i = 0; i < count; i++) all[i] = take(kind);
+    for (; count != 0; count--) {
+        unsigned which = (unsigned)rng_below(&rng, count);
+        give(kind, all[which]);
+        all[which] = all[count - 1];
+    }
+}
+
+static struct strata_arena *new_arena(const char *name, uint64_t size) {
+    struct strata_arena *arena;
+    must(strata_arena_create(name, 0, size, 1, 0, &arena));
+    must(strata_arena_set_quantum_caches(arena, LARGEST));
+    return arena;
+}
+
+static int by_value(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static struct strata_cache *new_cache(const char *name, int (*constructor)(void *object, void *argument)) {
+    const struct strata_cache_config config = {.size = OBJECT_BYTES, .constructor = constructor};
+    struct strata_cache *cache;
+    if (strata_cache_create(name, &config, &cache) != STRATA_CACHE_OK) load_fail("an object cache can't be made");
+    return cache;
+}
+
+static const double *rounds_of(const char *name) {
+    for (unsigned k = 0; k < KINDS; k++)
+        if (strcmp(kinds[k].name, name) == 0) return kinds[k].ns;
+    load_fail("no such kind");
+    return NULL;
+}
+
+static void print_quartiles(const char *name, double *values, uint64_t count) {
+    qsort(values, count, sizeof *values, by_value);
+    printf("\"%s\": [%.4f, %.4f, %.4f], ", name, values[count / 4], values[count / 2], values[count - 1 - count / 4]);
+}
+
+static void print(uint64_t rounds, double *construction) {
+    static double quotients[ROUNDS_MAX];
+    printf("{");
+    for (unsigned i = 0; i < sizeof ratios / sizeof ratios[0]; i++) {
+        const double *of = rounds_of(ratios[i].of), *to = rounds_of(ratios[i].to);
+        for (uint64_t round = 0; round < rounds; round++) quotients[round] = of[round] / to[round];
+        print_quartiles(ratios[i].name, quotients, rounds);
+    }
+    for (unsigned k = 0; k < KINDS; k++) {
+        qsort(kinds[k].ns, rounds, sizeof kinds[k].ns[0], by_value);
+        printf("\"%s\": %.3f, ", kinds[k].name, kinds[k].ns[rounds / 2]);
+    }
+    qsort(construction, rounds, sizeof *construction, by_value);
+    printf("\"construction\": %.3f}\n", construction[rounds / 2]);
+}
+
+/*
+ * Arenas whose next integers lie where they shall: what is near is decided by the first ones, and what is a region's by the first REGIONS stretches;
+ * all of these stay taken.
+ */
+static uint64_t taken[SOURCES][REGIONS * SLAB_QUANTA];
+static unsigned taken_count[SOURCES];
+
+static void make_arenas(void) {
+    arenas[NEAR] = arenas[SLEEPING] = new_arena("near", NEAR_END);
+    arenas[FAR] = new_arena("far", SLAB_QUANTA);
+    arenas[SCATTERED] = new_arena("scattered", SLAB_QUANTA);
+    arenas[BEYOND] = new_arena("beyond", SLAB_QUANTA);
+    for (uint64_t i = 1; i < REGIONS; i++) must(strata_arena_add(arenas[BEYOND], i << SPAN_SHIFT, SLAB_QUANTA));
+    for (enum source source = FAR; source <= BEYOND; source++) {
+        taken_count[source] = (source == BEYOND ? REGIONS : 1) * SLAB_QUANTA;
+        for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_alloc(arenas[source], 1, 0, &taken[source][i]));
+    }
+    must(strata_arena_add(arenas[FAR], UINT64_C(1) << SPAN_SHIFT, NEAR_END));
+    for (uint64_t i = 1; i <= SPANS; i++) must(strata_arena_add(arenas[SCATTERED], i << SPAN_SHIFT, SLAB_QUANTA));
+    for (uint64_t i = REGIONS; i < REGIONS + SPANS; i++) must(strata_arena_add(arenas[BEYOND], i << SPAN_SHIFT, SLAB_QUANTA));
+}
+
+static void destroy_all(void) {
+    for (enum source source = NEAR; source <= BEYOND; source++) {
+        if (source == SLEEPING) continue; /* NEAR's */
+        for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_free(arenas[source], taken[source][i], 1));
+        must(strata_arena_destroy(arenas[source]));
+    }
+    if (strata_cache_destroy(caches[OBJECTS]) != STRATA_CACHE_OK || strata_cache_destroy(caches[BUILT]) != STRATA_CACHE_OK)
+        load_fail("objects were lost");
+}
+
+int main(int argc, char **argv) {
+    static double construction[ROUNDS_MAX];
+    uint64_t rounds = argc == 3 ? strtoull(argv[1], NULL, 10) : 0, operations = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
+    if (!rounds || rounds > ROUNDS_MAX || !operations) load_fail("usage: vmem_pairs ROUNDS OPERATIONS");
+    timing_be_parallel();
+    timing_pin(0);
+    caches[OBJECTS] = new_cache("objects", NULL);
+    caches[BUILT] = new_cache("built", construct);
+    make_arenas();
+    for (unsigned k = 0; k < KINDS; k++) shuffle(&kinds[k]);
+    for (uint64_t round = 0; round < rounds; round++) {
+        for (unsigned k = 0; k < KINDS; k++) kinds[k].ns[round] = time_round(&kinds[k], operations);
+        construction[round] = time_construction(operations);
+    }
+    print(rounds, construction);
+    destroy_all();
+    return fflush(stdout) ? 2 : 0;
+}

@@ -1,0 +1,86 @@
+/*
+ * quantum_regions.c - the marks beside an arena's window (quantum.h): regions, and the requests that end in one.
+ *
+ * A region's slot and its place are written once, under the table's lock, and stay as they are until the arena is destroyed: who finds a region
+ * without the lock has found it for good, and needs no second look. Slots follow each other where several regions want the same one.
+ */
+#include "api/heap.h"
+#include "api/quantum.h"
+
+_Static_assert(sizeof(struct quantum_slot) == 16, "a shift leads to a slot");
+_Static_assert(2 * REGIONS_MAX <= 1 << REGION_SLOTS_SHIFT, "a search ends at a free slot");
+_Static_assert(4 * ARENA_QCACHES_MAX <= REGION_QUANTA, "a slab lies in one region");
+
+__thread uint32_t quantum_slot_hint;
+
+/* The slot of a region, or the free one that it would get. */
+static struct quantum_slot *slot_for(struct quantum_regions *regions, uint64_t region) {
+    uint64_t i = region * QUANTUM_MIX >> (64 - REGION_SLOTS_SHIFT);
+    while (regions->slots[i].region != region && regions->slots[i].region != REGION_NONE) i = (i + 1) & ((1 << REGION_SLOTS_SHIFT) - 1);
+    return &regions->slots[i];
+}
+
+uint8_t *quantum_region_find(const struct quantum_table *table, uint64_t number) {
+    if (table->regions == NULL) return NULL;
+    const struct quantum_slot *slot = slot_for(table->regions, number >> REGION_SHIFT);
+    return slot->region != REGION_NONE ? (uint8_t *)(slot->marks + number) : NULL;
+}
+
+static size_t space_bytes(const struct quantum_table *table) { return table->regions_max * REGION_QUANTA; }
+
+/* Room for all regions there may be; false: there is none. */
+static bool open_regions(struct quantum_table *table) {
+    struct quantum_regions *regions = zone_metadata_alloc(&heap.zone, sizeof *regions);
+    if (regions == NULL) return false;
+    table->regions_max = platform_info()->address_limit_bytes == UINT64_MAX ? REGIONS_MAX : REGIONS_MAX_LIMITED;
+    table->regions_at = platform_reserve(NULL, space_bytes(table), platform_info()->page_bytes);
+    if (table->regions_at == NULL) {
+        zone_metadata_free(&heap.zone, regions, sizeof *regions);
+        return false;
+    }
+    (void)platform_advise_huge(table->regions_at, space_bytes(table), false);
+    for (unsigned i = 0; i < 1 << REGION_SLOTS_SHIFT; i++) regions->slots[i].region = REGION_NONE;
+    __atomic_store_n(&table->regions, regions, __ATOMIC_RELEASE);
+    return true;
+}
+
+uint8_t *quantum_region_add(struct quantum_table *table, uint64_t number) {
+    uint8_t *marks = quantum_region_find(table, number);
+    if (marks != NULL || table->regions_closed) return marks;
+    uint64_t quanta = table->regions_quanta, region = number >> REGION_SHIFT;
+    table->regions_closed = (table->regions == NULL && !open_regions(table)) || quanta == space_bytes(table) ||
+                            !platform_commit(table->regions_at + quanta, REGION_QUANTA);
+    if (table->regions_closed) return NULL;
+    struct quantum_slot *slot = slot_for(table->regions, region);
+    slot->marks = (uintptr_t)table->regions_at + quanta - (region << REGION_SHIFT);
+    table->regions->starts[quanta >> REGION_SHIFT] = ((region << REGION_SHIFT) - quanta) << table->quantum_shift;
+    __atomic_store_n(&slot->region, region, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->regions_quanta, quanta + REGION_QUANTA, __ATOMIC_RELEASE);
+    return (uint8_t *)(slot->marks + number);
+}
+
+void quantum_regions_drop(struct quantum_table *table) {
+    if (table->regions == NULL) return;
+    platform_unreserve(table->regions_at, space_bytes(table));
+    zone_metadata_free(&heap.zone, table->regions, sizeof *table->regions);
+    table->regions = NULL;
+    table->regions_quanta = 0;
+    table->regions_closed = false;
+}
+
+static STRATA_NOINLINE enum arena_status alloc_in_plot(const struct quantum_table *table, const uint8_t *mark, uint64_t *start) {
+    *start = quantum_integer_far(table, mark);
+    return ARENA_OK;
+}
+enum arena_status quantum_alloc_far(const struct quantum_arena *arena, const uint8_t *mark, uint64_t *start) {
+    const struct quantum_table *table = &arena->table;
+    uint64_t quanta = __atomic_load_n(&table->regions_quanta, __ATOMIC_ACQUIRE), place = (uint64_t)(mark - table->regions_at);
+    if (STRATA_UNLIKELY(place >= quanta)) return alloc_in_plot(table, mark, start);
+    *start = quantum_integer_beside(table, place);
+    return ARENA_OK;
+}
+
+enum arena_status quantum_free_beside(struct quantum_arena *arena, uint64_t start, uint64_t size) {
+    uint8_t *mark = quantum_mark_beside(&arena->table, start);
+    return STRATA_LIKELY(mark != NULL) ? quantum_put(arena, start, size, mark) : quantum_free_slow(arena, start, size);
+}

@@ -1,0 +1,170 @@
+/*
+ * test_zone_reclaim_meanwhile.c - what others do while a zone reclaims for a request, by the public functions, on a zone without memory: allocators
+ * that race for the frames, owners that change their mind, and the compactor, which is woken once enough is free.
+ *
+ * 8 superpages of 512 frames, all movable and with an owner that drops them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "platform/sim/sim.h"
+#include "strata/zone_compact.h"
+#include "strata/zone_reclaim.h"
+
+#define SUPERPAGES 8u
+#define PER_SUPERPAGE 512u
+#define FRAMES (SUPERPAGES * PER_SUPERPAGE)
+#define MEANWHILE_AT 10u /* the drop during which something else happens: the frames of the nine before are free by then */
+
+static struct strata_zone *zone;
+static unsigned owner, drops;
+static enum strata_zone_answer answer;
+static void (*meanwhile)(void);
+
+static enum strata_zone_answer drop(struct strata_zone *its_zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context) {
+    (void)its_zone, (void)frame, (void)token, (void)dirty, (void)context;
+    assert_int_equal(frames, 1);
+    if (answer != STRATA_ZONE_YES) return answer;
+    if (++drops == MEANWHILE_AT && meanwhile != NULL) {
+        meanwhile();
+        meanwhile = NULL;
+    }
+    return STRATA_ZONE_YES;
+}
+
+/* effort: as zones are at first, where it is negative. */
+static void begin(uint64_t frames, const struct strata_zone_reclaim_config *reclaim, void (*then)(void), int effort) {
+    const struct strata_zone_config config = {
+        .name = "test", .backend = STRATA_ZONE_SIM, .bytes = SUPERPAGES * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096, .cpus = 1};
+    const struct strata_zone_owner program = {.name = "program", .reclaim = drop};
+    sim_reset(NULL);
+    drops = 0;
+    answer = STRATA_ZONE_YES;
+    meanwhile = then;
+    assert_int_equal(strata_zone_create(&config, &zone), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_owner_add(zone, &program, &owner), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_reclaim_start(zone, reclaim), STRATA_ZONE_OK);
+    if (effort >= 0) assert_int_equal(strata_zone_set_effort(zone, (unsigned)effort), STRATA_ZONE_OK);
+    for (uint64_t i = 0; i < frames; i++) {
+        const struct strata_zone_request request = {.frames = 1, .mobility = STRATA_ZONE_MOVABLE, .owner = owner, .flags = STRATA_ZONE_NO_EFFORT};
+        uint64_t frame;
+        assert_int_equal(strata_zone_alloc_as(zone, &request, &frame), STRATA_ZONE_OK);
+    }
+}
+
+static int end(void **state) {
+    (void)state;
+    assert_null(strata_zone_check(zone));
+    assert_null(strata_zone_reclaim_check(zone));
+    assert_int_equal(strata_zone_destroy(zone), STRATA_ZONE_OK);
+    return 0;
+}
+
+static struct strata_zone_reclaim_stats reclaim_stats(void) {
+    struct strata_zone_reclaim_stats now;
+    assert_int_equal(strata_zone_reclaim_stats_get(zone, &now), STRATA_ZONE_OK);
+    return now;
+}
+static struct strata_zone_stats zone_stats(void) {
+    struct strata_zone_stats now;
+    assert_int_equal(strata_zone_stats_get(zone, &now), STRATA_ZONE_OK);
+    return now;
+}
+static struct strata_zone_compact_stats compact_stats(void) {
+    struct strata_zone_compact_stats now;
+    assert_int_equal(strata_zone_compact_stats_get(zone, &now), STRATA_ZONE_OK);
+    return now;
+}
+
+/* ------------------------------------------------------------------ races */
+
+static const struct strata_zone_reclaim_config by_area = {.policy = STRATA_ZONE_RECLAIM_AREA, .high_frames = 1};
+
+static unsigned races;
+static void take_what_there_is(void) {
+    const struct strata_zone_request request = {.frames = 1, .flags = STRATA_ZONE_NO_EFFORT};
+    uint64_t frame;
+    for (races = 0; strata_zone_alloc_as(zone, &request, &frame) == STRATA_ZONE_OK;) races++;
+}
+
+static enum strata_zone_status want_a_superpage(void) {
+    uint64_t frame;
+    return strata_zone_alloc(zone, PER_SUPERPAGE, STRATA_ZONE_UNMOVABLE, &frame);
+}
+
+/* Unless a zone is told otherwise, what is freed for a request is kept for it. */
+static void what_is_reclaimed_for_a_request_is_nobody_elses(void **state) {
+    (void)state;
+    begin(FRAMES, &by_area, take_what_there_is, -1);
+    races = UINT32_MAX;
+    assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+    assert_int_equal(races, 0); /* it was tried */
+    assert_int_equal(drops, PER_SUPERPAGE);
+    assert_int_equal(reclaim_stats().captured, 1);
+    assert_int_equal(zone_stats().races_lost, 0);
+}
+
+static void without_capture_races_are_lost_and_counted(void **state) {
+    (void)state;
+    begin(FRAMES, &by_area, take_what_there_is, STRATA_ZONE_RECLAIM);
+    assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+    assert_int_equal(races, MEANWHILE_AT - 1);
+    assert_int_equal(drops, 2 * PER_SUPERPAGE); /* the first area went for nothing */
+    assert_int_equal(reclaim_stats().captured, 0);
+    assert_int_equal(zone_stats().races_lost, MEANWHILE_AT - 1);
+}
+
+/* Frames of an area that was given up, as an owner refused, are anybody's: no race. */
+static void refuse(void) { answer = STRATA_ZONE_LATER; }
+static void an_area_that_is_refused_is_no_lost_race(void **state) {
+    (void)state;
+    for (int captures = 0; captures < 2; captures++) {
+        begin(FRAMES, &by_area, refuse, STRATA_ZONE_RECLAIM | (captures ? STRATA_ZONE_RECLAIM_CAPTURES : 0));
+        assert_int_equal(want_a_superpage(), STRATA_ZONE_NO_FRAMES);
+        struct strata_zone_stats now = zone_stats();
+        assert_true(drops == MEANWHILE_AT && now.free == MEANWHILE_AT && now.captured == 0 && now.races_lost == 0);
+        assert_int_equal(now.captures_given_up != 0, captures);
+        if (captures == 0) assert_int_equal(end(NULL), 0);
+    }
+}
+
+/* ------------------------------------------------------------------ compaction (section 7.3) */
+
+/* All the way: an allocation wakes the thread, which reclaims up to the high watermark and wakes the compactor, which nothing else would. */
+static void once_enough_is_free_compaction_is_woken(void **state) {
+    (void)state;
+    const struct strata_zone_reclaim_config watermarks = {
+        .policy = STRATA_ZONE_RECLAIM_LRU, .min_frames = 50, .low_frames = 100, .high_frames = 300, .thread = true};
+    const struct strata_zone_compactor_config never = {.order = 9, .unusable = 1, .interval_ns = UINT64_C(1000000000000)};
+    uint64_t frame;
+    begin(FRAMES - 100, &watermarks, NULL, -1);
+    const struct strata_zone_request one = {.frames = 1, .mobility = STRATA_ZONE_MOVABLE, .owner = owner, .flags = STRATA_ZONE_NO_EFFORT};
+    assert_int_equal(strata_zone_compactor_start(zone, &never), STRATA_ZONE_OK);
+    (void)sim_run_threads_for(1000000);
+    assert_int_equal(reclaim_stats().wakes, 0);
+    assert_int_equal(compact_stats().wakes, 0);
+    assert_int_equal(strata_zone_alloc_as(zone, &one, &frame), STRATA_ZONE_OK); /* 99 are free */
+    (void)sim_run_threads_for(1000000);
+    assert_int_equal(reclaim_stats().wakes, 1);
+    assert_int_equal(reclaim_stats().unmapped, 201);
+    struct strata_zone_compact_stats compacted = compact_stats();
+    assert_true(compacted.wakes == 1 && compacted.compactor_passes == 1 && compacted.fallbacks == 0);
+    assert_int_equal(strata_zone_compactor_stop(zone), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_reclaim_stop(zone), STRATA_ZONE_OK);
+    assert_int_equal(sim_threads_alive(), 0);
+    assert_int_equal(strata_zone_reclaim_start(zone, &by_area), STRATA_ZONE_OK); /* for the check */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(what_is_reclaimed_for_a_request_is_nobody_elses, end),
+        cmocka_unit_test_teardown(without_capture_races_are_lost_and_counted, end),
+        cmocka_unit_test_teardown(an_area_that_is_refused_is_no_lost_race, end),
+        cmocka_unit_test_teardown(once_enough_is_free_compaction_is_woken, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
