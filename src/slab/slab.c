@@ -245,24 +245,33 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects
     return taken;
 }
 
-/* The slab of an object and its number there; false where the address is no object's start. */
-static bool locate(const struct slab_layer *slabs, const struct slab_cache *cache, const void *object, uint32_t *head, unsigned *index) {
-    if (!zone_contains(slabs->zone, object)) return false;
+/* The descriptor of the slab that an address lies in, and where that slab starts; SLAB_NONE where no slab of this cache is there. */
+static uint32_t slab_of(const struct slab_layer *slabs, const struct slab_cache *cache, const void *object, const char **start) {
+    if (!zone_contains(slabs->zone, object)) return SLAB_NONE;
     size_t at = zone_granule_of(slabs->zone, object);
     granule_tag tag = slabs->zone->tags[at];
-    if ((tag & 0xff) != cache->tag) return false;
+    if ((tag & 0xff) != cache->tag) return SLAB_NONE;
     at -= tag >> 8;
-    *head = zone_head_of(slabs->zone, at);
-    uint64_t offset = (uint64_t)((const char *)object - zone_address_of(slabs->zone, at));
+    *start = zone_address_of(slabs->zone, at);
+    return zone_head_of(slabs->zone, at);
+}
+
+/* Which object of its slab starts so many bytes behind the slab's start; false: none does. offset: below the slab's bytes. */
+static bool index_at(const struct slab_cache *cache, uint64_t offset, unsigned *index) {
     *index = (unsigned)(offset * cache->reciprocal >> RECIPROCAL_SHIFT);
-    return (uint64_t)*index * cache->object_bytes == offset && *index < slab_at(slabs, *head)->capacity;
+    return (uint64_t)*index * cache->object_bytes == offset;
 }
 
 bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
-    uint32_t head;
+    const struct slab_cache *cache = &slabs->caches[tag];
+    const char *start;
     unsigned index;
-    return locate(slabs, &slabs->caches[tag], object, &head, &index);
+    uint32_t head = slab_of(slabs, cache, object, &start);
+    return head != SLAB_NONE && index_at(cache, (uint64_t)((const char *)object - start), &index) && index < slab_at(slabs, head)->capacity;
 }
+
+/* What bad_free says of an address where no object starts. */
+#define NO_OBJECT "not the start of an object"
 
 static STRATA_COLD void bad_free(struct slab_cache *cache, const void *object, const char *what) {
     platform_lock_release(&cache->lock);
@@ -274,20 +283,39 @@ static uint32_t empty_slabs_max(const struct slab_cache *cache) {
     return (uint32_t)((EMPTY_GRANULES_MIN + cache->granules / EMPTY_SHARE) / cache->granules_max) + 1;
 }
 
+/*
+ * Puts the first objects back that lie in one slab; how many they are. 0: the first is none of its objects.
+ *
+ * Neighbours cost a mark each: who frees a batch in the order in which it was allocated, or a magazine that was filled so, has hundreds of them.
+ */
+static unsigned put_objects(struct slab_cache *cache, struct slab *slab, const char *start, void *const *objects, unsigned count) {
+    const uint64_t end = (uint64_t)slab->capacity * cache->object_bytes;
+    unsigned put = 0;
+    /* The start comes from the tag, not from the descriptor, so that finding the first object's bit doesn't wait for that. */
+    for (uint64_t offset; put < count && (offset = (uint64_t)((const char *)objects[put] - start)) < end; put++) {
+        unsigned index;
+        if (STRATA_UNLIKELY(!index_at(cache, offset, &index))) bad_free(cache, objects[put], NO_OBJECT);
+        uint64_t bit = UINT64_C(1) << (index % 64);
+        unsigned word = index / 64;
+        if (STRATA_UNLIKELY((slab->bits[word] & bit) != 0)) bad_free(cache, objects[put], "double free");
+        slab->bits[word] |= bit;
+        if (word < slab->first) slab->first = (uint8_t)word;
+    }
+    slab->free = (uint16_t)(slab->free + put);
+    return put;
+}
+
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
     platform_lock_acquire(&cache->lock);
-    for (unsigned i = 0; i < count; i++) {
-        uint32_t head;
-        unsigned index;
-        if (STRATA_UNLIKELY(!locate(slabs, cache, objects[i], &head, &index))) bad_free(cache, objects[i], "not the start of an object");
+    for (unsigned done = 0, put; done < count; done += put) {
+        const char *start;
+        uint32_t head = slab_of(slabs, cache, objects[done], &start);
+        if (STRATA_UNLIKELY(head == SLAB_NONE)) bad_free(cache, objects[done], NO_OBJECT);
         struct slab *slab = slab_at(slabs, head);
-        uint64_t bit = UINT64_C(1) << (index % 64);
-        unsigned word = index / 64;
-        if (STRATA_UNLIKELY((slab->bits[word] & bit) != 0)) bad_free(cache, objects[i], "double free");
-        slab->bits[word] |= bit;
-        if (word < slab->first) slab->first = (uint8_t)word;
-        bool was_full = slab->free++ == 0;
+        bool was_full = slab->free == 0;
+        put = put_objects(cache, slab, start, objects + done, count - done);
+        if (STRATA_UNLIKELY(put == 0)) bad_free(cache, objects[done], NO_OBJECT);
         unsigned bucket = bucket_of(slab);
         if (was_full) {
             bucket_insert(slabs, cache, slab, head, bucket);

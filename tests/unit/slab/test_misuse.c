@@ -61,6 +61,27 @@ static void twice_in_a_batch_is_seen(void **state) {
     expect_death(cache, batch, 5, objects[5], "double free");
 }
 
+/* Neighbours are marked one after the other, after one look at their slab: each is looked at all the same. */
+static void what_is_no_object_is_seen_among_neighbours(void **state) {
+    (void)state;
+    for (unsigned c = SLAB_CACHE_FIRST; c < SLAB_CACHE_END; c++) {
+        begin(NULL, plain_config());
+        size_t bytes = slabs.caches[c].object_bytes, slab_bytes = (size_t)slabs.caches[c].granules_min << GRANULE_SHIFT;
+        size_t bad[] = {3 * bytes + 1, 4 * bytes - 8, capacity_min(c) * bytes}; /* the last one: the rest behind the objects, if there is any */
+        if (capacity_min(c) < 6) continue;
+        for (unsigned b = 0; b < ARRAY_LENGTH(bad) && bad[b] < slab_bytes; b++) {
+            begin(NULL, plain_config());
+            take(c, objects, 6);
+            void *batch[] = {objects[1], objects[2], (char *)objects[0] + bad[b], objects[4]};
+            expect_death(c, batch, 4, batch[2], "not the start of an object");
+        }
+        begin(NULL, plain_config());
+        take(c, objects, 6);
+        void *twice[] = {objects[3], objects[4], objects[4], objects[5]};
+        expect_death(c, twice, 4, objects[4], "double free");
+    }
+}
+
 static void an_object_that_was_never_handed_out_is_free(void **state) {
     (void)state;
     begin(NULL, plain_config());
@@ -150,6 +171,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_free_is_seen),
         cmocka_unit_test(twice_in_a_batch_is_seen),
+        cmocka_unit_test(what_is_no_object_is_seen_among_neighbours),
         cmocka_unit_test(an_object_that_was_never_handed_out_is_free),
         cmocka_unit_test(only_starts_of_objects_are_taken),
         cmocka_unit_test(what_is_not_of_the_cache_is_refused),
