@@ -28,6 +28,7 @@
 #include <limits>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include <strata/batch.h>
 #include <strata/malloc.h>
@@ -74,12 +75,14 @@ template <class T> T *allocate_array(std::size_t count) {
 /*
  * Blocks of one size and alignment: those to hand out, and those that came back. Used by one thread at a time.
  *
- * Invariant: nodes_[0, count_) are allocated and nobody's, count_ <= room_. The array only grows in fetch, which may fail; put never does.
+ * Invariant: nodes_[0, count_) are allocated and nobody's, count_ <= full_ <= room_. The array only grows in fetch, which may fail; put never does.
  */
 class batch_stock {
   public:
     /* Batches begin with so many nodes and double up to the greatest, so that a small container holds little. */
     static constexpr std::size_t first_batch = 8;
+    /* So many that came back are gathered at most where none was left: of more, the first have left the processor's caches when they are freed. */
+    static constexpr std::size_t gathered_max = 1024;
 
     batch_stock(std::size_t bytes, std::size_t alignment, std::size_t batch, bool whole, batch_stock *next) noexcept
         : next_(next), bytes_(bytes), alignment_(alignment), batch_max_(batch), batch_(whole || batch < first_batch ? batch : first_batch) {}
@@ -98,7 +101,8 @@ class batch_stock {
         return nodes_[--count_];
     }
     void put(void *node) noexcept {
-        if (count_ == room_) give((room_ + 1) / 2); /* not all: the next may be an allocation again */
+        if (count_ == 0) full_ = room_ < gathered_max ? room_ : gathered_max;
+        if (count_ == full_) give((full_ + 1) / 2); /* not all: the next may be an allocation again */
         nodes_[count_++] = node;
     }
 
@@ -122,7 +126,10 @@ class batch_stock {
             for (std::size_t i = 0; i < room_; i++)
                 if (nodes_[i] != nullptr) nodes_[there++] = nodes_[i];
         }
+        /* They come in ascending order, and go from the end: so a container's nodes follow each other in memory, as its walks like it. */
+        for (std::size_t front = 0, back = count; front + 1 < back; front++) std::swap(nodes_[front], nodes_[--back]);
         count_ = count;
+        full_ = room_;
         batch_ = batch_ > batch_max_ / 2 ? batch_max_ : 2 * batch_;
         return count_ != 0;
     }
@@ -134,7 +141,7 @@ class batch_stock {
     }
 
     batch_stock *next_;
-    std::size_t bytes_, alignment_, batch_max_, batch_, count_ = 0, room_ = 0;
+    std::size_t bytes_, alignment_, batch_max_, batch_, count_ = 0, full_ = 0, room_ = 0;
     void **nodes_ = nullptr;
 };
 
@@ -225,7 +232,11 @@ template <class T, class U> constexpr bool operator!=(const allocator<T> &, cons
  *
  * batch: nodes a batch, all of them in the first one already, so that a container that knows its size is one batch; it costs an address each while
  * the allocator lives. 0, or without: 8, doubling up to 256, or up to 64 KiB of larger nodes. Construction throws std::bad_alloc. Cost: some ns a
- * node; every batch is one call of strata_batch_alloc1, each half batch that was freed another.
+ * node; every batch is one call of strata_batch_alloc1, and another each half batch, or half 1,024, of nodes that came back.
+ *
+ * When it pays, where malloc is strata's: nodes are written and read by their container, which soon is most of the time, and a freed node waits in
+ * the stock before it goes. So containers are built in less time (5 to 20 %), best where thousands of nodes come at once, but end in as much, or from
+ * millions of nodes on in a tenth more; below some hundred nodes nothing is won. docs/papers.md has figures.
  */
 template <class T> class batch_allocator {
   public:

@@ -7,6 +7,7 @@
 #include <strata/memory_resource.hpp>
 #include <strata/strata.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <list>
@@ -141,6 +142,15 @@ void given_back() {
         EXPECT(full < before + 100000 * 32 + 65536);
         small.clear();
         EXPECT(in_use() < before + 65536);
+    }
+    EXPECT(in_use() == before);
+    {
+        BatchList whole(100000, 1, Batch<int>(100000));
+        EXPECT(in_use() >= before + 100000 * 24);
+        whole.clear(); /* of so many few wait to be used again, beside an address for each */
+        EXPECT(in_use() < before + 100000 * sizeof(void *) + 65536);
+        whole.resize(100000, 2);
+        EXPECT(std::count(whole.begin(), whole.end(), 2) == 100000);
     }
     EXPECT(in_use() == before);
     {
