@@ -37,7 +37,7 @@ def measure(context: Context) -> Result:
             Claim("and its nodes alone are allocated in less time", "section 4.1", ratio("allocated_ns") > 1),
         ],
         note=f"With {largest:,} nodes. A list writes to each of its nodes, which alone takes some ns a node however these are allocated: the paper's factor can't be that of "
-        "a list that is there afterwards. Ending a list in batches gathers its nodes first.",
+        "a list that is there afterwards. A list that ends in batches gathers its nodes before they go.",
     )
 
 

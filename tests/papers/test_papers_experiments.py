@@ -93,6 +93,9 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     assert all(len(series["points"]) == 11 and all(y > 0 for _, y in series["points"]) for series in rings["measured"])
     lists = documents["umpa/section-4-1"]
     assert len(lists["measured"]) == 9 and all(y > 0 for series in lists["measured"] for _, y in series["points"])
+    vectors = documents["umpa/section-2-vector"]
+    assert len(vectors["measured"]) == 9 and all(y > 0 for series in vectors["measured"] for _, y in series["points"])
+    assert next(value for text, value in claims(vectors).items() if text.startswith("and its peak is its size"))
     programs = documents["umpa/table-2"]
     assert all(y > 1 for series in programs["measured"] if series["panel"] == "peak of memory" for _, y in series["points"])
 
@@ -128,6 +131,19 @@ def test_growth_and_exchange_keep_what_is_written(run, way, heap):
     done = run("umpa_pages", f"{heap}swap", way, 4 * MIB, 4)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ns"] > 0
+
+
+@pytest.mark.parametrize("way", ["libc", "std", "strata"])
+def test_a_vector_keeps_what_is_pushed(run, way):
+    """The program looks itself. Its peak is its own, not that of the larger process which starts it."""
+    done = run("umpa_vector", way, 3 * MIB, 1)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["first_ns"] > 0 and found["again_ns"] > 0
+    assert 3 < found["peak_mib"] < 16
+    for arguments in ((), (way, 7, 1), (way, MIB, 0), ("nobody", MIB, 1)):
+        done = run("umpa_vector", *arguments)
+        assert done.returncode == 2 and "usage" in done.stderr
 
 
 def test_the_costs_of_moves_are_measured(run):

@@ -60,6 +60,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("umpa", "figures-9-10", "umpa_malloc.py"),
     Experiment("umpa", "figure-11", "umpa_resize.py"),
     Experiment("umpa", "table-2", "umpa_programs.py"),
+    Experiment("umpa", "section-2-vector", "umpa_vector.py"),
     Experiment("umpa", "section-4-1", "umpa_list.py"),
     Experiment("contiguity", "section-1", "contiguity_tlb.py"),
     Experiment("contiguity", "section-2", "contiguity_pairs.py"),
