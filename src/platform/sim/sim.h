@@ -40,7 +40,7 @@ struct sim_config {
     unsigned process_id;          /* [4242] */
     bool secure;
     bool thread_mode;   /* PLATFORM_CPU_THREAD in place of PLATFORM_CPU_SIM */
-    bool no_fence;      /* platform_fence_cpus returns false */
+    bool no_fence;      /* platform_fence_cpus and platform_fence_threads return false */
     bool no_huge_pages; /* platform_advise_huge returns false */
     bool no_pressure;   /* platform_pressure_open returns false */
 };
@@ -152,6 +152,8 @@ void sim_cpu_set(unsigned cpu);
 unsigned sim_cpu(void);
 /* What the CPU sequences use: that number, in thread mode the thread's id. */
 uint32_t sim_cpu_id(void);
+/* The word of the current thread, which they write: platform_thread_sequence. */
+uint64_t *sim_thread_sequence(void);
 
 /*
  * Called by the portable CPU sequences (platform/cpu_ops.h) before every store. True: the sequence was aborted, start again
