@@ -109,9 +109,19 @@ static void thread_exit(void *value) {
     if (exit_callback != NULL) exit_callback(id);
 }
 
+static bool membarrier(int command) {
+    int saved = errno;
+    bool ok = syscall(SYS_membarrier, command, 0, 0) == 0;
+    errno = saved;
+    return ok;
+}
+
+/* The fence is registered here, while there is one thread in most processes: later that takes milliseconds. */
 void platform_on_thread_exit(void (*callback)(uint32_t id)) {
     exit_callback = callback;
-    if (mode == PLATFORM_CPU_THREAD && !exit_key_made) exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+    if (mode != PLATFORM_CPU_THREAD || exit_key_made) return;
+    exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+    (void)membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 }
 
 void platform_thread_set_id(uint32_t id) {
@@ -125,21 +135,10 @@ void platform_thread_set_id(uint32_t id) {
 /* Without the callback nobody would hear that the word's memory is gone. */
 const uint64_t *platform_thread_sequence(void) { return exit_key_made ? own_sequence() : NULL; }
 
-static bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
-
-/* Registered when it is first needed, which most processes never come to. */
+/* Registered long ago; the second try is for where that has been forgotten. */
 bool platform_fence_threads(void) {
-    int saved = errno;
-    bool ok = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    if (!ok && errno == EPERM) ok = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    errno = saved;
-    return ok;
+    if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
+    return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-bool platform_fence_cpus(void) {
-    if (mode == PLATFORM_CPU_THREAD) return false;
-    int saved = errno;
-    bool ok = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ);
-    errno = saved;
-    return ok;
-}
+bool platform_fence_cpus(void) { return mode != PLATFORM_CPU_THREAD && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ); }

@@ -219,12 +219,11 @@ static void drains_meet_threads_at_work(void **state) {
     (void)state;
     explore((struct scene){.bodies = {push_and_pop, drain}, .thread_mode = true, .cpus = {0, 1}, .m = 4, .deviations = 2, .runs_min = 500});
     explore((struct scene){.bodies = {exchange, drain}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 500});
-    explore((struct scene){.bodies = {drain, push_and_pop, drain}, .thread_mode = true, .cpus = {0, 1, 2}, .m = 4, .deviations = 2, .runs_min = 100});
+    explore((struct scene){.bodies = {drain, push_and_pop, drain}, .thread_mode = true, .cpus = {0, 1, 2}, .m = 4, .deviations = 1, .runs_min = 40});
     explore((struct scene){.bodies = {drain, exchange, drain}, .thread_mode = true, .cpus = {0, 1, 2}, .m = 2, .deviations = 1, .runs_min = 100});
     explore((struct scene){.bodies = {push_and_pop, tick}, .thread_mode = true, .cpus = {0, 1}, .m = 4, .deviations = 2, .runs_min = 300});
     explore((struct scene){
         .bodies = {grow, exchange, drain}, .thread_mode = true, .cpus = {2, 0, 1}, .m = 2, .grown = true, .deviations = 1, .runs_min = 50});
-    explore((struct scene){.bodies = {produce, consume, drain}, .thread_mode = true, .cpus = {0, 0, 1}, .m = 2, .deviations = 2, .runs_min = 500});
 }
 
 int main(void) {
