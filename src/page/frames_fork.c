@@ -43,7 +43,9 @@ void frames_step_end(struct frame_zone *zone) { __atomic_fetch_sub(&zone->steps,
 /* Whether this thread compacts, reclaims or pushes a capture there, so that it is an owner's function which forks. */
 static bool is_within(struct frame_zone *zone, uint32_t self) {
     bool within = frames_compaction_is_within(zone) || frames_reclaim_is_within(zone);
+    platform_lock_acquire(&zone->lock); /* under which captures begin */
     for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++) within |= __atomic_load_n(&zone->captures[i].pusher, __ATOMIC_RELAXED) == self;
+    platform_lock_release(&zone->lock);
     return within;
 }
 
