@@ -79,7 +79,7 @@ static enum platform_faults_status open_by_faults(struct page_watches *watches, 
 
 void watch_open(struct page_watches *watches, struct strata_watch *watch, char *page) {
     if (watch->by_faults) {
-        if (open_by_faults(watches, watch, page) == PLATFORM_FAULTS_GONE) watch_lose(watches);
+        if (open_by_faults(watches, watch, page) == PLATFORM_FAULTS_GONE) (void)watch_lose(watches);
     } else if (!platform_protect(page, platform_info()->page_bytes, access_of(watch, page))) {
         watch_end(watches, watch); /* no mapping is left for the border: without borders none is needed */
     }
@@ -119,12 +119,10 @@ static bool end_by_faults(struct page_watches *watches, struct strata_watch *wat
 }
 
 void watch_end(struct page_watches *watches, struct strata_watch *watch) {
-    if (watch->by_faults) {
-        if (!end_by_faults(watches, watch)) watch_lose(watches);
-        if (watch->ended) return; /* by the reader */
-    } else {
+    if (!watch->by_faults)
         give_rights(watches, watch);
-    }
+    else if (!end_by_faults(watches, watch) && watch_lose(watches))
+        return; /* the reader has ended it; it may be gone */
     mark_ended(watches, watch);
 }
 

@@ -120,10 +120,11 @@ void page_watch_presence(char *address, size_t bytes, uint8_t *pages);
 bool watch_start_server(struct page_watches *watches);
 bool watch_start_reader(struct page_watches *watches);
 /*
- * Under the lock, which is let go meanwhile. The program has closed our file; the reader, who still has it, ends all that goes by it, and that is
- * done when this returns. Not for the reader.
+ * Under the lock, which is let go meanwhile, so that a watch may be gone unless something pins it. The program has closed our file; the reader, who
+ * still has it, ends all that goes by it, and that is done when this returns. False: nothing has happened, as the reader shares the program's files.
+ * Not for the reader.
  */
-void watch_lose(struct page_watches *watches);
+bool watch_lose(struct page_watches *watches);
 /* For platform_on_access_fault. */
 bool watch_serve_signal(char *page, bool write);
 

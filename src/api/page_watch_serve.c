@@ -31,11 +31,11 @@ static void tell(struct page_watches *watches, struct strata_watch *watch, enum 
     platform_lock_release(&watches->lock);
     watch->handler(&event, watch->argument);
     platform_lock_acquire(&watches->lock);
-    watches->current = NULL;
     watches->current_page = NULL;
     /* What has come back since was copied, for the handler to go on looking. */
     if (away && !watch_is_away(watch, address)) (void)platform_release((void *)contents, bytes);
     if (!watch->ended && kind != STRATA_WATCH_ENDED) watch_open(watches, watch, address);
+    watches->current = NULL; /* only now: watch_open may let go of the lock */
     __atomic_fetch_add(&watches->runs, 1, __ATOMIC_RELEASE);
     platform_word_wake(&watches->runs);
     if (!watch->gone) return;
@@ -152,14 +152,15 @@ static void lose_file(struct page_watches *watches) {
 }
 
 /* The caller may hold the zone's lock, which the reader does not want; so it naps rather than sleep on a word. */
-void watch_lose(struct page_watches *watches) {
+bool watch_lose(struct page_watches *watches) {
     struct platform_event nobody = {0};
-    if (__atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) != WATCH_READER_KEEPS) return;
+    if (__atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) != WATCH_READER_KEEPS) return false;
     __atomic_store_n(&watches->lost, 1, __ATOMIC_RELEASE);
     platform_lock_release(&watches->lock);
     while (__atomic_load_n(&watches->lost, __ATOMIC_ACQUIRE) != 0 && __atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) == WATCH_READER_KEEPS)
         (void)platform_event_wait(&nobody, NAP_NS);
     platform_lock_acquire(&watches->lock);
+    return true;
 }
 
 static void set_reader(struct page_watches *watches, enum watch_reader reader) {
