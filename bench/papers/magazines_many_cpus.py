@@ -16,6 +16,8 @@ ON_THREADS = ("pairs", "bursts", "mixed")
 # Those for which visits are counted once more where they take time, so that CPUs find depots' locks taken and arrays grow.
 CONTENDED = ("bursts", "passed")
 VISITS_FALL = 0.75
+# A visit then keeps its lock for as long as so many operations in an array take; a figure of a quiet machine, as counts are not to depend on today's.
+HELD_OPERATIONS = 12
 # Half of the smallest array that moves here, one that a depot gives 64-byte blocks to.
 TRANSFER = 64
 LINEAR_SHARE = 0.99
@@ -47,8 +49,7 @@ def measure(context: Context) -> Result:
         return model.counts_of(context.run("scaling_visits", kind, cpus, operations, arrays, *([held] if held else [])))
 
     counts = {(load, cpus): visits(load, cpus) for load in LOADS for cpus in cpu_counts}
-    held = max(1, round(constants.depot_ns / constants.fast_ns))
-    contended = {(load, cpus): visits(load, cpus, held) for load in CONTENDED for cpus in cpu_counts}
+    contended = {(load, cpus): visits(load, cpus, HELD_OPERATIONS) for load in CONTENDED for cpus in cpu_counts}
 
     def own_ns(load: str) -> float:
         if load not in ON_THREADS:
@@ -138,7 +139,7 @@ def measure(context: Context) -> Result:
             f"{constants.slab_ns:.0f} ns, of the zone {constants.zone_ns:.0f} ns, the way of a cache line to another CPU {constants.line_ns:.0f} ns. The "
             "program's own work is what one thread was measured to need for an operation beside its visits; for blocks that are passed on and for the "
             "case without magazines it is none, which is the hardest case. Where locks are found taken a visit keeps its lock for as long as "
-            f"{held} operations take, and ticks come before the counting; that is not in the model. Bursts here are the worst that a program can do to "
+            f"{HELD_OPERATIONS} operations take, and ticks come before the counting; that is not in the model. Bursts here are the worst that a program can do to "
             "a depot: all CPUs go up and down by more than their arrays hold, in one size, and do nothing else. Then one depot serves as many CPUs as an operation is longer "
             f"than its share of a visit under the lock. The layer whose lock is busiest on {last:,} CPUs: {busiest}."
         ),

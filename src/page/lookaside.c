@@ -2,8 +2,10 @@
  * lookaside.c - the pages that are present but free: who keeps them, and when they go back to the system.
  *
  * A free page stays present, as a first touch costs ten times a hand-back. It goes back
- *   - one in, one out: when fresh pages are about to be touched, idle ones beyond a small reserve leave in exchange, so that
- *     the peak of the resident set follows the peak of what is in use, not the sum of the peaks of all sizes;
+ *   - one in, one out: when fresh pages are about to be touched and the heap would be larger than it ever was, idle ones beyond a small reserve leave
+ * in exchange, so that the peak of the resident set follows the peak of what is in use, not the sum of the peaks of all sizes. Below its peak a heap
+ * loses nothing by idle pages, which would be touched again soon: there only those beyond a share of the peak leave, for the sake of memory that the
+ * program has outside of the heap;
  *   - by working set: at each tick, as many as were never needed since the last one;
  *   - by limit and by request.
  * Superpages leave in the order in which they first got idle pages. Superpages of huge pages that are in use keep their holes
@@ -16,6 +18,8 @@
 /* Idle pages that no exchange touches: enough for the slabs that come and go, and a share of what is in use. */
 #define RESERVE_GRANULES_MIN 16
 #define RESERVE_SHARE 32
+/* Below its peak a heap keeps this share of it. */
+#define PEAK_SHARE 4
 /* Idle pages inside huge pages in use, at most this share of what is allocated; and how many superpages are looked at for the emptiest. */
 #define HUGE_IDLE_SHARE 8
 #define HUGE_LOOKS 16
@@ -198,8 +202,12 @@ static void break_up_huge(struct zone *zone) {
 void zone_make_room(struct zone *zone, uint64_t fresh) {
     zone_wake_blocks(zone);
     uint64_t reserve = reserve_granules(zone);
-    uint64_t idle = zone->counters.idle - zone->counters.idle_huge;
-    if (idle > reserve) zone_release_idle(zone, reserve, fresh, false);
+    uint64_t idle = zone->counters.idle - zone->counters.idle_huge, populated = zone->counters.populated;
+    bool grows = populated > zone->populated_peak;
+    uint64_t keep = grows ? reserve : max_u64(reserve, zone->populated_peak / PEAK_SHARE);
+    if (grows) fresh = min_u64(fresh, populated - zone->populated_peak);
+    if (idle > keep) zone_release_idle(zone, keep, fresh, false);
+    zone->populated_peak = max_u64(zone->populated_peak, zone->counters.populated);
     break_up_huge(zone);
     zone_trim_to_limit(zone);
 }

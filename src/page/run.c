@@ -13,15 +13,18 @@
 /* How many superpages of one bucket are looked at for the fullest; for the one with the longest free run, which is wanted rarely. */
 #define BUCKET_LOOKS 8
 #define STEAL_LOOKS 64
-/* From this size on a block's run that can't have all its pages present has as many as can be, before it has the fullest superpage. */
+/* From this size on a block's run gets what is absent of it from idle pages elsewhere. */
 #define LONG_RUN_GRANULES 32
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
 #define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4
 
-/* Small processes never have so much idle, and never come to place.c. */
+/* From so much idle on a search for it is worth its time. Small processes never have it, and never come to place.c. */
+#define SEARCHED_IDLE_GRANULES 32
+
+static bool seeks_most_present(const struct zone *zone, unsigned granules) { return granules > 1 && zone->counters.idle >= SEARCHED_IDLE_GRANULES; }
 static bool seeks_present(const struct zone *zone, enum mobility mobility, unsigned granules) {
-    return mobility == MOBILITY_MOVABLE && granules >= LONG_RUN_GRANULES && zone->counters.idle >= LONG_RUN_GRANULES;
+    return mobility == MOBILITY_MOVABLE && granules >= LONG_RUN_GRANULES && zone->counters.idle >= SEARCHED_IDLE_GRANULES;
 }
 
 void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before) {
@@ -239,7 +242,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
             zone_wake_runs(zone);
             superpage = search_present(zone, group, granules, align, &start);
         }
-        if (superpage == NULL && seeks_present(zone, mobility, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
+        if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, group, granules, &fresh_huge, &measure);
         if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);

@@ -3,4 +3,4 @@
 import sys
 
 COMMAND = [sys.executable, "-m", "strata"]
-TIMEOUT_S = 120
+TIMEOUT_S = 300

@@ -175,4 +175,31 @@ static inline uint64_t next_random(uint64_t *state) {
     return *state >> 33;
 }
 
+/* What really is there, in granules; the arrays of the zone are left out. */
+static inline uint64_t present_granules(void) {
+    if (zone.extent_bytes == 0) return 0;
+    return sim_populated_pages((void *)zone.base, zone.extent_bytes) * zone.page_granules;
+}
+
+/* A superpage of unmovable runs with `idle` present free granules in single holes of `hole` granules. Returns how many runs stay. */
+static inline unsigned make_holes(struct zone_run kept[SUPERPAGE_GRANULES], unsigned hole, unsigned idle) {
+    static struct zone_run all[SUPERPAGE_GRANULES];
+    unsigned n = 0, stay = 0, freed = 0;
+    for (unsigned at = 0; at + hole <= SUPERPAGE_GRANULES; at += hole) all[n++] = must_run(hole, 1, MOBILITY_UNMOVABLE);
+    for (unsigned i = 0; i < n; i++) {
+        if (i % 2 == 1 && freed < idle) {
+            drop_run(all[i]);
+            freed += hole;
+        } else {
+            kept[stay++] = all[i];
+        }
+    }
+    assert_int_equal(freed, idle);
+    return stay;
+}
+
+static inline void drop_all(struct zone_run *runs, unsigned count) {
+    while (count != 0) drop_run(runs[--count]);
+}
+
 #endif

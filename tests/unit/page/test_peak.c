@@ -1,0 +1,70 @@
+/*
+ * test_peak.c - what a heap does that was larger before: idle pages stay, up to a share, as its peak is behind it; and runs lie where pages are.
+ */
+#include "unit/page/page_support.h"
+
+/* A heap that was larger before keeps up to a quarter of its peak idle; what would make it larger than ever is exchanged as at first. */
+static void below_its_peak_a_heap_keeps_its_holes(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES];
+    struct zone_run former[2] = {must_run(500, 1, MOBILITY_UNMOVABLE), must_run(500, 1, MOBILITY_UNMOVABLE)};
+    drop_all(former, 2);
+    zone_release(&zone, 0);
+    assert_int_equal(counters().populated, 0);
+    unsigned n = make_holes(kept, 8, 200);
+    uint64_t released = counters().released_total;
+    struct zone_run fresh[2] = {must_run(100, 1, MOBILITY_UNMOVABLE), must_run(300, 1, MOBILITY_UNMOVABLE)};
+    assert_int_equal(counters().populated, 912);
+    assert_int_equal(counters().idle, 200);
+    assert_int_equal(counters().released_total, released);
+    struct zone_run above = must_run(200, 1, MOBILITY_UNMOVABLE); /* 1,112: 112 more than ever */
+    assert_in_range(counters().populated, 1000 - 8, 1000);
+    assert_in_range(counters().idle, 88 - 8, 88);
+    assert_int_equal(present_granules(), counters().populated);
+    ASSERT_SOUND();
+    drop_run(above), drop_all(fresh, 2), drop_all(kept, n);
+    assert_empty();
+}
+
+/* Of idle pages beyond that share leave as many as come, though the heap was larger. */
+static void below_its_peak_a_heap_keeps_a_share(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES];
+    struct zone_run former = must_run(500, 1, MOBILITY_UNMOVABLE);
+    drop_run(former);
+    zone_release(&zone, 0);
+    unsigned n = make_holes(kept, 8, 248); /* the peak is 512 now */
+    zone_release(&zone, 248 * GRANULE_BYTES - 50 * GRANULE_BYTES);
+    uint64_t idle = counters().idle;
+    assert_in_range(idle, 198 - 8, 198);
+    struct zone_run fresh = must_run(20, 1, MOBILITY_UNMOVABLE);
+    assert_in_range(counters().idle, idle - 20 - 8, idle - 20);
+    drop_run(fresh), drop_all(kept, n);
+    assert_empty();
+}
+
+/* Where a run's pages can't be all present it lies where most are, not in the fullest superpage. */
+static void a_run_lies_where_most_is_present(void **state) {
+    (void)state;
+    struct zone_run fullest = must_run(440, 1, MOBILITY_UNMOVABLE), fill = must_run(72, 1, MOBILITY_UNMOVABLE);
+    struct zone_run other = must_run(300, 1, MOBILITY_UNMOVABLE), present = must_run(40, 1, MOBILITY_UNMOVABLE),
+                    end = must_run(172, 1, MOBILITY_UNMOVABLE);
+    drop_run(fill);
+    drop_run(end);
+    zone_release(&zone, 0); /* both superpages have room at their ends, of which nothing is present */
+    drop_run(present);      /* 40 idle ones in front of 172 absent ones */
+    struct zone_run run = must_run(60, 1, MOBILITY_UNMOVABLE);
+    assert_ptr_equal(run.address, present.address);
+    assert_int_equal(run.fresh, 20);
+    drop_run(run), drop_run(other), drop_run(fullest);
+    assert_empty();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(below_its_peak_a_heap_keeps_its_holes, plain_zone),
+        cmocka_unit_test_setup(below_its_peak_a_heap_keeps_a_share, plain_zone),
+        cmocka_unit_test_setup(a_run_lies_where_most_is_present, plain_zone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
