@@ -72,7 +72,8 @@ enum sim_call {
     SIM_FAULTS_PROTECT,
     SIM_FAULTS_COPY, /* and zero */
     SIM_FAULTS_MOVE, /* at each of its pages */
-    SIM_PROTECT,     /* not of lifting it */
+    SIM_FAULTS_KEEP,
+    SIM_PROTECT, /* not of lifting it */
     SIM_ON_ACCESS_FAULT,
     SIM_PAGED_OPEN,
     SIM_PAGED_MAP,
@@ -270,6 +271,8 @@ const char *sim_file_text(const char *path, size_t *bytes);
  * for who needs PLATFORM_FAULTS_MOVE, and one for others.
  */
 void sim_faults_offer(unsigned features);
+/* The program closes the file of the others. Who keeps it (platform_faults_keep) has it until it closes it. */
+void sim_faults_close(void);
 /* A thread meets a page: the next platform_faults_read tells it. */
 void sim_fault_raise(void *address, bool write, uint32_t thread);
 bool sim_fault_registered(const void *address);
