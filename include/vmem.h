@@ -94,7 +94,7 @@ extern void vmem_free(vmem_t *vmp, void *vaddr, size_t size);
  * vmem_xalloc - a segment that meets constraints; 0 or NULL: none.
  *
  * align: a power of two; the segment starts `phase` behind a multiple of it. nocross: a power of two of which the segment crosses no multiple.
- * minaddr, maxaddr: it lies in [minaddr, maxaddr).
+ * minaddr, maxaddr: it lies in [minaddr, maxaddr). Where no place there can ever do, VM_NOSLEEP returns NULL, and who would sleep ends with one line.
  */
 extern void *vmem_xalloc(vmem_t *vmp, size_t size, size_t align, size_t phase, size_t nocross, void *minaddr, void *maxaddr, int vmflag);
 /* vmem_xfree - gives back what vmem_xalloc returned, with its size. */

@@ -16,9 +16,10 @@
 
 #include "load.h"
 
-/* Of the zone's frames: below LOW the background reclaims up to HIGH, a request that finds nothing up to MIN. */
-#define PERCENT_MIN 1
-#define PERCENT_LOW 2
+/* Of the zone's frames: below LOW the background reclaims up to HIGH, a request that finds nothing up to MIN, which is what the reserve has (section
+ * 2.1), so that memory is had back before it is touched. */
+#define PERCENT_MIN 2
+#define PERCENT_LOW 3
 #define PERCENT_HIGH 4
 #define FALLBACK_LOOKS 64u
 

@@ -150,7 +150,8 @@ STRATA_API enum strata_arena_status strata_arena_free(struct strata_arena *arena
  * align: a power of two and a multiple of the quantum; the segment starts `phase` behind a multiple of it.
  * phase: a multiple of the quantum, less than align (or than the quantum, where align is 0: then it is 0).
  * nocross: a power of two and a multiple of the quantum, at least the size: the segment crosses no multiple of it.
- * min, max: the segment lies in [min, max); max 0 means 2^64. Spans are imported only where both are 0, as an import can't be told where to look.
+ * min, max: the segment lies in [min, max); max 0 means 2^64. Where no place between the two meets the others, whatever the arena has, that is
+ * BAD_ARGUMENT at once, also for who would sleep. Spans are imported only where both are 0, as an import can't be told where to look.
  * Errors: as for strata_arena_alloc; BAD_ARGUMENT also where the constraints are not as said, or no integers can meet them all.
  * Cost: as above; with min or max, and from the top, linear in the free segments that are large enough. (Section 4.3.2.)
  */

@@ -147,11 +147,11 @@ STRATA_API enum strata_cache_status strata_cache_destroy(struct strata_cache *ca
  * cache: not NULL. flags: enum strata_cache_flags, joined by |; others end the process (SIGABRT) with one line.
  * Returns the object; NULL where there is no memory, where the constructor refused (both not with STRATA_CACHE_SLEEP), or where
  * STRATA_CACHE_ZERO was asked of a cache with a constructor. Before it fails, what other CPUs have cached is called in, so that any CPU gets the last
- * object (with per-thread caches: not what other threads have cached, as a thread that is about to pop can be neither stopped nor made to start
- * again); then, but for STRATA_CACHE_NO_RECLAIM, the reclaim functions of this cache and then of the others are called on this thread, all caches are
- * reaped, and it tries once more. A sleeper does so each time that it tries. Cost: constant; the fast path takes an object from the array of the CPU,
- * without a lock. One call in half an array's rounds moves that many from the depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear
- * in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
+ * object (with per-thread caches any thread does, but for what strata_release says of those); then, but for STRATA_CACHE_NO_RECLAIM, the reclaim
+ * functions of this cache and then of the others are called on this thread, all caches are reaped, and it tries once more. A sleeper does so each
+ * time that it tries. Cost: constant; the fast path takes an object from the array of the CPU, without a lock. One call in half an array's rounds
+ * moves that many from the depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear in the size. ("Magazines and Vmem", section 3.1
+ * and 3.2.)
  */
 STRATA_API void *strata_cache_alloc(struct strata_cache *cache, unsigned flags);
 
@@ -183,7 +183,7 @@ STRATA_API void strata_cache_free_batch(struct strata_cache *cache, void *const 
 /*
  * strata_cache_reap - destructs what is cached and gives the empty slabs back. cache: NULL: that of all caches.
  *
- * Objects that threads have cached with per-thread caches stay, but for the caller's. Otherwise the maintenance thread does the like over time, for
+ * With per-thread caches those of some threads may stay: see strata_release. The maintenance thread does the like over time, for
  * what was not needed lately; malloc never does, as it may be called where a destructor must not run.
  * Cost: linear in what is cached and in the empty slabs; a fence over all CPUs that have something. ("Magazines and Vmem", section 3.7.)
  */

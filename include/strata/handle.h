@@ -20,7 +20,8 @@
  * errno stays as it was. Handles that were destroyed are not recognised: to use them raises SIGSEGV;
  *   - threads: any may call at any time, but for strata_handles_destroy. Guards and locks belong to the program, not to a thread: another one may end
  *     them. A thread that has a read guard and asks for a write guard of the same block waits for itself, for ever;
- *   - fork: as the zone (strata/zone.h): none where other threads are in a call here. Guards and locks are copied;
+ *   - fork: as the zone (strata/zone.h), whose compaction may be under way; but none while other threads are in a call here. Guards and locks are
+ *     copied;
  *   - signals: not for signal handlers;
  *   - cost: an atomic instruction and a look at the address, without a lock, but where the function says otherwise.
  *

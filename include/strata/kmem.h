@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-/* How an allocation goes on where there is no memory. Other bits are not looked at. */
+/* How an allocation goes on where there is no memory. Any other bit ends the process (SIGABRT), with one line on standard error. */
 enum strata_kmem_flags {
     STRATA_KMEM_NO_SLEEP = 0, /* it fails */
     STRATA_KMEM_SLEEP = 1,    /* it tries again, at intervals of 1 to 64 ms, until there is some: NULL for sizes above PTRDIFF_MAX only */

@@ -178,7 +178,7 @@ STRATA_API size_t strata_malloc_usable_size(void *p) STRATA_NOEXCEPT;
 /*
  * strata_malloc_trim - hands idle memory back to the system: strata_release(pad) of <strata/strata.h>, with malloc_trim's result.
  *
- * pad: bytes of idle memory that may stay. Returns 1 where memory went back, else 0. As there, with per-thread caches only the caller's is emptied.
+ * pad: bytes of idle memory that may stay. Returns 1 where memory went back, else 0. With per-thread caches: see there.
  * Cost: that of strata_release.
  */
 STRATA_API int strata_malloc_trim(size_t pad) STRATA_NOEXCEPT;

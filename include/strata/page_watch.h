@@ -13,17 +13,24 @@
  *     strata_page_rearm(watch, log, 64 << 20);                  // the next round
  *
  * Two mechanisms, chosen for each watch:
- *   userfaultfd   for STRATA_WATCH_WRITES alone, where the system has it (Linux 6.4) and allows it. Costs no mappings.
- *   signals       for all else, or by the option watch:signals (docs/options.md): the pages lose access rights, and whoever meets one has SIGSEGV, of
- * which a handler in front of the program's takes what is ours and passes on the rest. A program that sets a handler of its own after the first watch
- * without calling the one before, or a thread that blocks SIGSEGV, ends at a watched page. Each border between told and untold pages costs one
- * mapping; where the process has no more, the watch ends (STRATA_WATCH_ENDED), and with it those side by side with it. A system call that meets an
- * untold page waits for the handler as a thread does where strata_watch_info says in_kernel, and fails with EFAULT elsewhere: there a program touches
- * what it hands to one.
+ *   userfaultfd   where the system has it and allows it: for STRATA_WATCH_WRITES alone by write protection (Linux 6.4), for reads by pages that are
+ * away (Linux 6.8). Costs no mappings.
+ *   signals       for all else, or by the options watch:signals and watch:protect (docs/options.md): the pages lose access rights, and whoever meets
+ * one has SIGSEGV, of which a handler in front of the program's takes what is ours and passes on the rest. A program that sets a handler of its own
+ * after the first watch without calling the one before, or a thread that blocks SIGSEGV, ends at a watched page. Each border between told and untold
+ * pages costs one mapping; where the process has no more, the watch ends (STRATA_WATCH_ENDED), and with it those side by side with it.
+ * A system call that meets an untold page waits for the handler as a thread does where strata_watch_info says in_kernel (userfaultfd, with privilege
+ * or where the system gives it to all), and fails with EFAULT elsewhere: there a program touches what it hands to one.
+ *
+ * Watches for reads by userfaultfd keep untold pages at a second range of addresses, as large as theirs (RLIMIT_AS counts both). They go by signals
+ * where that is not to be had, or a page is pinned for a device. Until such a page is told, a debugger, a core file, and a child that was made
+ * without the handlers of fork (_Fork, clone) find zeros in its place: such a child must not look at it. Nor may the program do anything with the
+ * pages of a watch by itself: mremap, munmap, madvise.
  *
  * The handler runs on a thread of strata's own, one call at a time for all watches, with all signals but SIGSEGV blocked and no lock held. It may use
- * every function of strata and read the page that it is told of, which has its old contents where the access is a write; what it reads or writes
- * itself of watched pages is not told, counts as told, and lets other threads do the same at once. It must not wait for a thread that may be at a
+ * every function of strata, and read the page that it is told of at event->contents, which lets nobody pass: there are its old contents where the
+ * access is a write. Read at its own address, too, the page is as it was, but others may read it then. What else it touches of watched pages is not
+ * told, counts as told, and lets other threads do the same at once; so is a write to the page itself. It must not wait for a thread that may be at a
  * watched page.
  *
  * A watch ends by itself when any of its range is freed, released, moved, exchanged, or its block resized by any function of strata or malloc: the
@@ -76,6 +83,7 @@ struct strata_watch_event {
     enum strata_watch_kind kind;
     void *address; /* the page; of STRATA_WATCH_ENDED the range */
     size_t bytes;
+    const void *contents; /* the page as it is before the access, to be read until the handler returns; of STRATA_WATCH_ENDED NULL */
 };
 
 /*
@@ -83,8 +91,9 @@ struct strata_watch_event {
  *
  * address, bytes: whole pages inside one block of strata/page.h, or of malloc where it is large. kinds: of enum strata_watch_kind, joined by |.
  * argument: passed to the handler. watch: receives the watch, on success only. Returns all but STRATA_WATCH_GONE; a failure has changed nothing.
- * Cost: linear in the pages that are present, 0.1 to 0.5 us each. An access that is told: 20 to 30 us, two changes of threads there and back. The
- * first watch of a process starts one thread, the first by userfaultfd another.
+ * Cost: linear in the pages that are present, up to 0.5 us each. An access that is told: 4 to 30 us, two changes of threads there and back. The
+ * first watch of a process starts one thread, the first by userfaultfd another, which has a table of files of its own. Watches for reads by
+ * userfaultfd take as much address space again, until strata_page_unwatch.
  */
 STRATA_API enum strata_watch_status strata_page_watch(void *address, size_t bytes, unsigned kinds,
                                                       void (*handler)(const struct strata_watch_event *event, void *argument), void *argument,
@@ -94,7 +103,8 @@ STRATA_API enum strata_watch_status strata_page_watch(void *address, size_t byte
  * strata_page_rearm - pages that were told are told again at their next access; those that were not stay as they are.
  *
  * address, bytes: whole pages of the watch. In the handler, the page that it is told of is left out. STRATA_WATCH_GONE, STRATA_WATCH_BAD_ARGUMENT;
- * STRATA_WATCH_NO_MEMORY: the watch has ended. Who copies what has changed rearms first and copies then: what is written meanwhile is told.
+ * STRATA_WATCH_NO_MEMORY: the watch has ended, for want of memory or mappings, as a page is pinned for a device now, or as the program has closed
+ * userfaultfd's file (then within 2 s). Who copies what has changed rearms first and copies then: what is written meanwhile is told.
  * Cost: one system call or two, linear in the pages.
  */
 STRATA_API enum strata_watch_status strata_page_rearm(struct strata_watch *watch, void *address, size_t bytes) STRATA_NOEXCEPT;

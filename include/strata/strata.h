@@ -96,8 +96,9 @@ STRATA_API const char *strata_check(void) STRATA_NOEXCEPT;
  *
  * keep_bytes: how much idle populated memory the heap may keep for the allocations to come, rounded down to 4 KiB; 0 keeps none.
  * First empties the depots and the caches of all CPUs, then gives back free pages: superpages that are wholly free first, then those that have been
- * the longest with idle pages. With per-thread caches (no restartable sequences, or rseq:off) only the caller's cache is emptied: those of other
- * threads can't be reached, and pages that are pinned by objects in them stay.
+ * the longest with idle pages. With per-thread caches (no restartable sequences, or rseq:off) the cache of a thread stays which is in the middle of
+ * an operation on it, stopped or in a signal handler, for more than some 20 ms; and those of all other threads where the system has no membarrier
+ * (Linux before 4.14, or a filter that forbids it).
  * Returns the bytes handed back, 0 where there was nothing to give. Memory in use is not touched.
  * Cost: linear in the number of size classes times that of CPUs, in the objects in caches, and in the pages handed back, at one system call
  * for each stretch of them; one interruption of all CPUs for each that has objects cached. What comes next may have to fetch its pages anew.

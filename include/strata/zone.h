@@ -21,8 +21,11 @@
  *     raises SIGSEGV, as with any wild pointer. Nor is another zone's frame, which is a number like others: it is an error where it is free here;
  *   - threads: any thread may call at any time, but for strata_zone_destroy. No lock of strata is held while a function of the program runs;
  *   - fork: the memory of STRATA_ZONE_MEMFD and STRATA_ZONE_HUGETLB is shared with the child, that of STRATA_ZONE_ANON copied. What strata
- *     knows of the frames is copied: a child must not allocate or free frames of a shared zone while its parent does, and none where other threads
- *     were in a call of the same zone when it was forked;
+ *     knows of the frames is copied, and in order whatever other threads did: in the child their calls have ended, blocks that they were moving or
+ *     having dropped are where the owner knows them, captures within a call are given up, and the zone has no threads. For that a fork waits until
+ * the owners' functions that run have returned, 0.1 s at least if they don't; a block that one still moves then is allocated at both places in the
+ *     child, and one that it still drops stays allocated. A function of an owner may fork: in the child its own call goes on, and what other threads
+ * had isolated stays STRATA_ZONE_BUSY. A child must not allocate or free frames of a shared zone while its parent does;
  *   - signals: not for signal handlers, as each function takes locks. errno stays as it was.
  *
  * The design follows Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of Memory" (2007); the bitfields of superpages, and

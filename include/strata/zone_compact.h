@@ -6,9 +6,9 @@
  * are seen through windows; pinned ones never, nor those that are larger than a superpage. The design follows Gorman, Whitcroft, "Supporting the
  * Allocation of Large Contiguous Regions of Memory" (2007), section 7.
  *
- * Valid in C11 and C++. For all functions: threads: any. Signals: not for signal handlers. errno stays as it was. fork: as the zone; a child has no
- * compactor. A null pointer to a zone, or for a result where it is not said to be allowed, is STRATA_ZONE_BAD_ARGUMENT; of what else is wrong
- * strata_zone_explain tells more; what fails has changed nothing.
+ * Valid in C11 and C++. For all functions: threads: any. Signals: not for signal handlers. errno stays as it was. fork: as the zone, also in the
+ * middle of a pass; a child has no compactor, and can have one. A null pointer to a zone, or for a result where it is not said to be allowed, is
+ * STRATA_ZONE_BAD_ARGUMENT; of what else is wrong strata_zone_explain tells more; what fails has changed nothing.
  */
 #ifndef STRATA_ZONE_COMPACT_H
 #define STRATA_ZONE_COMPACT_H

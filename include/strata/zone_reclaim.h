@@ -4,7 +4,8 @@
  * Once it is started for a zone, every reclaimable or movable block whose owner has a function `reclaim` stands in one of two lists, active and
  * inactive, by the time since it was last used. Who wants memory takes from the old end of the inactive list, or, for a large run, empties the area
  * round the oldest block; a block that was used since somebody looked stays. It happens where a request fails (strata_zone_set_effort), in advance by
- * a thread of the zone's between two watermarks, or when the program says so (strata_zone_reclaim).
+ * a thread of the zone's between two watermarks, or when the program says so (strata_zone_reclaim). An area that is emptied for a request is captured
+ * for it, or, where the zone was told not to (strata_zone_set_effort), becomes free superpage by superpage, once all in one were dropped.
  *
  *     const struct strata_zone_reclaim_config config = {.policy = STRATA_ZONE_RECLAIM_AREA, .low_frames = 4096, .high_frames = 8192, .thread = true};
  *     if (strata_zone_reclaim_start(zone, &config) != STRATA_ZONE_OK) ...
@@ -41,7 +42,9 @@ struct strata_zone_reclaim_config {
     enum strata_zone_reclaim_policy policy;
     /*
      * Free frames of the zone. Below `low` the thread begins, and goes on up to `high`; a request that reclaims for itself goes on up to `min`.
-     * min <= low <= high <= the zone's frames; all 0: 1/128, 1/64 and 3/128 of them.
+     * min <= low <= high <= the zone's frames; all 0: min is the zone's reserve at that time or 1/128 of them, whichever is more, and 1/128 lies
+     * between any two. Free frames of the reserve count, so that a `low` which is not above it has small runs go to other groups' superpages in
+     * place of reclaim, and these mixed.
      */
     uint64_t min_frames, low_frames, high_frames;
     bool thread;

@@ -15,6 +15,7 @@
 #include "api/heap.h"
 #include "api/page_watch.h"
 #include "api/pressure.h"
+#include "api/zone_fork.h"
 
 /* Under heap.lock, which is held from prepare to the end of parent and child. */
 static bool layers_held;
@@ -26,18 +27,21 @@ static bool layers_held;
 static bool is_alone(void) {
     const struct zone *zone = &heap.zone;
     if (!platform_thread_is_alone()) return false;
-    return !heap.ready || (heap.objects.layers == NULL && heap.arenas.first == NULL && list_empty(&heap.pools.pools) && heap.watches == NULL &&
-                           heap.pressure.first == NULL && heap.debug == NULL && zone->compaction.thread == 0 && zone->mover.process == 0);
+    return !heap.ready ||
+           (heap.objects.layers == NULL && heap.arenas.first == NULL && list_empty(&heap.pools.pools) && heap.watches == NULL &&
+            heap.pressure.first == NULL && heap.debug == NULL && !zones_exist() && zone->compaction.thread == 0 && zone->mover.process == 0);
 }
 
 /* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
  * then. */
 static void prepare(void) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || is_alone()) return;
+    zones_fork_settle();
     heap_lock_name();
     platform_lock_hold(&heap.lock);
     platform_fork_begin();
     layers_held = heap.layers_stand;
+    zones_fork_prepare(); /* which know nothing of the heap */
     if (!layers_held) return;
     pressure_fork_prepare();
     platform_lock_hold(&heap.arenas.lock);
@@ -66,6 +70,7 @@ static void parent(void) {
         if (heap_is_debugged()) debug_heap_fork_done();
         platform_lock_unhold(&heap.arenas.lock);
     }
+    zones_fork_parent();
     platform_fork_end();
     platform_lock_unhold(&heap.lock);
 }
@@ -83,6 +88,7 @@ static void child(void) {
         if (heap_is_debugged()) debug_heap_fork_child();
         platform_lock_unhold(&heap.arenas.lock);
     }
+    zones_fork_child();
     platform_fork_end();
     platform_lock_unhold(&heap.lock);
     if (!layers_held) return;

@@ -119,7 +119,10 @@ static void *alloc_small_slow(size_t bytes, size_t align, unsigned cache) {
         return object != NULL ? object : out_of_memory();
     }
     object = cache_alloc_slow(&heap.caches, cache);
-    if (STRATA_UNLIKELY(object == NULL) && heap_release(0) != 0) object = cache_alloc_slow(&heap.caches, cache);
+    if (STRATA_UNLIKELY(object == NULL)) {
+        (void)heap_release(0); /* the last object may have come out of another CPU's array, without a page behind it that could be released */
+        object = cache_alloc_slow(&heap.caches, cache);
+    }
     maintenance_slow_call(true);
     if (STRATA_LIKELY(object != NULL)) return object;
     if (heap_is_debugged()) debug_heap_failed(cache, bytes);

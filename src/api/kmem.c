@@ -95,26 +95,33 @@ static STRATA_COLD void *alloc_asleep(size_t size, bool zero, int saved_errno) {
     }
 }
 
-static STRATA_NOINLINE void *alloc_slow(size_t size, unsigned flags, bool zero) {
+static STRATA_COLD _Noreturn void bad_flags(const char *function, unsigned flags) {
+    heap_init(); /* it may be the first call of the process: then for the message */
+    fatal("%s(): flags are 0x%x: allowed are 0 and 1", function, flags);
+}
+STRATA_INLINE bool are_flags(unsigned flags) { return STRATA_LIKELY(flags <= STRATA_KMEM_SLEEP); }
+
+static STRATA_NOINLINE void *alloc_slow(const char *function, size_t size, unsigned flags, bool zero) {
+    if (STRATA_UNLIKELY(!are_flags(flags))) bad_flags(function, flags);
     int saved = errno;
     void *p = zero ? strata_calloc(1, size) : strata_malloc(size);
     return STRATA_LIKELY(p != NULL) || (flags & STRATA_KMEM_SLEEP) == 0 ? p : alloc_asleep(size, zero, saved);
 }
 
 void *strata_kmem_alloc(size_t size, unsigned flags) {
-    if (STRATA_LIKELY(size < heap_kmem_end())) {
+    if (STRATA_LIKELY(size < heap_kmem_end()) && are_flags(flags)) {
         void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
         if (STRATA_LIKELY(object != NULL)) return object;
     }
-    return alloc_slow(size, flags, false);
+    return alloc_slow("strata_kmem_alloc", size, flags, false);
 }
 
 void *strata_kmem_zalloc(size_t size, unsigned flags) {
-    if (STRATA_LIKELY(size < heap_kmem_end())) {
+    if (STRATA_LIKELY(size < heap_kmem_end()) && are_flags(flags)) {
         void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
         if (STRATA_LIKELY(object != NULL)) return memset(object, 0, size);
     }
-    return alloc_slow(size, flags, true);
+    return alloc_slow("strata_kmem_zalloc", size, flags, true);
 }
 
 static STRATA_NOINLINE void free_slow(const struct kmem_form *form, void *p, size_t size) {
@@ -154,12 +161,16 @@ STRATA_INLINE bool is_usable(strata_kmem_cookie cookie) {
 }
 STRATA_INLINE unsigned cache_of(strata_kmem_cookie cookie) { return SLAB_CACHE_FIRST + (cookie - COOKIE_FIRST); }
 
+static STRATA_NOINLINE void *cookie_alloc_slow(strata_kmem_cookie cookie, unsigned flags) {
+    return alloc_slow("strata_kmem_cookie_alloc", bytes_of("strata_kmem_cookie_alloc", cookie), flags, false);
+}
+
 void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {
-    if (is_usable(cookie)) {
+    if (is_usable(cookie) && are_flags(flags)) {
         void *object = cpu_pop(cache_of(cookie));
         if (STRATA_LIKELY(object != NULL)) return object;
     }
-    return alloc_slow(bytes_of("strata_kmem_cookie_alloc", cookie), flags, false);
+    return cookie_alloc_slow(cookie, flags);
 }
 
 void strata_kmem_cookie_free(strata_kmem_cookie cookie, void *p) {

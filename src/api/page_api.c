@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/heap.h"
+#include "api/page_watch.h"
 #include "base/check.h"
 
 #define ALLOC_FLAGS \
@@ -205,6 +206,7 @@ enum strata_page_status strata_page_query(const void *address, struct strata_pag
         uint8_t pages[1024];
         size_t piece = min_u64(block.bytes - done, sizeof pages * page);
         info->presence_known = platform_presence(block.start + done, piece, pages);
+        if (info->presence_known) page_watch_presence(block.start + done, piece, pages);
         for (size_t i = 0; i < piece / page && info->presence_known; i++) counts[pages[i]] += page;
         done += piece;
     }

@@ -2,9 +2,9 @@
  * page_watch.c - watched ranges of blocks (strata/page_watch.h): which there are, which of their pages are armed, and how these are closed and
  * opened.
  *
- * A page that is armed is closed in the kernel, by userfaultfd's protection or by lacking access rights; a page that is being told is closed and not
- * armed. All changes of either are made under the lock, so that both agree for whoever has it. Before pages go elsewhere, page/ has the watch ended,
- * under the zone's lock. Lock: LOCK_RANK_WATCHES.
+ * A page that is armed is closed in the kernel, by userfaultfd's protection, by being away (page_watch_away.c), or by lacking access rights; a page
+ * that is being told is closed and not armed. All changes of either are made under the lock, so that both agree for whoever has it. Before pages go
+ * elsewhere, page/ has the watch ended, under the zone's lock. Lock: LOCK_RANK_WATCHES.
  */
 #include "api/page_watch.h"
 
@@ -26,11 +26,6 @@ const char *strata_watch_status_text(enum strata_watch_status status) {
 
 /* ------------------------------------------------------------------ pages of a watch */
 
-static size_t page_index(const struct strata_watch *watch, const char *page) { return (size_t)(page - watch->start) >> platform_info()->page_shift; }
-static bool bit(const uint64_t *bits, size_t index) { return (bits[index / 64] >> index % 64 & 1) != 0; }
-static void clear(uint64_t *bits, size_t index) { bits[index / 64] &= ~(UINT64_C(1) << index % 64); }
-static void set(uint64_t *bits, size_t index) { bits[index / 64] |= UINT64_C(1) << index % 64; }
-
 struct strata_watch *watch_of_page(struct page_watches *watches, const char *page) {
     struct strata_watch *watch = watches->first;
     while (watch != NULL && (watch->ended || page < watch->start || page >= watch->start + watch->bytes)) watch = watch->next;
@@ -38,20 +33,20 @@ struct strata_watch *watch_of_page(struct page_watches *watches, const char *pag
 }
 
 bool watch_take(struct strata_watch *watch, const char *page, bool write, enum strata_watch_kind *kind) {
-    size_t index = page_index(watch, page);
-    bool reads = bit(watch->armed_reads, index), writes = bit(watch->armed_writes, index);
+    size_t index = watch_index(watch, page);
+    bool reads = watch_bit(watch->armed_reads, index), writes = watch_bit(watch->armed_writes, index);
     write |= !reads; /* who can read stops at a write only */
     *kind = write ? STRATA_WATCH_WRITES : STRATA_WATCH_READS;
-    clear(watch->armed_reads, index);
-    if (write) clear(watch->armed_writes, index);
+    watch_bit_clear(watch->armed_reads, index);
+    if (write) watch_bit_clear(watch->armed_writes, index);
     return reads || (write && writes);
 }
 
 /* Closed as it is to be while nothing is being told of it. */
 static enum platform_access access_of(const struct strata_watch *watch, const char *page) {
-    size_t index = page_index(watch, page);
-    if (bit(watch->armed_reads, index)) return PLATFORM_ACCESS_NONE;
-    return bit(watch->armed_writes, index) ? PLATFORM_ACCESS_READ : PLATFORM_ACCESS_ALL;
+    size_t index = watch_index(watch, page);
+    if (watch_bit(watch->armed_reads, index)) return PLATFORM_ACCESS_NONE;
+    return watch_bit(watch->armed_writes, index) ? PLATFORM_ACCESS_READ : PLATFORM_ACCESS_ALL;
 }
 
 /*
@@ -74,42 +69,95 @@ static void give_rights(struct page_watches *watches, const struct strata_watch 
         fatal("the system keeps %zu watched bytes at %p closed", (size_t)(end - start), (void *)start);
 }
 
-void watch_open(struct page_watches *watches, struct strata_watch *watch, char *page) {
-    size_t page_bytes = platform_info()->page_bytes;
-    if (watch->by_faults)
-        (void)platform_faults_protect(&watches->file, page, page_bytes, false);
-    else if (!platform_protect(page, page_bytes, access_of(watch, page)))
-        watch_end(watches, watch); /* no mapping is left for the border: without borders none is needed */
+/* The page that is being told is away unless its handler touches it: then it can be read only, by all, until the handler is done. */
+static enum platform_faults_status open_by_faults(struct page_watches *watches, struct strata_watch *watch, char *page) {
+    bool protect = watch->by_moves && (watch_bit(watch->armed_writes, watch_index(watch, page)) || watch_is_told(watches, watch, page));
+    if (watch_is_away(watch, page)) return watch_bring_back(watches, watch, page, protect);
+    if (watch->by_moves && watch_bit(watch->armed_writes, watch_index(watch, page))) return PLATFORM_FAULTS_OK;
+    return platform_faults_protect(&watches->file, page, platform_info()->page_bytes, false);
 }
 
-void watch_end(struct page_watches *watches, struct strata_watch *watch) {
+void watch_open(struct page_watches *watches, struct strata_watch *watch, char *page) {
+    if (watch->by_faults) {
+        if (open_by_faults(watches, watch, page) == PLATFORM_FAULTS_GONE) (void)watch_lose(watches);
+    } else if (!platform_protect(page, platform_info()->page_bytes, access_of(watch, page))) {
+        watch_end(watches, watch); /* no mapping is left for the border: without borders none is needed */
+    }
+}
+
+/* Marks it only; what it has closed is as it was. */
+static void mark_ended(struct page_watches *watches, struct strata_watch *watch) {
     watch->ended = true;
     watches->changes++;
-    if (watch->by_faults)
-        (void)platform_faults_unregister(&watches->file, watch->start, watch->bytes);
-    else
-        give_rights(watches, watch);
     if (watches->serves) platform_event_wake(&watches->event);
 }
 
-/* Arms pages [from, to) and closes them. False: not all of them could be. */
-static bool arm(struct page_watches *watches, struct strata_watch *watch, char *from, char *to) {
-    if (from >= to) return true;
-    for (size_t i = page_index(watch, from); i < page_index(watch, to); i++) {
-        if ((watch->kinds & STRATA_WATCH_WRITES) != 0) set(watch->armed_writes, i);
-        if ((watch->kinds & STRATA_WATCH_READS) != 0) set(watch->armed_reads, i);
+/*
+ * Watches by moves side by side may share a mapping, and what is registered holds whoever touches an absent page. Where no mapping is left for the
+ * border between them, those end too, as of access rights. False: even so it can't be done, or the file is gone.
+ */
+static bool end_by_moves(struct page_watches *watches, struct strata_watch *watch) {
+    char *start = watch->start, *end = start + watch->bytes;
+    enum platform_faults_status status = watch_bring_all_back(watches, watch);
+    if (status != PLATFORM_FAULTS_NO_MEMORY) return status == PLATFORM_FAULTS_OK;
+    for (struct strata_watch *other = watches->first; other != NULL;) {
+        bool joins = other != watch && !other->ended && other->by_moves && other->start <= end && start <= other->start + other->bytes;
+        if (joins) {
+            if (watch_bring_all_back(watches, other) == PLATFORM_FAULTS_GONE) return false;
+            mark_ended(watches, other);
+            if (other->start < start) start = other->start;
+            if (other->start + other->bytes > end) end = other->start + other->bytes;
+        }
+        other = joins ? watches->first : other->next;
     }
-    size_t bytes = (size_t)(to - from);
-    if (watch->by_faults) return platform_faults_protect(&watches->file, from, bytes, true) == PLATFORM_FAULTS_OK;
-    return platform_protect(from, bytes, (watch->kinds & STRATA_WATCH_READS) != 0 ? PLATFORM_ACCESS_NONE : PLATFORM_ACCESS_READ);
+    return platform_faults_unregister(&watches->file, start, (size_t)(end - start)) == PLATFORM_FAULTS_OK;
+}
+
+static bool end_by_faults(struct page_watches *watches, struct strata_watch *watch) {
+    if (watch->by_moves) return end_by_moves(watches, watch);
+    return platform_faults_unregister(&watches->file, watch->start, watch->bytes) != PLATFORM_FAULTS_GONE;
+}
+
+void watch_end(struct page_watches *watches, struct strata_watch *watch) {
+    if (!watch->by_faults)
+        give_rights(watches, watch);
+    else if (!end_by_faults(watches, watch) && watch_lose(watches))
+        return; /* the reader has ended it; it may be gone */
+    mark_ended(watches, watch);
+}
+
+void watch_end_all_by_faults(struct page_watches *watches) {
+    for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next) {
+        if (!watch->by_faults || watch->ended) continue;
+        (void)end_by_faults(watches, watch); /* what stays registered goes with the file */
+        mark_ended(watches, watch);
+    }
+}
+
+/* Arms pages [from, to) and closes them. Not OK: not all of them could be. */
+static enum platform_faults_status arm(struct page_watches *watches, struct strata_watch *watch, char *from, char *to) {
+    enum platform_faults_status status = PLATFORM_FAULTS_OK;
+    if (from >= to) return status;
+    if (watch->by_moves) status = watch_take_away(watches, watch, from, to);
+    for (size_t i = watch_index(watch, from); i < watch_index(watch, to) && status == PLATFORM_FAULTS_OK; i++) {
+        if ((watch->kinds & STRATA_WATCH_WRITES) != 0) watch_bit_set(watch->armed_writes, i);
+        if ((watch->kinds & STRATA_WATCH_READS) != 0) watch_bit_set(watch->armed_reads, i);
+    }
+    if (watch->by_moves) return status;
+    if (watch->by_faults) return platform_faults_protect(&watches->file, from, (size_t)(to - from), true);
+    bool closed = platform_protect(from, (size_t)(to - from), (watch->kinds & STRATA_WATCH_READS) != 0 ? PLATFORM_ACCESS_NONE : PLATFORM_ACCESS_READ);
+    return closed ? PLATFORM_FAULTS_OK : PLATFORM_FAULTS_NO_MEMORY;
 }
 
 /* From page/, under the zone's lock: what is in the range goes elsewhere. */
 static void end_watches(char *address, size_t bytes) {
     struct page_watches *watches = heap.watches;
     platform_lock_acquire(&watches->lock);
-    for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next)
-        if (!watch->ended && watch->start < address + bytes && address < watch->start + watch->bytes) watch_end(watches, watch);
+    for (struct strata_watch *watch = watches->first; watch != NULL;) {
+        bool ends = !watch->ended && watch->start < address + bytes && address < watch->start + watch->bytes;
+        if (ends) watch_end(watches, watch);
+        watch = ends ? watches->first : watch->next; /* the list may be another one: see watch_lose */
+    }
     platform_lock_release(&watches->lock);
 }
 
@@ -126,29 +174,39 @@ static struct page_watches *watches_of_process(void) {
     return watches;
 }
 
-static size_t bitmap_words(size_t bytes) { return ((bytes >> platform_info()->page_shift) + 63) / 64; }
-static size_t watch_bytes(size_t bytes) { return sizeof(struct strata_watch) + 2 * sizeof(uint64_t) * bitmap_words(bytes); }
+static size_t watch_bytes(size_t bytes) { return sizeof(struct strata_watch) + 3 * sizeof(uint64_t) * watch_bitmap_words(bytes); }
 
 static struct strata_watch *new_watch(const struct strata_watch *wanted) {
-    size_t words = bitmap_words(wanted->bytes);
+    size_t words = watch_bitmap_words(wanted->bytes);
     struct strata_watch *watch = zone_metadata_alloc(&heap.zone, watch_bytes(wanted->bytes));
     if (watch == NULL) return NULL;
     *watch = *wanted;
     watch->armed_writes = (uint64_t *)(watch + 1);
     watch->armed_reads = watch->armed_writes + words;
-    __builtin_memset(watch->armed_writes, 0, 2 * words * sizeof(uint64_t));
-    return watch;
+    watch->away = watch->armed_reads + words;
+    __builtin_memset(watch->armed_writes, 0, 3 * words * sizeof(uint64_t));
+    if (!watch->by_moves || watch_shadow_open(watch)) return watch;
+    watch_free(watch);
+    return NULL;
 }
 
-void watch_free(struct strata_watch *watch) { zone_metadata_free(&heap.zone, watch, watch_bytes(watch->bytes)); }
+void watch_free(struct strata_watch *watch) {
+    watch_shadow_close(watch);
+    zone_metadata_free(&heap.zone, watch, watch_bytes(watch->bytes));
+}
 
-/* By userfaultfd, where that can be had and serves the purpose. */
+/* By userfaultfd, where that can be had and serves the purpose. For reads pages must be able to move, and the file must be safe from the program. */
 static bool use_faults(struct page_watches *watches, unsigned kinds) {
-    if (heap.options.watch == OPTION_WATCH_SIGNALS || kinds != STRATA_WATCH_WRITES) return false;
+    bool reads = (kinds & STRATA_WATCH_READS) != 0;
+    if (heap.options.watch == OPTION_WATCH_SIGNALS || (reads && heap.options.watch == OPTION_WATCH_PROTECT)) return false;
     platform_lock_acquire(&watches->lock);
     bool open = watches->file.file >= 0 || platform_faults_open(&watches->file, FEATURES) == PLATFORM_FAULTS_OK;
+    if (open && reads) open = (watches->file.features & PLATFORM_FAULTS_MOVE) != 0;
     platform_lock_release(&watches->lock);
-    return open && watch_start_reader(watches);
+    if (!open || !watch_start_reader(watches)) return false;
+    uint32_t reader;
+    while ((reader = __atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE)) == WATCH_READER_NEW) platform_word_wait(&watches->reader, reader);
+    return !reads || reader == WATCH_READER_KEEPS;
 }
 
 static bool is_taken(const struct page_watches *watches, const char *start, size_t bytes) {
@@ -165,23 +223,40 @@ static void unlink_watch(struct page_watches *watches, const struct strata_watch
     }
 }
 
+/* Nobody is told of its end before it has begun. */
 static enum strata_watch_status begin_watch(struct page_watches *watches, struct strata_watch *watch) {
-    enum strata_watch_status status = STRATA_WATCH_OK;
+    enum platform_faults_status status = PLATFORM_FAULTS_OK;
     platform_lock_acquire(&watches->lock);
-    if (is_taken(watches, watch->start, watch->bytes)) {
-        status = STRATA_WATCH_TAKEN;
-    } else {
+    bool taken = is_taken(watches, watch->start, watch->bytes);
+    if (!taken) {
         watches->changes++;
+        watch->told_end = true;
         watch->next = watches->first;
         watches->first = watch;
-        bool ok = !watch->by_faults || platform_faults_register(&watches->file, watch->start, watch->bytes, false, true) == PLATFORM_FAULTS_OK;
-        if (!ok || !arm(watches, watch, watch->start, watch->start + watch->bytes)) {
-            unlink_watch(watches, watch);
+        if (watch->by_faults) status = watch_register(watches, watch);
+        if (status == PLATFORM_FAULTS_OK) status = arm(watches, watch, watch->start, watch->start + watch->bytes);
+        if (status == PLATFORM_FAULTS_OK) {
+            watch->told_end = false;
+        } else {
             watch_end(watches, watch);
-            status = STRATA_WATCH_NO_MEMORY;
+            unlink_watch(watches, watch);
         }
     }
     platform_lock_release(&watches->lock);
+    return taken ? STRATA_WATCH_TAKEN : status == PLATFORM_FAULTS_OK ? STRATA_WATCH_OK : STRATA_WATCH_NO_MEMORY;
+}
+
+/* By one way. *watch: on success. */
+static enum strata_watch_status try_watch(struct page_watches *watches, const struct strata_watch *wanted, struct strata_watch **watch) {
+    if (!wanted->by_faults && !platform_on_access_fault(watch_serve_signal)) return STRATA_WATCH_FORBIDDEN;
+    struct strata_watch *made = new_watch(wanted);
+    if (made == NULL) return STRATA_WATCH_NO_MEMORY;
+    enum strata_watch_status status = STRATA_WATCH_NO_BLOCK;
+    if (zone_pages_watch(&heap.zone, made->start, made->bytes, end_watches) == ZONE_OK) status = begin_watch(watches, made);
+    if (status == STRATA_WATCH_OK)
+        *watch = made;
+    else
+        watch_free(made);
     return status;
 }
 
@@ -195,16 +270,11 @@ enum strata_watch_status strata_page_watch(void *address, size_t bytes, unsigned
     if (watches == NULL || !watch_start_server(watches)) return STRATA_WATCH_NO_MEMORY;
     struct strata_watch wanted = {.start = address, .bytes = bytes, .kinds = kinds, .handler = handler, .argument = argument};
     wanted.by_faults = use_faults(watches, kinds);
-    if (!wanted.by_faults && !platform_on_access_fault(watch_serve_signal)) return STRATA_WATCH_FORBIDDEN;
-    struct strata_watch *made = new_watch(&wanted);
-    if (made == NULL) return STRATA_WATCH_NO_MEMORY;
-    enum strata_watch_status status = STRATA_WATCH_NO_BLOCK;
-    if (zone_pages_watch(&heap.zone, address, bytes, end_watches) == ZONE_OK) status = begin_watch(watches, made);
-    if (status == STRATA_WATCH_OK)
-        *watch = made;
-    else
-        watch_free(made);
-    return status;
+    wanted.by_moves = wanted.by_faults && (kinds & STRATA_WATCH_READS) != 0;
+    enum strata_watch_status status = try_watch(watches, &wanted, watch);
+    if (!wanted.by_moves || status != STRATA_WATCH_NO_MEMORY) return status;
+    wanted.by_faults = wanted.by_moves = false; /* access rights take neither address space nor pages that can move */
+    return try_watch(watches, &wanted, watch);
 }
 
 enum strata_watch_status strata_page_rearm(struct strata_watch *watch, void *address, size_t bytes) {
@@ -221,7 +291,9 @@ enum strata_watch_status strata_page_rearm(struct strata_watch *watch, void *add
     } else {
         char *told = watches->current_page, *to = from + bytes;
         bool within = told != NULL && told >= from && told < to;
-        if (!arm(watches, watch, from, within ? told : to) || (within && !arm(watches, watch, told + page_bytes, to))) {
+        bool armed = arm(watches, watch, from, within ? told : to) == PLATFORM_FAULTS_OK;
+        if (armed && within) armed = arm(watches, watch, told + page_bytes, to) == PLATFORM_FAULTS_OK;
+        if (!armed) {
             watch_end(watches, watch);
             status = STRATA_WATCH_NO_MEMORY;
         }
@@ -234,6 +306,7 @@ void strata_page_unwatch(struct strata_watch *watch) {
     if (watch == NULL) return;
     struct page_watches *watches = heap.watches;
     platform_lock_acquire(&watches->lock);
+    watch->told_end = true; /* nobody is to be told, not even while watch_lose waits */
     if (!watch->ended) watch_end(watches, watch);
     unlink_watch(watches, watch);
     bool by_itself = watches->current == watch && __atomic_load_n(&watches->server, __ATOMIC_RELAXED) == platform_thread_self();
@@ -275,20 +348,23 @@ void page_watch_fork_parent(void) {
     if (heap.watches != NULL) platform_lock_unhold(&heap.watches->lock);
 }
 
-/* The kernel has taken off what userfaultfd watched; access rights have come along. */
+/* The kernel has taken off what userfaultfd watched; access rights have come along, and what was away is. */
 void page_watch_fork_child(void) {
     struct page_watches *watches = heap.watches;
     if (watches == NULL) return;
     for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next) {
-        bool closed = !watch->ended && !watch->by_faults;
+        bool closed = !watch->ended;
         watch->ended = watch->told_end = true;
-        if (closed) give_rights(watches, watch);
+        if (closed && watch->by_moves) watch_bring_back_forked(watches, watch);
+        if (closed && !watch->by_faults) give_rights(watches, watch);
     }
     platform_faults_close(&watches->file);
     watches->waiters = watches->last_waiter = NULL;
     watches->fault_count = 0;
     watches->event = (struct platform_event){0};
     watches->reads_file = false;
+    watches->reader = WATCH_READER_NEW;
+    watches->lost = 0;
     watches->serves = watches->forks; /* a handler that forks goes on, as a thread of another number */
     __atomic_store_n(&watches->server, watches->forks ? platform_thread_self() : 0, __ATOMIC_RELAXED);
     if (!watches->forks) watches->current = NULL, watches->current_page = NULL;

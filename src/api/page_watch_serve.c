@@ -3,13 +3,15 @@
  *
  * Whoever meets an untold page is queued: by the reader, or by its own signal handler, in which it then sleeps. The server takes them one by one,
  * calls the handler without a lock, opens the page, and wakes them. Two threads for userfaultfd, as the handler may touch watched pages itself: the
- * reader lets the server pass at once, and so does the signal handler on the server.
+ * reader lets the server pass at once, and so does the signal handler on the server. The reader has a table of files of its own, in which the program
+ * can't close userfaultfd's.
  */
 #include "api/page_watch.h"
 
 #define READ_MAX 16
 /* Between two looks at whether the program's threads have all ended: see platform_thread_is_last. */
 #define LAST_LOOK_NS UINT64_C(2000000000)
+#define NAP_NS UINT64_C(1000000)
 
 static bool is_server(const struct page_watches *watches, uint32_t thread) { return __atomic_load_n(&watches->server, __ATOMIC_RELAXED) == thread; }
 
@@ -17,23 +19,41 @@ static bool is_server(const struct page_watches *watches, uint32_t thread) { ret
 
 /* Under the lock, which is let go for the call; the watch may be gone afterwards. */
 static void tell(struct page_watches *watches, struct strata_watch *watch, enum strata_watch_kind kind, char *address, size_t bytes) {
-    const struct strata_watch_event event = {.watch = watch, .kind = kind, .address = address, .bytes = bytes};
+    bool away = kind != STRATA_WATCH_ENDED && watch_is_away(watch, address);
+    const char *contents = kind == STRATA_WATCH_ENDED ? NULL : away ? watch_shadow_of(watch, address) : address;
+    const struct strata_watch_event event = {.watch = watch, .kind = kind, .address = address, .bytes = bytes, .contents = contents};
+    if (away) (void)platform_faults_zero(&watches->file, (void *)contents, bytes, NULL); /* for the handler to look at; TAKEN where it has some */
     watches->current = watch;
+    watches->looked = false;
     watches->current_page = kind == STRATA_WATCH_ENDED ? NULL : address;
     watch->writes += kind == STRATA_WATCH_WRITES;
     watch->reads += kind == STRATA_WATCH_READS;
     platform_lock_release(&watches->lock);
     watch->handler(&event, watch->argument);
     platform_lock_acquire(&watches->lock);
-    watches->current = NULL;
     watches->current_page = NULL;
+    /* What has come back since was copied, for the handler to go on looking. */
+    if (away && !watch_is_away(watch, address)) (void)platform_release((void *)contents, bytes);
     if (!watch->ended && kind != STRATA_WATCH_ENDED) watch_open(watches, watch, address);
+    watches->current = NULL; /* only now: watch_open may let go of the lock */
     __atomic_fetch_add(&watches->runs, 1, __ATOMIC_RELEASE);
     platform_word_wake(&watches->runs);
     if (!watch->gone) return;
     platform_lock_release(&watches->lock); /* what is freed has a lock of a lower rank */
     watch_free(watch);
     platform_lock_acquire(&watches->lock);
+}
+
+/*
+ * Whether the page is not any more as who met it found it: then that thread only has to look again. One that is neither there nor away was dropped
+ * by the program itself, and gets zeros.
+ */
+static bool is_stale(struct page_watches *watches, const struct strata_watch *watch, const struct platform_fault *fault) {
+    bool away = watch_is_away(watch, fault->page);
+    if (!watch->by_moves) return !fault->protect;
+    if (fault->protect != away) return false;
+    if (!away) (void)platform_faults_zero(&watches->file, fault->page, platform_info()->page_bytes, NULL);
+    return true;
 }
 
 /* Somebody has met a page. Where there is nothing to tell any more, it is open, or is made so. */
@@ -66,7 +86,8 @@ static bool serve_next(struct page_watches *watches) {
         struct platform_fault fault = watches->faults[watches->fault_first];
         watches->fault_first = (watches->fault_first + 1) % WATCH_FAULTS_MAX;
         watches->fault_count--;
-        serve_page(watches, fault.page, fault.write);
+        struct strata_watch *watch = watch_of_page(watches, fault.page);
+        if (watch != NULL && watch->by_faults && !is_stale(watches, watch, &fault)) serve_page(watches, fault.page, fault.write);
         platform_faults_wake(&watches->file, fault.page, platform_info()->page_bytes);
     } else if ((ended = untold_end(watches)) != NULL) {
         ended->told_end = true;
@@ -91,47 +112,77 @@ static void serve(void *argument) {
 
 /* ------------------------------------------------------------------ userfaultfd */
 
-/* Where no room is left, the thread tries again: by then there may be. */
+/*
+ * Where no room is left, the thread tries again: by then there may be. A page of nobody that is absent gets zeros: it is of a shadow, where only
+ * somebody who reads all memory comes by, or of a range whose watch has ended since, and then it is there.
+ */
 static void queue_fault(struct page_watches *watches, const struct platform_fault *fault) {
-    platform_lock_acquire(&watches->lock);
+    size_t page_bytes = platform_info()->page_bytes;
     enum strata_watch_kind kind;
+    platform_lock_acquire(&watches->lock);
     struct strata_watch *watch = watch_of_page(watches, fault->page);
-    if (watch == NULL || is_server(watches, fault->thread)) {
-        if (watch != NULL) {
-            (void)watch_take(watch, fault->page, fault->write, &kind);
+    bool full = watches->fault_count == WATCH_FAULTS_MAX, own = is_server(watches, fault->thread);
+    if (watch != NULL && !own && !full) {
+        watches->faults[(watches->fault_first + watches->fault_count++) % WATCH_FAULTS_MAX] = *fault;
+    } else {
+        if (watch == NULL && !fault->protect) (void)platform_faults_zero(&watches->file, fault->page, page_bytes, NULL);
+        if (watch != NULL && own && watch->by_faults && !is_stale(watches, watch, fault)) {
+            bool looks = fault->page == watches->current_page && !fault->write; /* at what it is told of: a write is still to be told */
+            if (!looks) (void)watch_take(watch, fault->page, fault->write, &kind);
             watch_open(watches, watch, fault->page);
         }
-        platform_faults_wake(&watches->file, fault->page, platform_info()->page_bytes);
-    } else if (watches->fault_count == WATCH_FAULTS_MAX) {
-        platform_faults_wake(&watches->file, fault->page, platform_info()->page_bytes);
-    } else {
-        watches->faults[(watches->fault_first + watches->fault_count++) % WATCH_FAULTS_MAX] = *fault;
+        platform_faults_wake(&watches->file, fault->page, page_bytes);
     }
     platform_lock_release(&watches->lock);
     platform_event_wake(&watches->event);
 }
 
-/* The program has closed our file, by which the kernel took all protection off: what is not told any more has ended. */
+/*
+ * The program has closed our file. Where the reader shares the program's, the kernel has taken all protection off; where it has its own, it still can
+ * bring back what is away. Then it closes that too, and is done.
+ */
 static void lose_file(struct page_watches *watches) {
     platform_lock_acquire(&watches->lock);
-    for (struct strata_watch *watch = watches->first; watch != NULL; watch = watch->next)
-        if (watch->by_faults && !watch->ended) watch_end(watches, watch);
+    watch_end_all_by_faults(watches);
     platform_faults_close(&watches->file);
     watches->reads_file = false;
+    __atomic_store_n(&watches->reader, WATCH_READER_NEW, __ATOMIC_RELEASE);
+    __atomic_store_n(&watches->lost, 0, __ATOMIC_RELEASE);
     platform_lock_release(&watches->lock);
+}
+
+/* The caller may hold the zone's lock, which the reader does not want; so it naps rather than sleep on a word. */
+bool watch_lose(struct page_watches *watches) {
+    struct platform_event nobody = {0};
+    if (__atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) != WATCH_READER_KEEPS) return false;
+    __atomic_store_n(&watches->lost, 1, __ATOMIC_RELEASE);
+    platform_lock_release(&watches->lock);
+    while (__atomic_load_n(&watches->lost, __ATOMIC_ACQUIRE) != 0 && __atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) == WATCH_READER_KEEPS)
+        (void)platform_event_wait(&nobody, NAP_NS);
+    platform_lock_acquire(&watches->lock);
+    return true;
+}
+
+static void set_reader(struct page_watches *watches, enum watch_reader reader) {
+    __atomic_store_n(&watches->reader, reader, __ATOMIC_RELEASE);
+    platform_word_wake(&watches->reader);
 }
 
 static void read_faults(void *argument) {
     struct page_watches *watches = argument;
     struct platform_fault faults[READ_MAX];
     unsigned count;
+    set_reader(watches, platform_faults_keep(&watches->file) ? WATCH_READER_KEEPS : WATCH_READER_SHARES);
     for (;;) {
-        if (platform_faults_read(&watches->file, faults, READ_MAX, LAST_LOOK_NS, &count) != PLATFORM_FAULTS_OK) {
+        bool gone = platform_faults_read(&watches->file, faults, READ_MAX, LAST_LOOK_NS, &count) != PLATFORM_FAULTS_OK;
+        if (gone || __atomic_load_n(&watches->lost, __ATOMIC_ACQUIRE) != 0) {
             lose_file(watches);
             return;
         }
         for (unsigned i = 0; i < count; i++) queue_fault(watches, &faults[i]);
-        if (count == 0 && platform_thread_is_last()) return;
+        if (count != 0 || !platform_thread_is_last()) continue;
+        set_reader(watches, WATCH_READER_SHARES); /* nobody is left to wait for it */
+        return;
     }
 }
 
@@ -161,7 +212,10 @@ bool watch_serve_signal(char *page, bool write) {
         return true;
     }
     if (is_server(watches, platform_thread_self())) {
-        (void)watch_take(watch, page, write, &kind);
+        /* The handler looks at what it is told of: a write is still to be told. The second time it is one, where the system doesn't say so. */
+        bool looks = page == watches->current_page && !write && !watches->looked;
+        if (!looks) (void)watch_take(watch, page, write, &kind);
+        watches->looked |= looks;
         watch_open(watches, watch, page);
         platform_lock_release(&watches->lock);
         return true;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/heap.h"
+#include "api/zone_fork.h"
 #include "base/check.h"
 #include "page/frames.h"
 
@@ -152,8 +153,10 @@ enum strata_zone_status strata_zone_create(const struct strata_zone_config *conf
     struct frames_config inner = config_of(config);
     enum frames_status status = frames_config_check(&inner, &complaint);
     if (status == FRAMES_OK) status = frames_zone_create(&inner, &zone);
-    if (status == FRAMES_OK) *out = public_zone(zone);
-    return (enum strata_zone_status)status;
+    if (status != FRAMES_OK) return (enum strata_zone_status)status;
+    zones_enter(zone);
+    *out = public_zone(zone);
+    return STRATA_ZONE_OK;
 }
 
 size_t strata_zone_explain_config(const struct strata_zone_config *config, char *text, size_t bytes) {
@@ -168,7 +171,7 @@ size_t strata_zone_explain_config(const struct strata_zone_config *config, char 
 
 enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) {
     struct strata_zone_stats stats;
-    enum frames_status status = zone == NULL ? FRAMES_OK : frames_zone_destroy(zone_of(zone));
+    enum frames_status status = zone == NULL ? FRAMES_OK : zones_destroy(zone_of(zone));
     if (status == FRAMES_OK) return STRATA_ZONE_OK;
     (void)strata_zone_stats_get(zone, &stats);
     struct frames_complaint complaint = {"pinned frames", "0", stats.pinned};

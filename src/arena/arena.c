@@ -217,7 +217,7 @@ static enum arena_status serve(struct arena *arena, const struct arena_request *
     }
 }
 
-/* Whether the constraints leave any place at all; fills the slack in. */
+/* Whether the constraints leave any place at all, in an arena that had everything; fills the slack in. */
 static bool prepare_request(const struct arena *arena, struct arena_request *request) {
     const uint64_t low_bits = arena->quantum - 1, align = request->align, nocross = request->nocross;
     if (request->size == 0 || __builtin_add_overflow(request->size, low_bits, &request->size)) return false;
@@ -236,7 +236,11 @@ static bool prepare_request(const struct arena *arena, struct arena_request *req
         if ((request->phase & (nocross - 1)) > nocross - request->size) return false;
     }
     request->slack = max_u64(align, nocross) - arena->quantum;
-    return true;
+    if (!request->bounded) return true;
+    /* Between min and max there may be none, which no free and no span can ever change. */
+    const struct arena_tag window = {.start = request->min, .size = request->last - request->min + 1};
+    uint64_t place;
+    return arena_fit_place(&window, request, 0, &place);
 }
 
 static enum arena_status request_segment(struct arena *arena, struct arena_request *request, uint64_t *start) {

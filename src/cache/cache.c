@@ -27,7 +27,8 @@ bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned m
     caches->end = SLAB_CACHE_MAGAZINES;
     caches->closed = magazine_max == 0;
     caches->drain_lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DRAIN);
-    caches->next_slot = SLAB_CACHE_END; /* slots below hold the headers, one for every tag, so that a free of any tag finds one */
+    /* Slots below hold the headers, one for every tag, so that a free of any tag finds one; and the words of thread mode. */
+    caches->next_slot = SLAB_CACHE_END + CPU_AREA_WORDS;
     unsigned slots = caches->next_slot;
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         struct depot *depot = &caches->depots[cache];

@@ -92,9 +92,10 @@ struct cache_layer {
     struct depot depots[SLAB_CACHE_MAGAZINES];
     struct platform_lock drain_lock;
     uint64_t *used;      /* bit a: area a has open headers; atomic */
-    uint64_t *digests;   /* per area: its tops at the last tick; guarded by drain_lock */
+    uint64_t *digests;   /* per area: its tops at the last tick; guarded by drain_lock; thread mode: NULL, as they are in the areas */
     uint32_t *spare_ids; /* thread mode: ids to give out; guarded by drain_lock */
     uint32_t spare_count, ids_made;
+    uint32_t next_tick; /* thread mode: the id whose area the next tick looks at first; guarded by drain_lock */
     uint64_t drains;
     uint32_t next_slot; /* of every CPU area: caches get their slots as they come into use, so that few pages hold those of a small program; atomic */
     uint64_t used_few[CACHE_AREAS_FEW / 64], digests_few[CACHE_AREAS_FEW];
@@ -138,7 +139,10 @@ void cache_open(struct cache_layer *caches, unsigned cache);
 void cache_tick(struct cache_layer *caches);
 /* Before the heap grows: all depots and the caller's own CPU arrays back to the slabs. Takes no fence. */
 void cache_reap(struct cache_layer *caches);
-/* Everything back to the slabs: all CPU arrays (in thread mode: the caller's), all depots. */
+/*
+ * Everything back to the slabs: all CPU arrays, all depots. In thread mode but for the arrays of threads that stay in the middle of an operation
+ * (stopped, or in a signal handler there) for some 20 ms, and those of all other threads where the system has no fence (platform_fence_threads).
+ */
 void cache_drain(struct cache_layer *caches);
 
 struct cache_stats {

@@ -22,6 +22,9 @@ STRATA_INLINE void depot_lock(struct depot *depot) {
 }
 STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release(&depot->lock); }
 
+/* Behind the headers of an area, in front of its arrays: see cpu_threads.c. */
+#define CPU_AREA_WORDS 2
+
 /* How many rounds find room in a magazine: see cache_magazine_bytes. */
 STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return 2u << magazine->kind; }
 

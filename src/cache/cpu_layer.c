@@ -1,5 +1,5 @@
 /*
- * cpu_layer.c - the areas of the CPU layer: opening and growing arrays, draining those of others, ids in thread mode.
+ * cpu_layer.c - the areas of the CPU layer: opening and growing arrays, draining those of others.
  *
  * Draining another CPU (kmem paper, 5.2; the owner takes no lock and gets no message):
  *   1. close the header: a store to its upper half, which the owner never writes but to open or grow it;
@@ -8,44 +8,13 @@
  *   4. now top can't change: take the rounds, set top to bottom, mark the header drained;
  *   5. the owner opens it when it comes by. Nobody else may: a sequence that read the old top while the header was closed would
  *      find it open at its next read. For the same reason nothing is taken from a header that was not fenced.
- * All headers are closed, fenced once, then drained. In thread mode there is no fence: a thread drains itself when it ends, and
- * the caller's own area can be drained by ordinary pops in every mode.
+ * All headers are closed, fenced once, then drained. Thread mode has another fence, and leaves `top` alone: cpu_threads.c. The caller's own area can
+ * be drained by ordinary pops in every mode.
  *
  * Locks: drain_lock (LOCK_RANK_DRAIN) for the above and for ids; rounds go to the slabs under it, in rank order.
  */
-#include "cache/cache_internal.h"
-
 #include "base/check.h"
-
-static char *area_at(const struct cache_layer *caches, unsigned area) { return caches->areas_at + ((size_t)area << CPU_AREA_SHIFT); }
-static struct cpu_header *header_at(const struct cache_layer *caches, unsigned area, unsigned cache) {
-    return cpu_area_header(area_at(caches, area), cache);
-}
-/* All of a header at one moment, while its owner may be at work. Acquire: as in rounds_at. */
-static struct cpu_header header_load(const struct cache_layer *caches, unsigned area, unsigned cache) {
-    struct cpu_header header;
-    __atomic_load(header_at(caches, area, cache), &header, __ATOMIC_ACQUIRE);
-    return header;
-}
-static uint32_t *upper_half(struct cpu_header *header) { return (uint32_t *)(void *)&header->bottom; }
-
-/* How many rounds an array has at this moment. Acquire: whoever sees its header opened sees its place (depot_place). */
-static unsigned rounds_at(const struct cache_layer *caches, unsigned area, unsigned cache) {
-    unsigned top = __atomic_load_n(&header_at(caches, area, cache)->top, __ATOMIC_ACQUIRE);
-    unsigned bottom = __atomic_load_n(&caches->depots[cache].bottom, __ATOMIC_RELAXED);
-    return top > bottom ? top - bottom : 0;
-}
-
-/* A cache that is being destroyed is its destroyer's alone. */
-static bool is_leaving(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].leaving, __ATOMIC_RELAXED); }
-
-static bool is_shut(const struct cache_layer *caches, unsigned cache) { return __atomic_load_n(&caches->depots[cache].shut, __ATOMIC_SEQ_CST) != 0; }
-/* Whoever closes, opens or drains arrays leaves those of this cache alone. */
-static bool is_apart(const struct cache_layer *caches, unsigned cache) { return is_leaving(caches, cache) || is_shut(caches, cache); }
-
-static bool area_used(const struct cache_layer *caches, unsigned area) {
-    return (__atomic_load_n(&caches->used[area / 64], __ATOMIC_ACQUIRE) >> (area % 64) & 1) != 0;
-}
+#include "cache/cpu_layer_internal.h"
 
 static unsigned last_area(const struct cache_layer *caches) {
     return caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
@@ -55,8 +24,7 @@ static size_t areas_bytes(const struct cache_layer *caches) {
     return align_up((uint64_t)caches->areas << CPU_AREA_SHIFT, platform_info()->page_bytes);
 }
 
-/* The areas of ids [from, to), whole pages of them. */
-static bool commit_areas(const struct cache_layer *caches, uint32_t from, uint32_t to) {
+bool cpu_layer_commit(const struct cache_layer *caches, uint32_t from, uint32_t to) {
     size_t page = platform_info()->page_bytes;
     uintptr_t start = align_down((uintptr_t)area_at(caches, from), page);
     return platform_commit((void *)start, align_up((uintptr_t)area_at(caches, to), page) - start);
@@ -83,7 +51,7 @@ bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first)
     caches->used = few ? caches->used_few : metadata_alloc(caches, used_bytes);
     caches->digests = caches->thread_mode ? NULL : few ? caches->digests_few : metadata_alloc(caches, digest_bytes);
     caches->spare_ids = wants_ids ? metadata_alloc(caches, id_bytes) : NULL;
-    if (!commit_areas(caches, 0, committed) || caches->used == NULL || (wants_ids && caches->spare_ids == NULL) ||
+    if (!cpu_layer_commit(caches, 0, committed) || caches->used == NULL || (wants_ids && caches->spare_ids == NULL) ||
         (!caches->thread_mode && caches->digests == NULL)) {
         platform_unreserve(caches->areas_at, areas_bytes(caches));
         if (!few) metadata_free(caches, caches->used, used_bytes);
@@ -98,37 +66,9 @@ bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first)
     return true;
 }
 
-/* ------------------------------------------------------------------ thread mode: ids */
+/* ------------------------------------------------------------------ emptying */
 
-/* An id with a committed area; 0: none left. */
-static uint32_t take_id(struct cache_layer *caches) {
-    uint32_t id = 0;
-    platform_lock_acquire(&caches->drain_lock);
-    if (caches->spare_count != 0) {
-        id = caches->spare_ids[--caches->spare_count];
-    } else if (caches->ids_made < caches->areas) {
-        id = caches->ids_made;
-        for (const struct cache_layer *layer = caches; layer != NULL && id != 0; layer = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE))
-            if (!commit_areas(layer, id, id + 1)) id = 0;
-        if (id != 0) __atomic_store_n(&caches->ids_made, id + 1, __ATOMIC_RELAXED); /* statistics read it without the lock */
-    }
-    platform_lock_release(&caches->drain_lock);
-    return id;
-}
-
-/*
- * Takes the rounds of one header whose owner can't run: closed and fenced, or its thread is gone. To the slabs, or where others may want them soon
- * to the depot (regroup). Under drain_lock, which is let go while they are given back, as that may run functions of the program: nobody else leaves a
- * header closed that was not fenced.
- */
-static void empty_header(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after, bool regroup) {
-    struct cpu_header *header = header_at(caches, area, cache);
-    void **slots = (void **)(void *)area_at(caches, area), *rounds[CACHE_ROUNDS_MAX];
-    unsigned bottom = caches->depots[cache].bottom, top = header->top, count = top > bottom ? top - bottom : 0;
-    for (unsigned i = 0; i < count; i++) rounds[i] = slots[bottom + i];
-    __atomic_store_n(&header->top, (uint16_t)(upper_after == 0 ? 0 : bottom), __ATOMIC_RELAXED);
-    __atomic_store_n(upper_half(header), upper_after, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
-    if (count == 0) return;
+void cpu_layer_give(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count, bool regroup) {
     platform_lock_release(&caches->drain_lock);
     if (regroup)
         depot_give_odd(caches, cache, rounds, count);
@@ -137,20 +77,16 @@ static void empty_header(struct cache_layer *caches, unsigned area, unsigned cac
     platform_lock_acquire(&caches->drain_lock);
 }
 
-/* A thread that has ended: its arrays are emptied and unused again. Under drain_lock. */
-static void empty_area(struct cache_layer *caches, uint32_t id) {
-    for (unsigned cache = caches->first; cache < caches->end; cache++) {
-        const struct cpu_header *header = header_at(caches, id, cache);
-        if (is_leaving(caches, cache)) continue;
-        if (header->top != 0 || *upper_half(header_at(caches, id, cache)) != 0) empty_header(caches, id, cache, 0, false);
-    }
-}
-
-void cache_thread_exit(struct cache_layer *caches, uint32_t id) {
-    platform_lock_acquire(&caches->drain_lock);
-    empty_area(caches, id);
-    if (caches->main == caches) caches->spare_ids[caches->spare_count++] = id;
-    platform_lock_release(&caches->drain_lock);
+void cpu_header_empty(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after, bool regroup) {
+    struct cpu_header *header = header_at(caches, area, cache);
+    void **slots = (void **)(void *)area_at(caches, area), *rounds[CACHE_ROUNDS_MAX];
+    const struct cpu_header seen = header_load(caches, area, cache);
+    const unsigned first = first_round(caches, cache, seen), count = seen.top > first ? seen.top - first : 0;
+    for (unsigned i = 0; i < count; i++) rounds[i] = slots[first + i];
+    __atomic_store_n(&header->top, (uint16_t)(upper_after == 0 ? 0 : caches->depots[cache].bottom), __ATOMIC_RELAXED);
+    __atomic_store_n(&header->taken, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(upper_half(header), upper_after, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
+    if (count != 0) cpu_layer_give(caches, cache, rounds, count, regroup);
 }
 
 bool cache_layer_join(struct cache_layer *caches) {
@@ -170,17 +106,6 @@ static void note_used(struct cache_layer *caches, unsigned area) {
 }
 
 /*
- * Thread mode: what a shut array of the calling thread still has goes to the backend. Elsewhere it was emptied when it was shut.
- */
-static STRATA_COLD void empty_own(struct cache_layer *caches, unsigned cache) {
-    uint32_t id = caches->thread_mode ? platform_thread_id() : 0;
-    if (id == 0 || rounds_at(caches, id, cache) == 0) return;
-    platform_lock_acquire(&caches->drain_lock);
-    if (is_shut(caches, cache)) empty_header(caches, id, cache, CPU_CLOSED, false);
-    platform_lock_release(&caches->drain_lock);
-}
-
-/*
  * Thread mode, where nothing can be fenced: an array that was opened while its cache was being shut. Either the opener sees here that it is, or
  * the array was there for the shutting to see.
  */
@@ -196,12 +121,12 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
     if (depot->rounds_max == 0) return false;
     if (STRATA_UNLIKELY(is_shut(caches, cache))) {
-        empty_own(caches, cache);
+        cpu_thread_empty_own(caches, cache);
         return false;
     }
     if (caches->thread_mode && platform_thread_id() == 0) {
         if (platform_thread_ended()) return false;
-        uint32_t id = take_id(caches->main);
+        uint32_t id = cpu_thread_take_id(caches->main);
         if (id == 0) return false;
         platform_thread_set_id(id);
     }
@@ -214,6 +139,10 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         unsigned wanted = place + rounds;
         if (header >> 32 == CPU_CLOSED) return false;
         bool open = header != 0 && header >> 32 != CPU_DRAINED;
+        if (STRATA_UNLIKELY(caches->thread_mode && cpu_header_is_unsettled(header))) {
+            cpu_thread_settle_own(caches, cache);
+            continue;
+        }
         if (open && (limit == wanted || top > wanted)) return true;
         if (open) CHECK(bottom == place);
         /* The drainer must know of the area before it has rounds: marked first, and replaced only where the thread still is there. */
@@ -231,8 +160,8 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
-        if (upper == 0 || upper == CPU_DRAINED || is_apart(caches, cache)) continue;
-        if (upper != CPU_CLOSED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
+        if (upper == 0 || is_apart(caches, cache)) continue;
+        if (upper != CPU_CLOSED && upper != CPU_DRAINED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
         rounds |= rounds_at(caches, area, cache) != 0;
     }
     return rounds;
@@ -252,7 +181,7 @@ static void open_area(struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         const struct depot *depot = &caches->depots[cache];
-        if (*upper_half(header) != CPU_CLOSED || is_shut(caches, cache)) continue;
+        if (__atomic_load_n(upper_half(header), __ATOMIC_RELAXED) != CPU_CLOSED || is_shut(caches, cache)) continue;
         uint32_t limit = (uint32_t)depot->bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
         __atomic_store_n(upper_half(header), (uint32_t)depot->bottom | limit << 16, __ATOMIC_RELAXED);
     }
@@ -271,32 +200,53 @@ static bool area_has_rounds(const struct cache_layer *caches, unsigned area) {
     return false;
 }
 
+/* After the fence: nobody changes the tops of this area; thread mode: but for a push that puts a round on one. */
+static bool fence_area(const struct cache_layer *caches, unsigned area, bool patient) {
+    return caches->thread_mode ? cpu_thread_fence(caches, area, patient) : platform_fence_cpus();
+}
+
 static void drain_area(struct cache_layer *caches, unsigned area, bool regroup) {
     do {
-        if (!close_area(caches, area) || !platform_fence_cpus()) { /* nothing to drain, or it can't be */
+        if (!close_area(caches, area) || !fence_area(caches, area, !regroup)) { /* nothing to drain, or it can't be */
             open_area(caches, area);
             return;
         }
     } while (area_reopened(caches, area));
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
-        uint32_t *upper = upper_half(header_at(caches, area, cache));
-        if (__atomic_load_n(upper, __ATOMIC_RELAXED) != CPU_CLOSED || is_shut(caches, cache)) continue;
-        empty_header(caches, area, cache, CPU_DRAINED, regroup);
+        const bool closed = upper_at(caches, area, cache) == CPU_CLOSED;
+        if (!closed && !(caches->thread_mode && cpu_thread_is_unsettled(caches, area, cache))) continue;
+        if (is_apart(caches, cache)) continue;
+        if (caches->thread_mode)
+            cpu_thread_take(caches, area, cache, regroup);
+        else
+            cpu_header_empty(caches, area, cache, CPU_DRAINED, regroup);
     }
     caches->drains++;
 }
 
+/* Those of so many threads are looked at in a tick, in turn: it may be an allocation that has to do it. */
+#define THREADS_A_TICK 256
+
+static uint64_t *digest_at(struct cache_layer *caches, unsigned area) {
+    return caches->thread_mode ? cpu_thread_digest(caches, area) : &caches->digests[area];
+}
+
 void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
-    if (caches->thread_mode) return;
     platform_lock_acquire(&caches->drain_lock);
-    for (unsigned area = 0; area < caches->areas; area++) {
-        if (!area_used(caches, area)) continue;
-        uint64_t digest = digest_area(caches, area);
-        bool idle = digest == caches->digests[area];
-        caches->digests[area] = digest;
+    unsigned count = last_area(caches), looks = count, at = 0;
+    if (caches->thread_mode && idle_only) {
+        at = caches->next_tick < count ? caches->next_tick : 0;
+        looks = (unsigned)min_u64(count, THREADS_A_TICK);
+        caches->next_tick = at + looks < count ? at + looks : at + looks - count;
+    }
+    for (; looks != 0; looks--, at = at + 1 < count ? at + 1 : 0) {
+        if (!area_used(caches, at)) continue;
+        uint64_t digest = digest_area(caches, at);
+        bool idle = digest == *digest_at(caches, at);
+        *digest_at(caches, at) = digest;
         if (idle_only && !idle) continue;
-        if (area_has_rounds(caches, area)) drain_area(caches, area, idle_only);
-        caches->digests[area] = digest_area(caches, area);
+        if (area_has_rounds(caches, at)) drain_area(caches, at, idle_only);
+        *digest_at(caches, at) = digest_area(caches, at);
     }
     platform_lock_release(&caches->drain_lock);
 }
@@ -314,7 +264,7 @@ void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     unsigned last = caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
     for (unsigned area = 0; area < last; area++)
-        if (area_used(caches, area) || is_shut(caches, cache)) empty_header(caches, area, cache, 0, false);
+        if (area_used(caches, area) || is_shut(caches, cache)) cpu_header_empty(caches, area, cache, 0, false);
     platform_lock_release(&caches->drain_lock);
 }
 
@@ -349,7 +299,7 @@ STRATA_COLD void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
     while (close_everywhere(caches, cache) && fenced) fenced = !caches->thread_mode && platform_fence_cpus();
     uint32_t own = caches->thread_mode ? platform_thread_id() : 0;
     for (unsigned area = first_area(caches); area < last_area(caches); area++)
-        if ((fenced || (own != 0 && area == own)) && rounds_at(caches, area, cache) != 0) empty_header(caches, area, cache, CPU_CLOSED, false);
+        if ((fenced || (own != 0 && area == own)) && rounds_at(caches, area, cache) != 0) cpu_header_empty(caches, area, cache, CPU_CLOSED, false);
     platform_lock_release(&caches->drain_lock);
 }
 
@@ -360,11 +310,12 @@ STRATA_COLD void cpu_layer_unshut(struct cache_layer *caches, unsigned cache) {
     for (unsigned area = first_area(caches); area < last_area(caches); area++) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t bottom = __atomic_load_n(&depot->bottom, __ATOMIC_RELAXED), top = __atomic_load_n(&header->top, __ATOMIC_RELAXED);
+        bool taken = __atomic_load_n(&header->taken, __ATOMIC_RELAXED) != 0; /* then its owner has to put it in order */
         uint32_t limit = bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED), upper = CPU_DRAINED;
         if (__atomic_load_n(upper_half(header), __ATOMIC_RELAXED) != CPU_CLOSED) continue;
         if (top == 0)
             upper = 0;
-        else if (top > bottom)
+        else if (top > bottom && !taken)
             upper = bottom | limit << 16;
         __atomic_store_n(upper_half(header), upper, __ATOMIC_RELEASE);
     }
@@ -416,12 +367,4 @@ STRATA_COLD const char *cpu_layer_check(struct cache_layer *caches) {
 STRATA_COLD void cache_fork_child(struct cache_layer *caches) {
     for (unsigned cache = caches->end; cache-- > caches->first;) platform_lock_unhold(&caches->depots[cache].lock);
     platform_lock_unhold(&caches->drain_lock);
-}
-
-STRATA_COLD void cache_fork_child_settle(struct cache_layer *caches) {
-    if (!caches->thread_mode) return;
-    uint32_t own = platform_thread_id();
-    caches->spare_count = 0;
-    for (uint32_t id = 1; id < caches->ids_made; id++)
-        if (id != own) cache_thread_exit(caches, id);
 }

@@ -10,7 +10,7 @@
 #include "cache/cache_internal.h"
 #include "cache/object_debug.h"
 
-_Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
+_Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) + CPU_AREA_WORDS <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
 _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
 
 /* Arrays are as large as malloc's for objects of the same size; those of integers, as for this size. */
@@ -151,7 +151,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
         struct depot *depot = &owner->layer.depots[cache->index];
         depot_init(depot, cache->integers != 0 ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
                    config->no_magazines ? 0 : objects->magazine_max);
-        depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + cache->index * CACHE_ROUNDS_MAX);
+        depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + CPU_AREA_WORDS + cache->index * CACHE_ROUNDS_MAX);
         cache->owner = owner;
         cache->areas_at = owner->layer.areas_at;
         owner->caches[cache->index] = cache;
@@ -318,7 +318,7 @@ static void reap_layer(struct object_caches *objects, struct object_layer *owner
     bool pinned[OBJECT_LAYER_CACHES];
     pin_layer(objects, owner, pinned);
     cpu_layer_drain(&owner->layer, false);
-    if (owner->layer.thread_mode) cpu_layer_drain_own(&owner->layer);
+    if (owner->layer.thread_mode) cpu_layer_drain_own(&owner->layer); /* where there is no fence */
     for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
         if (!pinned[i] || (only != NULL && owner->caches[i] != only)) continue;
         depot_tick(&owner->layer, i, true);

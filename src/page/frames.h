@@ -55,7 +55,12 @@ enum frames_backend_kind { FRAMES_MEMFD, FRAMES_HUGETLB, FRAMES_ANON, FRAMES_SIM
 enum frames_zone_flags { FRAMES_NO_GROUPING = 1, FRAMES_SCATTER = 2, FRAMES_HUGE_IN_PARTITION = 4, FRAMES_ON_NODE = 8 };
 enum frames_alloc_flags { FRAMES_NO_FALLBACK = 1, FRAMES_NO_RESERVE = 2, FRAMES_NO_EFFORT = 4, FRAMES_HIGH = 8 };
 enum frames_answer { FRAMES_YES, FRAMES_LATER, FRAMES_NEVER, FRAMES_WROTE };
-enum frames_capture_flags { FRAMES_CAPTURE_AT = 1, FRAMES_CAPTURE_NO_RECLAIM = 2, FRAMES_CAPTURE_NO_HOLD = 4 };
+enum frames_capture_flags {
+    FRAMES_CAPTURE_AT = 1,
+    FRAMES_CAPTURE_NO_RECLAIM = 2,
+    FRAMES_CAPTURE_NO_HOLD = 4,
+    FRAMES_CAPTURE_OF_CALL = 8 /* not the program's: who begins it ends it in the same call */
+};
 
 /* What was wrong: for strata_zone_explain. Of constants but for the value. */
 struct frames_complaint {
@@ -149,6 +154,7 @@ enum frames_status frames_at(struct frame_zone *zone, const void *address, bool 
 
 enum frames_status frames_partition_resize(struct frame_zone *zone, uint64_t bytes);
 enum frames_status frames_set_reserve(struct frame_zone *zone, uint64_t bytes);
+uint64_t frames_reserve(struct frame_zone *zone); /* frames */
 enum frames_effort { FRAMES_COMPACT = 1, FRAMES_RECLAIM = 2, FRAMES_RECLAIM_CAPTURES = 4 };
 void frames_set_effort(struct frame_zone *zone, unsigned effort);
 
@@ -205,5 +211,15 @@ enum frames_status frames_map_get(struct frame_zone *zone, uint64_t first, uint6
 /* Free frames now, without a lock: exact where nobody else is in a call. Linear in CPUs. */
 uint64_t frames_free_now(const struct frame_zone *zone);
 const char *frames_zone_check(struct frame_zone *zone);
+
+/*
+ * Around fork, for each zone of the process (frames_fork.c): settle with no lock held, then prepare; parent or child once it is over. Between prepare
+ * and these all locks of the zone are held. next: the link of the list that api/ has.
+ */
+void frames_fork_settle(struct frame_zone *zone);
+void frames_fork_prepare(struct frame_zone *zone);
+void frames_fork_parent(struct frame_zone *zone);
+void frames_fork_child(struct frame_zone *zone);
+struct frame_zone **frames_zone_next(struct frame_zone *zone);
 
 #endif

@@ -188,6 +188,7 @@ static enum frames_status begin(struct frame_zone *zone, const struct frames_cap
                                            .flags = request->flags,
                                            .token = request->token,
                                            .next = first,
+                                           .caller = (request->flags & FRAMES_CAPTURE_OF_CALL) != 0 ? platform_thread_self() : 0,
                                            .generation = capture->generation + 1};
         zone->capture_next = (unsigned)(capture - zone->captures) + 1;
         for (uint64_t i = from; i <= last; i++) {
@@ -244,7 +245,7 @@ static enum frames_status push_block(struct frames_capture *capture, struct fram
     }
     bool reclaims = (capture->flags & FRAMES_CAPTURE_NO_RECLAIM) == 0 && note_owner(block->note) != 0 && owner->reclaim != NULL;
     if (answer != FRAMES_NEVER && reclaims) {
-        answer = frames_reclaim_block(zone, block, is_dirty(zone, block));
+        answer = frames_reclaim_block(zone, block, is_dirty(zone, block), false);
         if (answer == FRAMES_YES || answer == FRAMES_WROTE) return FRAMES_OK;
     }
     frames_put_back(zone, block, answer == FRAMES_NEVER);
@@ -256,6 +257,7 @@ enum frames_status frames_capture_push(struct frames_capture *capture, uint64_t 
     uint64_t end = capture->first + capture->frames;
     enum frames_status status = FRAMES_OK;
     if (capture->next >= end) capture->next = capture->first;
+    __atomic_store_n(&capture->pusher, platform_thread_self(), __ATOMIC_RELAXED);
     for (; capture->next < end && blocks != 0; blocks--) {
         struct frames_block block;
         struct frames_superpage *superpage = frames_superpage_of(zone, capture->next);
@@ -277,6 +279,7 @@ enum frames_status frames_capture_push(struct frames_capture *capture, uint64_t 
             isolated = FRAMES_GONE;
         if (isolated == FRAMES_GONE || (isolated != FRAMES_OK && status == FRAMES_OK)) status = isolated;
     }
+    __atomic_store_n(&capture->pusher, 0, __ATOMIC_RELAXED);
     if (status == FRAMES_GONE) capture->gone = true;
     return status;
 }
@@ -385,10 +388,12 @@ static uint64_t lost_frames(struct frames_capture *capture, uint64_t held_first,
 }
 
 enum frames_status frames_capture_run(struct frame_zone *zone, const struct frames_capture_request *request, uint64_t *frame) {
+    struct frames_capture_request mine = *request;
     struct tries tries = {.count = 0};
+    mine.flags |= FRAMES_CAPTURE_OF_CALL;
     while (tries.count < TRIES_MAX) {
         struct frames_capture *capture;
-        enum frames_status status = begin(zone, request, &tries, &capture);
+        enum frames_status status = begin(zone, &mine, &tries, &capture);
         if (status != FRAMES_OK) return status;
         tries.firsts[tries.count++] = capture->first;
         uint64_t held_first = __atomic_load_n(&capture->held, __ATOMIC_ACQUIRE);

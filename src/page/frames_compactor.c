@@ -51,6 +51,19 @@ void frames_compaction_end(struct frame_zone *zone) {
     platform_unreserve(compaction, record_bytes());
 }
 
+/* The thread is gone, unless it is the one that forked; and with others whoever made a pass. The file of faults was the parent's. */
+void frames_compaction_fork_child(struct frame_zone *zone, uint32_t before, uint32_t self) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    if (compaction == NULL) return;
+    bool own_thread = compaction->thread == before;
+    compaction->passing = compaction->passing == before ? self : 0;
+    compaction->thread = own_thread ? self : 0;
+    compaction->process = platform_process_id();
+    if (!own_thread) compaction->state = COMPACTOR_NONE;
+    if (compaction->faults_state == FRAMES_FAULTS_OPEN) platform_faults_close(&compaction->faults);
+    compaction->faults_state = FRAMES_FAULTS_NONE;
+}
+
 /* ------------------------------------------------------------------ the thread */
 
 static void count(uint64_t *counter) { __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }

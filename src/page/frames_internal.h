@@ -6,6 +6,7 @@
  *   frames_list.c      lists, slots, locks             frames_window.c    windows
  *   frames_pin.c       pins, query                     frames_backend.c   the memory behind the frames
  *   frames_superpage.c pure transitions                frames_check.c     invariants
+ *   frames_fork.c      steps, and fork
  *   frames_index.c     indices (section 7)             frames_compact.c, frames_reclaim.c, frames_lru.c, frames_direct.c
  */
 #ifndef STRATA_PAGE_FRAMES_INTERNAL_H
@@ -55,6 +56,8 @@ struct frames_capture {
     uint64_t emptied;    /* frames of the range that push has had moved or dropped */
     bool gone;           /* something is in the way that will stay */
     uint32_t generation; /* atomic: of captures that have begun in this place */
+    uint32_t caller;     /* the thread in whose call it begins and ends; 0: the program's own, from call to call */
+    uint32_t pusher;     /* atomic: the thread that pushes it right now */
 } STRATA_ALIGNED(FRAMES_CAPTURE_ALIGN);
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
@@ -146,6 +149,12 @@ struct frame_zone {
     uint64_t races_lost;     /* atomic */
     uint64_t capture_cursor; /* atomic: the range at which the next search for a capture begins, in a large zone */
     uint64_t moving;         /* atomic: isolated blocks */
+
+    /* frames_fork.c. gate: atomic, a futex: the thread that forks, so that nobody begins a step; 0: none. steps: atomic, those under way */
+    uint32_t gate, steps;
+    bool fork_within;               /* the thread that forks is in an owner's function */
+    struct platform_lock *fork_lru; /* that is held around the fork */
+    struct frame_zone *next_zone;   /* api/: of all zones of the process */
 
     /* for compaction (frames_compact.c) and reclaim (frames_lru.c, frames_reclaim.c): theirs, NULL until they are first used */
     void *compaction, *reclaim;
@@ -252,8 +261,18 @@ void frames_drop(struct frame_zone *zone, const struct frames_block *block);
  * isolated, and `to` still the caller's. Asks the owner, or, of a block without one in a window, copies while writers wait. No lock held.
  */
 enum frames_answer frames_move(struct frame_zone *zone, struct frames_block *block, uint64_t to);
-/* Asks the owner to drop an isolated block. YES, WROTE: frames_drop was done. Else it is still isolated. */
-enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty);
+/* Asks the owner to drop an isolated block. YES, WROTE: frames_drop was done, or is left to frames_drop_all (later). Else it is still isolated. */
+enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty, bool later);
+/* The blocks of a superpage that were to be dropped later become free in one step. heads: a bit for each, at its first frame. */
+void frames_drop_all(struct frame_zone *zone, uint64_t superpage, const uint64_t *heads);
+
+/* frames_fork.c: round the move or drop of an isolated block, up to where its owner and the zone agree on it again. begin waits while a thread forks.
+ */
+void frames_step_begin(struct frame_zone *zone);
+void frames_step_end(struct frame_zone *zone);
+/* In the child: what is compaction's and reclaim's. before, self: the thread's numbers in the parent and here. */
+void frames_compaction_fork_child(struct frame_zone *zone, uint32_t before, uint32_t self);
+void frames_reclaim_fork_child(struct frame_zone *zone, uint32_t before, uint32_t self);
 
 /* frames_window.c: all of them, whatever they show; the zone is being taken down. */
 void frames_windows_close(struct frame_zone *zone);

@@ -64,6 +64,20 @@ void frames_put_back(struct frame_zone *zone, const struct frames_block *block, 
 
 void frames_drop(struct frame_zone *zone, const struct frames_block *block) { end(zone, block->first, block->frames, false, true); }
 
+void frames_drop_all(struct frame_zone *zone, uint64_t number, const uint64_t *heads) {
+    struct frames_superpage *superpage = &zone->superpages[number];
+    struct frames_slot *slot = frames_lock(zone, superpage);
+    for (unsigned head = 0, count; (head = frames_bits_next_set(heads, head, zone->superpage_frames)) < zone->superpage_frames; head += count) {
+        uint64_t first = frames_first_of(zone, superpage) + head;
+        unsigned found;
+        frames_block_at(zone, superpage, head, &found, &count);
+        frames_note_set(zone, superpage, first, zone->notes[first] & ~(NOTE_MOVING | NOTE_DEAD));
+        note_ended(zone, superpage);
+        frames_release(zone, superpage, slot, head, count);
+    }
+    frames_unlock(zone, slot);
+}
+
 /* ------------------------------------------------------------------ moving */
 
 /* `to` is as `block` was, and isolated still. */
@@ -118,22 +132,40 @@ static enum frames_answer transfer(struct frame_zone *zone, const struct frames_
 }
 
 enum frames_answer frames_move(struct frame_zone *zone, struct frames_block *block, uint64_t to) {
+    frames_step_begin(zone);
     enum frames_answer answer = transfer(zone, block, to);
-    if (answer != FRAMES_YES) return answer;
-    hand_over(zone, block, to);
-    bool dead = leave(zone, block);
-    end(zone, to, block->frames, false, dead);
-    return FRAMES_YES;
+    if (answer == FRAMES_YES) {
+        hand_over(zone, block, to);
+        bool dead = leave(zone, block);
+        end(zone, to, block->frames, false, dead);
+    }
+    frames_step_end(zone);
+    return answer;
 }
 
 /* ------------------------------------------------------------------ dropping */
 
-enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty) {
+/* Under nobody's hands from now on, but isolated: a second free of it is told from the first. */
+static void mark_dead(struct frame_zone *zone, const struct frames_block *block) {
+    struct frames_superpage *superpage = frames_superpage_of(zone, block->first);
+    struct frames_slot *slot = frames_lock(zone, superpage);
+    zone->notes[block->first] |= NOTE_DEAD;
+    frames_unlock(zone, slot);
+}
+
+enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty, bool later) {
     unsigned number = note_owner(block->note);
     const struct frames_owner *owner = &zone->owners[number];
     if (number == 0 || owner->reclaim == NULL) return FRAMES_NEVER;
     if (block->address != 0) return FRAMES_LATER; /* somebody looks at it */
+    frames_step_begin(zone);
     enum frames_answer answer = owner->reclaim(zone, owner, block->first, block->frames, block->token, dirty);
-    if (answer == FRAMES_YES || answer == FRAMES_WROTE) frames_drop(zone, block);
+    if (answer == FRAMES_YES || answer == FRAMES_WROTE) {
+        if (later)
+            mark_dead(zone, block);
+        else
+            frames_drop(zone, block);
+    }
+    frames_step_end(zone);
     return answer;
 }

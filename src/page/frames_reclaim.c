@@ -8,7 +8,8 @@
  * inactive first. An area that is unfit is noted as such for the rest of the look, so that its other blocks cost no more than their turn. The paper
  * reclaims what it can of an area; here one that holds something that can't go (pinned, unmovable, without a reclaiming
  * owner) is left alone, and its block goes to the young end: half an area serves nobody. No lock is held while owners are asked; an area that a
- * request captures meanwhile is kept from all others (section 8).
+ * request captures meanwhile is kept from all others (section 8). Where it captures nothing, what is dropped for it stays isolated until the last
+ * block was asked about: frames that go one by one are what allocations like best, as they are in the fullest superpage with room.
  */
 #include "page/frames_reclaim_internal.h"
 
@@ -16,6 +17,8 @@
 #define CLUSTER_FRAMES 32u
 /* Looks, for each block, before it is given up: one that is used is seen as inactive, as active, and again, and others that stay stand between. */
 #define LOOKS_A_BLOCK 4u
+/* Through a part of an area whose blocks go together, until one finds nothing new. */
+#define WALKS_A_PART 4u
 
 /* ------------------------------------------------------------------ who reclaims */
 
@@ -50,8 +53,8 @@ static uint64_t frames_of(struct frame_zone *zone, uint64_t frame) {
 
 enum outcome { GONE, USED, STAYS, DROPPED };
 
-/* Asks the owner of a block, unless it was used (whatever the use, with force). Adds what is dropped to *dropped. */
-static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t frame, bool force, uint64_t *dropped) {
+/* Asks the owner of a block, unless it was used (whatever the use, with force). Adds what is dropped to *dropped; later: frames_drop_all frees it. */
+static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t frame, bool force, bool later, uint64_t *dropped) {
     struct frames_block block;
     uint64_t frames = frames_of(zone, frame);
     if (frames == 0) return GONE;
@@ -68,7 +71,7 @@ static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *
         frames_put_back(zone, &block, false);
         return GONE;
     }
-    enum frames_answer answer = frames_reclaim_block(zone, &block, dirty);
+    enum frames_answer answer = frames_reclaim_block(zone, &block, dirty, later);
     if (answer == FRAMES_YES || answer == FRAMES_WROTE) {
         COUNT(reclaim, unmapped, block.frames);
         if (answer == FRAMES_WROTE) COUNT(reclaim, written, block.frames);
@@ -167,16 +170,44 @@ static uint64_t next_block(struct frame_zone *zone, uint64_t at, uint64_t end, u
     return FRAMES_NONE;
 }
 
-/* Drops all blocks of an area; the first that stays ends it, and is told. */
-static uint64_t empty_area(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t first, uint64_t frames, bool *stays) {
-    uint64_t dropped = 0;
-    *stays = false;
-    for (uint64_t at = first, end = first + frames, next = 0; at < end && !*stays; at = next) {
-        uint64_t block = next_block(zone, at, end, &next);
-        if (block == FRAMES_NONE) break;
-        *stays = try_to_drop(zone, reclaim, block, true, &dropped) == STAYS;
+/* How an area is emptied, and what has come of it. */
+struct emptying {
+    bool together;          /* what is dropped of a superpage becomes free in one step, the last one; else each block at once */
+    bool stays;             /* a block did, which ends it */
+    uint64_t dropped, came; /* frames; frames of blocks that came while it was emptied */
+};
+
+/*
+ * The part of an area in one superpage. Together: blocks that come to what was free of it are found by another walk. So nobody gets a frame that was
+ * dropped for the request, without anything being held for it: who loses a frame of the free ones drops what came there.
+ */
+static void empty_part(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t first, uint64_t end, struct emptying *emptying) {
+    uint64_t heads[FRAMES_SUPERPAGE_MAX / 64] = {0}; /* of blocks that are to become free */
+    bool found = true;
+    for (unsigned walk = 0; walk < (emptying->together ? WALKS_A_PART : 1) && found && !emptying->stays; walk++) {
+        found = false;
+        for (uint64_t at = first, next = 0; at < end && !emptying->stays; at = next) {
+            uint64_t block = next_block(zone, at, end, &next), dropped = 0;
+            if (block == FRAMES_NONE) break;
+            unsigned head = frames_offset_of(zone, block);
+            if (frames_bit(heads, head)) continue;
+            enum outcome outcome = try_to_drop(zone, reclaim, block, true, emptying->together, &dropped);
+            found = true;
+            emptying->stays = outcome == STAYS;
+            emptying->dropped += dropped;
+            if (walk != 0) emptying->came += outcome == DROPPED ? dropped : frames_of(zone, block);
+            if (emptying->together && outcome == DROPPED) frames_bit_set(heads, head);
+        }
     }
-    return dropped;
+    if (emptying->together) frames_drop_all(zone, first >> zone->superpage_shift, heads);
+}
+
+/* Drops all blocks of an area, superpage by superpage; the first that stays ends it. */
+static void empty_area(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t first, uint64_t frames, struct emptying *emptying) {
+    for (uint64_t at = first, end = first + frames, next; at < end && !emptying->stays; at = next) {
+        next = min_u64(align_down(at, zone->superpage_frames) + zone->superpage_frames, end);
+        empty_part(zone, reclaim, at, next, emptying);
+    }
 }
 
 /* Frames of an area that are somebody's now. */
@@ -200,12 +231,10 @@ static uint64_t held_by(struct frames_capture *capture) {
 }
 
 /*
- * Frames of an area, not had, that went to somebody else. Without capture: where nobody refused, all that are somebody's now. With it: what was held
- * at the start, or was dropped since, and is not held now. Of dropped frames up to `outside` may lie where the capture wants none.
+ * Frames of an area, not had, that went to somebody else: what was held at the start, or was dropped since, and is not held now. Of dropped frames up
+ * to `outside` may lie where the capture wants none.
  */
-static uint64_t lost_of(struct frame_zone *zone, struct frames_capture *capture, uint64_t first, uint64_t frames, uint64_t held_first,
-                        uint64_t dropped, bool stays) {
-    if (capture == NULL) return stays ? 0 : taken_of(zone, first, frames);
+static uint64_t lost_of(struct frames_capture *capture, uint64_t frames, uint64_t held_first, uint64_t dropped) {
     uint64_t outside = frames - min_u64(frames, capture->frames), least = held_first + dropped, held = held_by(capture);
     return least > held + outside ? least - held - outside : 0;
 }
@@ -223,16 +252,19 @@ static bool take_area(struct frame_zone *zone, struct frames_reclaim *reclaim, c
                                                       .at = first,
                                                       .mobility = request->mobility,
                                                       .owner = request->owner,
-                                                      .flags = FRAMES_CAPTURE_AT | FRAMES_CAPTURE_NO_RECLAIM,
+                                                      .flags = FRAMES_CAPTURE_AT | FRAMES_CAPTURE_NO_RECLAIM | FRAMES_CAPTURE_OF_CALL,
                                                       .token = request->token};
         if (frames_capture_begin(zone, &wanted, &capture) != FRAMES_OK) return false;
         held_first = held_by(capture);
     }
-    bool stays;
-    uint64_t mine = empty_area(zone, reclaim, first, wish->area, &stays);
-    *dropped += mine;
+    struct emptying emptying = {.together = wish->one_area && capture == NULL}; /* memory as such is wanted at once */
+    empty_area(zone, reclaim, first, wish->area, &emptying);
+    *dropped += emptying.dropped;
     bool done = capture != NULL ? frames_capture_end(capture, frame) == FRAMES_OK : each_part(zone, first, wish->area, part_is_free);
-    if (!done) __atomic_fetch_add(&zone->races_lost, lost_of(zone, capture, first, wish->area, held_first, mine, stays), __ATOMIC_RELAXED);
+    uint64_t lost = emptying.came; /* without capture; and, where nobody refused, all that are somebody's now */
+    if (!done && capture != NULL) lost = lost_of(capture, wish->area, held_first, emptying.dropped);
+    if (!done && capture == NULL && !emptying.stays) lost += taken_of(zone, first, wish->area);
+    if (lost != 0) __atomic_fetch_add(&zone->races_lost, lost, __ATOMIC_RELAXED);
     if (done && capture != NULL) COUNT(reclaim, captured, 1);
     if (!done && capture != NULL) frames_capture_give_up(capture);
     if (done) COUNT(reclaim, areas_emptied, 1);
@@ -282,7 +314,7 @@ static uint64_t by_age(struct frame_zone *zone, struct frames_reclaim *reclaim, 
         age_active(zone, reclaim, NULL, in_vain);
         uint64_t frame = frames_lru_turn(lru, LRU_INACTIVE);
         if (frame == LRU_NONE) continue;
-        enum outcome outcome = try_to_drop(zone, reclaim, frame, false, &dropped);
+        enum outcome outcome = try_to_drop(zone, reclaim, frame, false, false, &dropped);
         if (outcome == USED && frames_lru_renew(lru, frame, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
         in_vain = outcome == DROPPED ? 0 : in_vain + 1;
         if (outcome != DROPPED || !wish->one_area) continue;

@@ -17,8 +17,7 @@ struct frames_reclaim_config {
     bool thread;
 };
 /* FRAMES_OK, or what is wrong with it; 0 in all watermarks becomes what is usual. */
-enum frames_status frames_reclaim_config_check(const struct frame_zone *zone, struct frames_reclaim_config *config,
-                                               struct frames_complaint *complaint);
+enum frames_status frames_reclaim_config_check(struct frame_zone *zone, struct frames_reclaim_config *config, struct frames_complaint *complaint);
 /* FRAMES_BUSY: it is started; FRAMES_NO_MEMORY. */
 enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct frames_reclaim_config *config);
 /* FRAMES_BUSY: somebody reclaims. */

@@ -103,14 +103,15 @@ static void run(void *argument) {
 
 /* ------------------------------------------------------------------ start and stop */
 
-enum frames_status frames_reclaim_config_check(const struct frame_zone *zone, struct frames_reclaim_config *config,
-                                               struct frames_complaint *complaint) {
+enum frames_status frames_reclaim_config_check(struct frame_zone *zone, struct frames_reclaim_config *config, struct frames_complaint *complaint) {
     *complaint = (struct frames_complaint){"policy", "0 lru, 1 linear, 2 area", config->policy};
     if ((unsigned)config->policy >= FRAMES_RECLAIM_POLICIES) return FRAMES_BAD_ARGUMENT;
     if ((config->min_frames | config->low_frames | config->high_frames) == 0) {
-        config->min_frames = zone->frames / 128;
-        config->low_frames = zone->frames / 64;
-        config->high_frames = zone->frames * 3 / 128;
+        /* Above the reserve (section 2.1), which would be what keeps memory free else, and not for small runs. */
+        uint64_t part = zone->frames / 128, reserve = frames_reserve(zone);
+        config->min_frames = min_u64(max_u64(reserve, part), zone->frames);
+        config->low_frames = min_u64(config->min_frames + part, zone->frames);
+        config->high_frames = min_u64(config->low_frames + part, zone->frames);
     }
     *complaint = (struct frames_complaint){"high_frames", "at most the zone's frames", config->high_frames};
     if (config->high_frames > zone->frames) return FRAMES_BAD_ARGUMENT;
@@ -143,6 +144,18 @@ static void watch_memory(const struct frame_zone *zone, struct frames_reclaim *r
     if (zone->kind != FRAMES_MEMFD || platform_faults_open(&reclaim->faults, PLATFORM_FAULTS_PROTECT) != PLATFORM_FAULTS_OK) return;
     enum platform_faults_status status = platform_faults_register(&reclaim->faults, zone->base, zone->frames << zone->frame_shift, false, true);
     if (status != PLATFORM_FAULTS_OK) platform_faults_close(&reclaim->faults);
+}
+
+/* As with compaction. The thread's number stands among the callers while it reclaims. */
+void frames_reclaim_fork_child(struct frame_zone *zone, uint32_t before, uint32_t self) {
+    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    if (reclaim == NULL) return;
+    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++) reclaim->callers[i] = reclaim->callers[i] == before ? self : 0;
+    reclaim->process = platform_process_id();
+    reclaim->state = RECLAIMER_NONE;
+    __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
+    platform_faults_close(&reclaim->faults);
+    watch_memory(zone, reclaim);
 }
 
 static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {

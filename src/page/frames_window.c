@@ -4,7 +4,7 @@
  * A window has a table with the frame of each of its pages, a frame that is shown has NOTE_MAPPED and the address in zone->addresses. Both change
  * under the lock of the frame's superpage and then the zone's. Invariant: the two agree, but while the frame is being moved. A run is shown or hidden
  * as a whole: to hide one, its frames are pinned first, so that nothing is moved meanwhile, and all of it by one call to the system, which may have
- * no mappings left. One run is hidden at a time (zone->hiding), so that who comes second finds that the pages show nothing.
+ * no mappings left. One run is shown or hidden at a time (zone->hiding), so that who comes second finds that the pages show nothing.
  */
 #include "page/frames_internal.h"
 
@@ -109,12 +109,15 @@ enum frames_status frames_map(struct frame_zone *zone, uint64_t frame, uint64_t 
     if ((uintptr_t)address % unit != 0 || (frame << zone->frame_shift) % unit != 0 || (frames << zone->frame_shift) % unit != 0)
         return FRAMES_BAD_ARGUMENT;
     /* Pinned while it is looked at and shown, so that it is allocated and stays where it is; the pins go before anyone may see them. */
+    platform_lock_acquire(&zone->hiding); /* so that a fork finds none of these pins */
     enum frames_status status = frames_pin(zone, frame, frames, &at);
-    if (status != FRAMES_OK) return status;
-    frames_lock_range(zone, frame >> zone->superpage_shift, last >> zone->superpage_shift);
-    status = show(zone, frame, frames, address);
-    platform_lock_release(&zone->lock);
-    CHECK(frames_unpin(zone, frame, frames, &at) == FRAMES_OK);
+    if (status == FRAMES_OK) {
+        frames_lock_range(zone, frame >> zone->superpage_shift, last >> zone->superpage_shift);
+        status = show(zone, frame, frames, address);
+        platform_lock_release(&zone->lock);
+        CHECK(frames_unpin(zone, frame, frames, &at) == FRAMES_OK);
+    }
+    platform_lock_release(&zone->hiding);
     return status;
 }
 

@@ -150,6 +150,8 @@ enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames
     return count <= FRAMES_OWNERS_MAX ? FRAMES_OK : FRAMES_NO_MEMORY;
 }
 
+struct frame_zone **frames_zone_next(struct frame_zone *zone) { return &zone->next_zone; }
+
 /* ------------------------------------------------------------------ settings */
 
 static uint64_t zone_bytes(const struct frame_zone *zone) { return zone->frames << zone->frame_shift; }
@@ -160,6 +162,12 @@ enum frames_status frames_set_reserve(struct frame_zone *zone, uint64_t bytes) {
     zone->reserve = superpages_of(bytes);
     platform_lock_release(&zone->lock);
     return FRAMES_OK;
+}
+uint64_t frames_reserve(struct frame_zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    uint64_t superpages = zone->reserve;
+    platform_lock_release(&zone->lock);
+    return superpages << zone->superpage_shift;
 }
 void frames_set_effort(struct frame_zone *zone, unsigned effort) { __atomic_store_n(&zone->effort, effort, __ATOMIC_RELAXED); }
 

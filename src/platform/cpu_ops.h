@@ -5,7 +5,7 @@
  * per cache, then slots of 8 bytes. A header holds slot numbers within the area:
  *
  *     top     the slot above the last round            16 bits
- *     (spare)                                          16 bits
+ *     taken   rounds below this slot are gone          16 bits, 0: all are there
  *     bottom  the first slot of this cache's array     16 bits
  *     limit   the slot above the last usable slot      16 bits
  *
@@ -20,6 +20,12 @@
  * may rely on it only after platform_fence_cpus(). A sequence reads top before the bounds, as a word of its own; so
  * whoever has changed the top of a closed header must leave the opening to its owner, on whose CPU no sequence can be
  * between the two reads.
+ *
+ * Thread mode: nothing restarts a sequence, so one that read an open header may commit long after a fence. A word of each thread
+ * (platform_thread_sequence) tells whether one is under way: not 0 from the first instruction of a sequence, and 0 again behind its
+ * commit. Of a single push it stays as it is, which saves `free` a store: a push that is still under way adds one round at the top
+ * and disturbs nobody who takes the rounds below it. So in thread mode `top` stays its owner's for good; who takes rounds from a closed
+ * header says so in `taken`, and the owner puts both in order, under the lock of drains, when it opens the header again.
  */
 #ifndef STRATA_PLATFORM_CPU_OPS_H
 #define STRATA_PLATFORM_CPU_OPS_H
@@ -36,10 +42,15 @@
 
 struct cpu_header {
     uint16_t top;
-    uint16_t spare;
+    uint16_t taken;
     uint16_t bottom;
     uint16_t limit;
 } STRATA_ALIGNED(8);
+
+/* In the word of a single push; in no other that is not 0. */
+#define CPU_SEQUENCE_PUSH UINT64_C(32)
+/* Whether the thread with this word is surely in no sequence but a single push. */
+STRATA_INLINE bool cpu_sequence_ended(uint64_t word) { return word == 0 || (word & CPU_SEQUENCE_PUSH) != 0; }
 
 STRATA_INLINE uint64_t cpu_header_pack(unsigned top, unsigned bottom, unsigned limit) {
     return (uint64_t)top | (uint64_t)bottom << 32 | (uint64_t)limit << 48;

@@ -5,22 +5,27 @@
  * copy, and commit with the store that ends at label 2. When the kernel preempts, migrates or signals the thread between
  * 1 and 2 it resumes at 4 (behind the signature that glibc registered), which starts again from the top. Leaving by a
  * jump in the middle needs no clean-up: the kernel looks at where the thread is, not at what it announced.
+ *
+ * In thread mode the descriptor's address is what tells others that a sequence may be under way (cpu_ops.h). All but a single push take it back at
+ * their end; the kernel would, when it next looked. The descriptors of single pushes, which don't, are known by their place: at an odd multiple of
+ * CPU_SEQUENCE_PUSH bytes.
  */
 #ifndef STRATA_PLATFORM_CPU_OPS_X86_64_H
 #define STRATA_PLATFORM_CPU_OPS_X86_64_H
 
 /* glibc's RSEQ_SIG for x86-64, in the shape of a trapping instruction that disassemblers can follow. */
-#define CPU_OPS_BEGIN                    \
-    ".pushsection __rseq_cs, \"aw\"\n\t" \
-    ".balign 32\n\t"                     \
-    "3: .long 0, 0\n\t"                  \
-    ".quad 1f, 2f - 1f, 4f\n\t"          \
-    ".popsection\n\t"                    \
-    "5: leaq 3b(%%rip), %%rax\n\t"       \
-    "movq %%rax, %%fs:8(%[rseq])\n\t"    \
-    "1: movl %%fs:(%[id]), %%eax\n\t"    \
-    "shlq %[shift], %%rax\n\t"           \
+#define CPU_OPS_BEGIN_AT(place)                \
+    ".pushsection __rseq_cs, \"aw\"\n\t"       \
+    ".balign 64\n\t" place "3: .long 0, 0\n\t" \
+    ".quad 1f, 2f - 1f, 4f\n\t"                \
+    ".popsection\n\t"                          \
+    "5: leaq 3b(%%rip), %%rax\n\t"             \
+    "movq %%rax, %%fs:8(%[rseq])\n\t"          \
+    "1: movl %%fs:(%[id]), %%eax\n\t"          \
+    "shlq %[shift], %%rax\n\t"                 \
     "addq %[areas], %%rax\n\t"
+#define CPU_OPS_BEGIN CPU_OPS_BEGIN_AT("")
+#define CPU_OPS_BEGIN_PUSH CPU_OPS_BEGIN_AT(".skip 32\n\t")
 
 #define CPU_OPS_END                           \
     "2:\n\t"                                  \
@@ -29,20 +34,27 @@
     ".long 0x53053053\n\t"                    \
     "4: jmp 5b\n\t"                           \
     ".popsection\n\t"
+/* Behind the commit, so that whoever sees the word zero sees what was committed. */
+#define CPU_OPS_END_TOLD CPU_OPS_END "movq $0, %%fs:8(%[rseq])\n\t"
 
 #define CPU_OPS_INPUTS                                                                                                         \
     [rseq] "r"(platform_cpu.rseq_offset), [id] "r"(platform_cpu.id_offset), [areas] "rm"(*areas), [shift] "i"(CPU_AREA_SHIFT), \
-        [header] "r"((uint64_t)cache * sizeof(struct cpu_header))
+        [header] "r"((uint64_t)cache)
+
+_Static_assert(sizeof(struct cpu_header) == 8, "the scale of the index in the sequences");
+
+/* Where a sequence leaves in its middle. */
+STRATA_INLINE void cpu_sequence_left(void) { __asm__ volatile("movq $0, %%fs:8(%[rseq])" : : [rseq] "r"(platform_cpu.rseq_offset) : "memory"); }
 
 /* Takes the last round of `cache`; NULL when the array is empty or closed. */
 STRATA_INLINE void *cpu_pop_in(char *const *areas, unsigned cache) {
     void *round;
-    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
-                               "cmpw 4(%%rax,%[header]), %%cx\n\t"
+    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header],8), %%ecx\n\t"
+                               "cmpw 4(%%rax,%[header],8), %%cx\n\t"
                                "jbe %l[empty]\n\t"
                                "movq -8(%%rax,%%rcx,8), %[round]\n\t"
                                "decl %%ecx\n\t"
-                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+                               "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
                  : [round] "=&r"(round)
                  : CPU_OPS_INPUTS
                  : "rax", "rcx", "cc", "memory"
@@ -50,17 +62,18 @@ STRATA_INLINE void *cpu_pop_in(char *const *areas, unsigned cache) {
     if (round == NULL) __builtin_unreachable(); /* no round is NULL: spares the caller's test */
     return round;
 empty:
+    cpu_sequence_left();
     return NULL;
 }
 
-/* Puts a round on top; false when the array is full or closed. */
+/* Puts a round on top; false when the array is full or closed. Its word stays. */
 STRATA_INLINE bool cpu_push_in(char *const *areas, unsigned cache, void *round) {
-    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
-                               "cmpw 6(%%rax,%[header]), %%cx\n\t"
-                               "jae %l[full]\n\t"
-                               "movq %[round], (%%rax,%%rcx,8)\n\t"
-                               "incl %%ecx\n\t"
-                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+    __asm__ goto(CPU_OPS_BEGIN_PUSH "movzwl (%%rax,%[header],8), %%ecx\n\t"
+                                    "cmpw 6(%%rax,%[header],8), %%cx\n\t"
+                                    "jae %l[full]\n\t"
+                                    "movq %[round], (%%rax,%%rcx,8)\n\t"
+                                    "incl %%ecx\n\t"
+                                    "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END
                  :
                  : CPU_OPS_INPUTS, [round] "r"(round)
                  : "rax", "rcx", "cc", "memory"
@@ -73,8 +86,8 @@ full:
 /* Takes up to `count` (>= 1) rounds into `out`, the top one first; returns how many. */
 static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
     uint64_t taken;
-    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
-                               "movzwl 4(%%rax,%[header]), %%edx\n\t"
+    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header],8), %%ecx\n\t"
+                               "movzwl 4(%%rax,%[header],8), %%edx\n\t"
                                "subl %%ecx, %%edx\n\t" /* bottom - top: minus the number of rounds */
                                "jae %l[empty]\n\t"
                                "negl %%edx\n\t"
@@ -87,21 +100,22 @@ static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void
                                "incl %k[taken]\n\t"
                                "cmpl %%edx, %k[taken]\n\t"
                                "jb 6b\n\t"
-                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+                               "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
                  : [taken] "=&r"(taken)
                  : CPU_OPS_INPUTS, [out] "r"(out), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "cc", "memory"
                  : empty);
     return (unsigned)taken;
 empty:
+    cpu_sequence_left();
     return 0;
 }
 
 /* Puts up to `count` (>= 1) rounds of `in` on top, in order; returns how many found room. */
 static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, void *const *in, unsigned count) {
     uint64_t put;
-    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header]), %%ecx\n\t"
-                               "movzwl 6(%%rax,%[header]), %%edx\n\t"
+    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header],8), %%ecx\n\t"
+                               "movzwl 6(%%rax,%[header],8), %%edx\n\t"
                                "subl %%ecx, %%edx\n\t" /* limit - top: the room */
                                "jbe %l[full]\n\t"
                                "cmpl %[count], %%edx\n\t"
@@ -113,13 +127,14 @@ static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, voi
                                "incl %k[put]\n\t"
                                "cmpl %%edx, %k[put]\n\t"
                                "jb 6b\n\t"
-                               "movw %%cx, (%%rax,%[header])\n\t" CPU_OPS_END
+                               "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
                  : [put] "=&r"(put)
                  : CPU_OPS_INPUTS, [in] "r"(in), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "cc", "memory"
                  : full);
     return (unsigned)put;
 full:
+    cpu_sequence_left();
     return 0;
 }
 
@@ -148,15 +163,16 @@ STRATA_INLINE uint64_t cpu_header_read(char *const *areas, unsigned cache) {
 static inline bool cpu_header_replace(char *const *areas, const char *area, unsigned cache, uint64_t expected, uint64_t wanted) {
     __asm__ goto(CPU_OPS_BEGIN "cmpq %[area], %%rax\n\t"
                                "jne %l[changed]\n\t"
-                               "cmpq %[expected], (%%rax,%[header])\n\t"
+                               "cmpq %[expected], (%%rax,%[header],8)\n\t"
                                "jne %l[changed]\n\t"
-                               "movq %[wanted], (%%rax,%[header])\n\t" CPU_OPS_END
+                               "movq %[wanted], (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
                  :
                  : CPU_OPS_INPUTS, [area] "r"(area), [expected] "r"(expected), [wanted] "r"(wanted)
                  : "rax", "cc", "memory"
                  : changed);
     return true;
 changed:
+    cpu_sequence_left();
     return false;
 }
 

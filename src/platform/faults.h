@@ -41,6 +41,11 @@ enum platform_faults_status platform_faults_open(struct platform_faults *faults,
 /* All ranges are taken off, all that wait go on. Of one that is closed: nothing. */
 void platform_faults_close(struct platform_faults *faults);
 /*
+ * For a thread of platform_thread_start: from now on it has a table of files of its own, with this one in it and nothing else, so that nobody closes
+ * it there before the thread does or ends. (Linux 5.9.) False: it shares the process's table, as before.
+ */
+bool platform_faults_keep(const struct platform_faults *faults);
+/*
  * From now on faults of absent pages (missing), and of writes to protected ones (protect), are told. Where it fails, they may be of a part of the
  * range, until that is unregistered or the file closed.
  */

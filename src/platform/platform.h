@@ -256,6 +256,17 @@ uint32_t platform_thread_self(void);
  * False where the kernel can't (then no remote drain). Not under locks of rank >= LOCK_RANK_DEPOT.
  */
 bool platform_fence_cpus(void);
+/*
+ * Thread mode, where nothing can be restarted: returns after every thread of the process has passed a full memory barrier since the call was made;
+ * what the caller wrote before is seen by all they read from then on. False where the kernel can't (Linux < 4.14, or a filter of system calls). Not
+ * under locks of rank >= LOCK_RANK_DEPOT.
+ */
+bool platform_fence_threads(void);
+/*
+ * Thread mode: the calling thread's word that tells whether it is in a sequence (cpu_ops.h). Others may read it, atomically, until the thread's exit
+ * callback returns. NULL: that callback won't run, so that nobody may.
+ */
+const uint64_t *platform_thread_sequence(void);
 
 /* ------------------------------------------------------------------ threads and events */
 

@@ -254,24 +254,46 @@ static unsigned flags_of(int vmflag) {
     return (vmflag & VM_NOSLEEP) != 0 ? flags : flags | STRATA_ARENA_SLEEP;
 }
 
-/* Whether [min, max), where max 0 is 2^64, can't hold so much, whatever is freed. Size 0 is another mistake. */
-static bool is_too_large(const vmem_t *vmp, size_t size, uintptr_t min, uintptr_t max) {
-    size_t rounded;
-    if (size == 0) return false;
-    if (__builtin_add_overflow(size, vmp->quantum - 1, &rounded)) return true;
-    return min > max - 1 || max - 1 - min < (rounded & ~(vmp->quantum - 1)) - 1;
+/* What is asked for of a segment, as vmem_xalloc is told; max 0 is 2^64. */
+struct wish {
+    size_t size, align, phase, nocross;
+    uintptr_t min, max;
+};
+
+/*
+ * Whether nothing in [min, max) can ever be such a segment, whatever is freed, though the constraints would do elsewhere. Those that would not, and
+ * size 0, are another mistake.
+ */
+static bool is_never(const vmem_t *vmp, const struct wish *wish) {
+    const size_t low_bits = vmp->quantum - 1, align = wish->align != 0 ? wish->align : vmp->quantum, nocross = wish->nocross;
+    const uintptr_t last = wish->max - 1;
+    size_t size;
+    if (wish->size == 0) return false;
+    if (__builtin_add_overflow(wish->size, low_bits, &size)) return true;
+    size &= ~low_bits;
+    if (wish->min > last || last - wish->min < size - 1) return true;
+    if (((align | wish->phase | nocross) & low_bits) != 0 || (align & (align - 1)) != 0 || (nocross & (nocross - 1)) != 0) return false;
+    if (wish->phase >= align || (nocross != 0 && (size > nocross || (wish->phase & (nocross - 1)) > nocross - size))) return false;
+    uintptr_t start, end;
+    if (__builtin_add_overflow(wish->min, (wish->phase - wish->min) & (align - 1), &start) || __builtin_add_overflow(start, size - 1, &end))
+        return true;
+    if (nocross != 0 && ((start ^ end) & ~(nocross - 1)) != 0) { /* the next place is behind the boundary that this one crosses */
+        start = end & ~(nocross - 1);
+        if (__builtin_add_overflow(start, (wish->phase - start) & (align - 1), &start) || __builtin_add_overflow(start, size - 1, &end)) return true;
+    }
+    return end > last;
 }
 
 /*
- * What an allocation returns. A lack of space or memory is not the caller's mistake, nor is, with VM_NOSLEEP, a size that the window can't hold:
+ * What an allocation returns. A lack of space or memory is not the caller's mistake, nor is, with VM_NOSLEEP, a window that has no place for it:
  * illumos searches, finds nothing, and returns NULL. With VM_SLEEP it waits there for what can't come, and here ends.
  */
-static void *answer(const char *function, const vmem_t *vmp, size_t size, int vmflag, enum strata_arena_status status, uint64_t start,
-                    bool too_large) {
+static void *answer(const char *function, const vmem_t *vmp, const struct wish *wish, int vmflag, enum strata_arena_status status, uint64_t start) {
     if (status == STRATA_ARENA_OK) return (void *)(uintptr_t)start;
-    const char *text = too_large ? "more than there can ever be between minaddr and maxaddr" : strata_arena_status_text(status);
-    bool lacks = status == STRATA_ARENA_NO_SPACE || status == STRATA_ARENA_NO_MEMORY || (too_large && (vmflag & VM_NOSLEEP) != 0);
-    if (!lacks || (vmflag & VM_PANIC) != 0) umem_die("%s(%s): size %zu: %s", function, vmp->name, size, text);
+    bool never = is_never(vmp, wish);
+    const char *text = never ? "more than there can ever be between minaddr and maxaddr" : strata_arena_status_text(status);
+    bool lacks = status == STRATA_ARENA_NO_SPACE || status == STRATA_ARENA_NO_MEMORY || (never && (vmflag & VM_NOSLEEP) != 0);
+    if (!lacks || (vmflag & VM_PANIC) != 0) umem_die("%s(%s): size %zu: %s", function, vmp->name, wish->size, text);
     errno = ENOMEM;
     return NULL;
 }
@@ -280,7 +302,7 @@ void *vmem_alloc(vmem_t *vmp, size_t size, int vmflag) {
     must_be(vmp, "vmem_alloc");
     uint64_t start = 0;
     enum strata_arena_status status = strata_arena_alloc(vmp->arena, size, flags_of(vmflag), &start);
-    return answer("vmem_alloc", vmp, size, vmflag, status, start, is_too_large(vmp, size, 0, 0));
+    return answer("vmem_alloc", vmp, &(struct wish){.size = size}, vmflag, status, start);
 }
 
 void *vmem_xalloc(vmem_t *vmp, size_t size, size_t align, size_t phase, size_t nocross, void *minaddr, void *maxaddr, int vmflag) {
@@ -289,7 +311,8 @@ void *vmem_xalloc(vmem_t *vmp, size_t size, size_t align, size_t phase, size_t n
     if (align <= vmp->quantum && (align & (align - 1)) == 0) align = 0; /* every segment is */
     enum strata_arena_status status =
         strata_arena_xalloc(vmp->arena, size, align, phase, nocross, (uintptr_t)minaddr, (uintptr_t)maxaddr, flags_of(vmflag), &start);
-    return answer("vmem_xalloc", vmp, size, vmflag, status, start, is_too_large(vmp, size, (uintptr_t)minaddr, (uintptr_t)maxaddr));
+    const struct wish wish = {size, align, phase, nocross, (uintptr_t)minaddr, (uintptr_t)maxaddr};
+    return answer("vmem_xalloc", vmp, &wish, vmflag, status, start);
 }
 
 static void freed(const char *function, const vmem_t *vmp, void *vaddr, size_t size, enum strata_arena_status status) {

@@ -67,16 +67,18 @@ static inline bool meets(const struct constraint *constraint, wide start, wide s
     return start >= constraint->min && (constraint->max == 0 || last < constraint->max);
 }
 
-/* Whether the arguments are in order and some integer could ever do. Alignments are at most 64 quanta. */
+/* Whether the arguments are in order and some integer between min and max could ever do. Alignments are at most 64 quanta. */
 static inline bool is_possible(const struct constraint *constraint) {
     uint64_t q = ref.quantum, align = constraint->align != 0 ? constraint->align : q, nocross = constraint->nocross;
     wide size = ((wide)constraint->size + q - 1) / q * q, max = constraint->max != 0 ? constraint->max : (wide)1 << 64;
     if (size == 0 || size >> 64 != 0 || (align & (align - 1)) != 0 || (nocross & (nocross - 1)) != 0) return false;
     if (align % q != 0 || nocross % q != 0 || constraint->phase % q != 0 || constraint->phase >= align) return false;
     if (constraint->min >= max || max - constraint->min < size) return false;
-    struct constraint anywhere = {.align = align, .phase = constraint->phase, .nocross = nocross};
-    for (unsigned i = 0; i < 128; i++)
-        if (meets(&anywhere, (wide)i * q, size)) return true;
+    struct constraint sought = *constraint;
+    sought.align = align;
+    wide start = ((wide)constraint->min + q - 1) / q * q;
+    for (unsigned i = 0; i < 128 && start + size <= (wide)1 << 64; i++, start += q)
+        if (meets(&sought, start, size)) return true;
     return false;
 }
 

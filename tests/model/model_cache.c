@@ -114,7 +114,18 @@ static void free_one(struct reference_cache *cache, unsigned n) {
 
 /* ------------------------------------------------------------------ what takes from caches */
 
-static unsigned height(unsigned c, unsigned area) { return ref.caches[c].arrays[area].count + (ref.caches[c].arrays[area].opened ? 1 : 0); }
+/* Thread mode: tops as drainers find them. They stay where they are when others take the rounds, so only the layer knows them. */
+static unsigned tops[AREAS][CACHES];
+
+static void note_tops(void) {
+    for (unsigned area = 0; area < min_u64(AREAS, areas_there()); area++)
+        for (unsigned c = 0; c < CACHES; c++) tops[area][c] = header_of(area, ref.caches[c].tag).top;
+}
+
+static unsigned height(unsigned c, unsigned area) {
+    if (thread_mode()) return tops[area][c];
+    return ref.caches[c].arrays[area].count + (ref.caches[c].arrays[area].opened ? 1 : 0);
+}
 
 static void note_seen(unsigned area) {
     ref.seen[area] = true;
@@ -143,7 +154,7 @@ static void judge_drain(unsigned area, bool regroup) {
 }
 
 static void reference_drain(bool idle_only) {
-    if (caches.closed || thread_mode()) return;
+    if (caches.closed) return;
     for (unsigned area = 0; area < min_u64(AREAS, areas_there()); area++) {
         if (!ref.used[area]) continue;
         bool idle = was_idle(area);
@@ -173,6 +184,7 @@ static void reference_reap(void) {
 static void step_tick(void) {
     model_trace(model, "tick");
     note_depots();
+    note_tops();
     cache_tick(&caches);
     reference_drain(true);
     reference_tick_depots(false);
@@ -190,6 +202,7 @@ static void step_reap(void) {
 
 static void step_drain(void) {
     model_trace(model, "drain by %u", actor);
+    note_tops();
     cache_drain(&caches);
     reference_drain(false);
     reference_reap();

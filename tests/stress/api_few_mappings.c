@@ -188,9 +188,8 @@ static const struct test {
     const char *name, *conf;
     void (*body)(void);
 } tests[] = {
-    {"watch-faults", "background:off", watch_writes},
-    {"watch-signals", "background:off,watch:signals", watch_writes},
-    {"watch-both", "background:off", watch_both},
+    {"watch-faults", "background:off", watch_writes}, {"watch-signals", "background:off,watch:signals", watch_writes},
+    {"watch-both", "background:off", watch_both},     {"watch-both-signals", "background:off,watch:signals", watch_both},
     {"windows", "background:off", windows},
 };
 

@@ -3,7 +3,8 @@
  * userfaultfd: each page told once, before it changes, by many threads at once; reads; what ends a watch; handlers that touch, unwatch; fork; system
  * calls; the program's own SIGSEGV handler; every wrong argument.
  *
- * Runs itself three times, as the mechanism is chosen at start. api_page_watch [MODE] runs one: auto, signals, forbidden.
+ * Runs itself four times, as the mechanism is chosen at start. api_page_watch [MODE] runs one: auto, protect, signals, forbidden. What userfaultfd's
+ * watches for reads have of their own is in api_page_watch_away.c.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -64,7 +65,8 @@ __attribute__((no_sanitize("thread"))) static void told(const struct strata_watc
     }
     REQUIRE(event->bytes == page_bytes && index < PAGES);
     if (event->kind == STRATA_WATCH_WRITES) {
-        mine->before[index] = block[index * page_bytes];
+        mine->before[index] = *(const volatile char *)event->contents;
+        REQUIRE(block[index * page_bytes] == mine->before[index]); /* at its own address too, where others may read it then */
         __atomic_fetch_add(&mine->writes[index], 1, __ATOMIC_RELAXED);
     } else {
         __atomic_fetch_add(&mine->reads[index], 1, __ATOMIC_RELAXED);
@@ -420,11 +422,12 @@ int main(int count, char **arguments) {
         run_mode();
         return 0;
     }
-    static const char *const modes[] = {"auto", "signals", "forbidden"};
+    static const char *const modes[] = {"auto", "protect", "signals", "forbidden"};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         pid_t child = fork();
         REQUIRE(child >= 0);
         if (child == 0) {
+            if (strcmp(modes[i], "protect") == 0) setenv("STRATA_CONF", "watch:protect", 1);
             if (strcmp(modes[i], "signals") == 0) setenv("STRATA_CONF", "watch:signals", 1);
             if (strcmp(modes[i], "forbidden") == 0) forbid_userfaultfd();
             execl("/proc/self/exe", arguments[0], modes[i], (char *)NULL);

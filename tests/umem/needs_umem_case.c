@@ -72,6 +72,8 @@ static void arena(const char *how) {
     if (strcmp(how, "align") == 0) vmem_xalloc(space, 10, 24, 0, 0, NULL, NULL, VM_SLEEP);
     if (strcmp(how, "phase") == 0) vmem_xalloc(space, 10, 16, 16, 0, NULL, NULL, VM_NOSLEEP);
     if (strcmp(how, "window") == 0) vmem_xalloc(space, 10, 0, 0, 0, AT(150), AT(120), VM_SLEEP);
+    if (strcmp(how, "window aligned") == 0) vmem_xalloc(space, 10, 64, 0, 0, AT(129), AT(200), VM_SLEEP);
+    if (strcmp(how, "window crossed") == 0) vmem_xalloc(space, 10, 0, 0, 16, AT(122), AT(134), VM_SLEEP);
     if (strcmp(how, "window panic") == 0) vmem_xalloc(space, 10, 0, 0, 0, AT(110), AT(119), VM_NOSLEEP | VM_PANIC);
     if (strcmp(how, "huge") == 0) vmem_alloc(vmem_create("wide", AT(16), 16, 16, NULL, NULL, NULL, 0, VM_SLEEP), SIZE_MAX, VM_SLEEP);
     if (strcmp(how, "no function") == 0) vmem_walk(space, VMEM_ALLOC, NULL, NULL);

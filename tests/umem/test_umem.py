@@ -44,6 +44,8 @@ ARENA_ENDS = {
     "align": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
     "phase": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
     "window": r"umem: vmem_xalloc\(space\): size 10: more than there can ever be between minaddr and maxaddr",
+    "window aligned": r"umem: vmem_xalloc\(space\): size 10: more than there can ever be between minaddr and maxaddr",
+    "window crossed": r"umem: vmem_xalloc\(space\): size 10: more than there can ever be between minaddr and maxaddr",
     "window panic": r"umem: vmem_xalloc\(space\): size 10: more than there can ever be between minaddr and maxaddr",
     "huge": r"umem: vmem_alloc\(wide\): size 18446744073709551615: more than there can ever be.*",
     "panic": r"umem: vmem_alloc\(space\): size 1000: no free segment fits",

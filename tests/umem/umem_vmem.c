@@ -51,6 +51,9 @@ static void constraints_are_met(void) {
     EXPECT(vmem_xalloc(space, 128, 0, 0, 0, AT(65536), AT(65536 + 64), VM_NOSLEEP) == NULL && errno == ENOMEM);
     EXPECT(vmem_xalloc(space, 128, 0, 0, 0, AT(8192), AT(4096), VM_NOSLEEP) == NULL);
     EXPECT(vmem_xalloc(space, 128, 0, 0, 0, AT(UINTPTR_MAX - 63), NULL, VM_NOSLEEP) == NULL);
+    EXPECT(vmem_xalloc(space, 128, 4096, 0, 0, AT(65536 + 1), AT(65536 + 4096 + 64), VM_NOSLEEP) == NULL && errno == ENOMEM);
+    EXPECT(vmem_xalloc(space, 128, 0, 0, 128, AT(65536 + 64), AT(65536 + 192 + 64), VM_NOSLEEP) == AT(65536 + 128)); /* just one */
+    vmem_xfree(space, AT(65536 + 128), 128);
     EXPECT(vmem_alloc(space, SIZE_MAX, VM_NOSLEEP) == NULL && vmem_alloc(space, SIZE_MAX - 63, VM_NOSLEEP) == NULL);
     vmem_xfree(space, r, 1000);
     vmem_xfree(space, q, 128);

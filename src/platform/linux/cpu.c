@@ -2,7 +2,7 @@
  * cpu.c - which processor am I on: glibc's rseq registration where there is one, else per-thread ids.
  *
  * The thread block below mirrors the kernel's struct rseq in the two fields that the sequences use, so that thread mode
- * runs the same instructions: the descriptor store goes to a word that nobody reads. It is the library's only
+ * runs the same instructions: the descriptor store goes to a word that only drains of other threads' caches read. It is the library's only
  * thread-local object, 32 bytes, within what glibc keeps free for libraries loaded late.
  */
 #define _GNU_SOURCE
@@ -80,10 +80,12 @@ static void set_id(uint32_t id) { thread_block.mm_cid = id; }
 static void set_ended(void) { thread_block.flags = 1; }
 bool platform_thread_ended(void) { return thread_block.flags != 0; }
 uint32_t platform_thread_id(void) { return thread_block.mm_cid; }
+static const uint64_t *own_sequence(void) { return &thread_block.rseq_cs; }
 
 #else
 
 __thread uint32_t platform_portable_thread_id;
+__thread uint64_t platform_portable_sequence;
 static __thread bool thread_ended __attribute__((tls_model("initial-exec")));
 static void set_ended(void) { thread_ended = true; }
 bool platform_thread_ended(void) { return thread_ended; }
@@ -92,6 +94,7 @@ static void use_thread_block(void) { mode = PLATFORM_CPU_THREAD; }
 void linux_cpu_init(void) { use_thread_block(); }
 static void set_id(uint32_t id) { platform_portable_thread_id = id; }
 uint32_t platform_thread_id(void) { return platform_portable_thread_id; }
+static const uint64_t *own_sequence(void) { return &platform_portable_sequence; }
 
 #endif
 
@@ -106,9 +109,19 @@ static void thread_exit(void *value) {
     if (exit_callback != NULL) exit_callback(id);
 }
 
+static bool membarrier(int command) {
+    int saved = errno;
+    bool ok = syscall(SYS_membarrier, command, 0, 0) == 0;
+    errno = saved;
+    return ok;
+}
+
+/* The fence is registered here, while there is one thread in most processes: later that takes milliseconds. */
 void platform_on_thread_exit(void (*callback)(uint32_t id)) {
     exit_callback = callback;
-    if (mode == PLATFORM_CPU_THREAD && !exit_key_made) exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+    if (mode != PLATFORM_CPU_THREAD || exit_key_made) return;
+    exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+    (void)membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 }
 
 void platform_thread_set_id(uint32_t id) {
@@ -119,10 +132,13 @@ void platform_thread_set_id(uint32_t id) {
     errno = saved;
 }
 
-bool platform_fence_cpus(void) {
-    if (mode == PLATFORM_CPU_THREAD) return false;
-    int saved = errno;
-    bool ok = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0) == 0;
-    errno = saved;
-    return ok;
+/* Without the callback nobody would hear that the word's memory is gone. */
+const uint64_t *platform_thread_sequence(void) { return exit_key_made ? own_sequence() : NULL; }
+
+/* Registered long ago; the second try is for where that has been forgotten. */
+bool platform_fence_threads(void) {
+    if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
+    return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
+
+bool platform_fence_cpus(void) { return mode != PLATFORM_CPU_THREAD && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ); }

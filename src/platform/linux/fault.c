@@ -12,6 +12,7 @@
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <string.h>
@@ -39,6 +40,10 @@ struct move_request {
     int64_t moved;
 };
 #define MOVE_CALL _IOWR(UFFDIO, 0x05, struct move_request)
+
+/* Linux 5.9, of the same number everywhere. */
+#define SYS_CLOSE_RANGE 436
+#define CLOSE_RANGE_IN_OWN_TABLE 2u
 
 #define FILE_NUMBER_LEAST 200
 #define NS_PER_MS UINT64_C(1000000)
@@ -147,6 +152,17 @@ void platform_faults_close(struct platform_faults *faults) {
     if (is_ours(faults)) close(faults->file);
     faults->file = -1;
     errno = saved;
+}
+
+/* A table with all that is above closed as it is made; what is below is closed in it then. The program's own files are not touched by either. */
+bool platform_faults_keep(const struct platform_faults *faults) {
+    int saved = errno;
+    unsigned number = (unsigned)faults->file;
+    bool ok = is_ours(faults) && syscall(SYS_CLOSE_RANGE, number + 1, UINT_MAX, CLOSE_RANGE_IN_OWN_TABLE) == 0;
+    if (ok) (void)syscall(SYS_CLOSE_RANGE, 0, number - 1, 0); /* always above 0: see FILE_NUMBER_LEAST */
+    ok = ok && is_ours(faults);
+    errno = saved;
+    return ok;
 }
 
 /* ------------------------------------------------------------------ ranges */

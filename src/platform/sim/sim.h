@@ -40,7 +40,7 @@ struct sim_config {
     unsigned process_id;          /* [4242] */
     bool secure;
     bool thread_mode;   /* PLATFORM_CPU_THREAD in place of PLATFORM_CPU_SIM */
-    bool no_fence;      /* platform_fence_cpus returns false */
+    bool no_fence;      /* platform_fence_cpus and platform_fence_threads return false */
     bool no_huge_pages; /* platform_advise_huge returns false */
     bool no_pressure;   /* platform_pressure_open returns false */
 };
@@ -72,7 +72,8 @@ enum sim_call {
     SIM_FAULTS_PROTECT,
     SIM_FAULTS_COPY, /* and zero */
     SIM_FAULTS_MOVE, /* at each of its pages */
-    SIM_PROTECT,     /* not of lifting it */
+    SIM_FAULTS_KEEP,
+    SIM_PROTECT, /* not of lifting it */
     SIM_ON_ACCESS_FAULT,
     SIM_PAGED_OPEN,
     SIM_PAGED_MAP,
@@ -152,6 +153,8 @@ void sim_cpu_set(unsigned cpu);
 unsigned sim_cpu(void);
 /* What the CPU sequences use: that number, in thread mode the thread's id. */
 uint32_t sim_cpu_id(void);
+/* The word of the current thread, which they write: platform_thread_sequence. */
+uint64_t *sim_thread_sequence(void);
 
 /*
  * Called by the portable CPU sequences (platform/cpu_ops.h) before every store. True: the sequence was aborted, start again
@@ -268,6 +271,8 @@ const char *sim_file_text(const char *path, size_t *bytes);
  * for who needs PLATFORM_FAULTS_MOVE, and one for others.
  */
 void sim_faults_offer(unsigned features);
+/* The program closes the file of the others. Who keeps it (platform_faults_keep) has it until it closes it. */
+void sim_faults_close(void);
 /* A thread meets a page: the next platform_faults_read tells it. */
 void sim_fault_raise(void *address, bool write, uint32_t thread);
 bool sim_fault_registered(const void *address);

@@ -190,6 +190,15 @@ bool platform_fence_cpus(void) {
     return true;
 }
 
+bool platform_fence_threads(void) {
+    if (sim_lock_highest_rank() >= LOCK_RANK_DEPOT) fatal("sim: platform_fence_threads: a lock of rank %u is held", sim_lock_highest_rank());
+    if (sim_call_fails(SIM_FENCE) || sim_config.no_fence) return false;
+    sim_cpu_yield();
+    if (cpu.fence_hook != NULL) cpu.fence_hook(cpu.fence_context);
+    sim_cpu_yield();
+    return true;
+}
+
 /* ------------------------------------------------------------------ the explorer's side */
 
 void sim_cpu_explore(const struct sim_deviation *deviations, unsigned count) {

@@ -16,6 +16,8 @@
 #define PAGE_NO_WRITE 16
 #define PAGE_TARGET 32 /* registered by who moves */
 
+#define NOBODY UINT32_MAX
+
 enum { SERVER = 1, MOVER = 2 };
 
 static struct {
@@ -27,6 +29,8 @@ static struct {
     bool used;         /* since the last reset */
     unsigned features; /* 0: none to be had */
     bool open, mover_open;
+    bool gone;       /* the program has closed the server's file */
+    unsigned keeper; /* the thread that has it all the same; NOBODY: none */
     bool (*serve)(char *page, bool write);
 } script;
 
@@ -41,7 +45,8 @@ void sim_fault_reset(void) {
     script.used = false;
     script.end = 0;
     script.queued = script.wakes = script.features = 0;
-    script.open = script.mover_open = false;
+    script.open = script.mover_open = script.gone = false;
+    script.keeper = NOBODY;
 }
 
 static uint64_t page_number(const void *address) {
@@ -70,7 +75,16 @@ uint64_t sim_fault_registrations(void) {
 }
 unsigned sim_fault_wakes(void) { return script.wakes; }
 
+void sim_faults_close(void) {
+    script.gone = true;
+    if (script.keeper == NOBODY) memset(script.pages, 0, script.end);
+}
+
 /* ------------------------------------------------------------------ platform.h */
+
+static bool is_gone(const struct platform_faults *faults) {
+    return faults->file < 0 || (faults->file == SERVER && script.gone && sim_thread() != script.keeper);
+}
 
 enum platform_faults_status platform_faults_open(struct platform_faults *faults, unsigned needed) {
     *faults = (struct platform_faults)PLATFORM_FAULTS_CLOSED;
@@ -79,9 +93,16 @@ enum platform_faults_status platform_faults_open(struct platform_faults *faults,
     bool *open = (needed & PLATFORM_FAULTS_MOVE) != 0 ? &script.mover_open : &script.open;
     if (*open) fatal("sim: platform_faults_open: one file at a time");
     *open = script.used = true;
+    if (open == &script.open) script.gone = false, script.keeper = NOBODY;
     faults->file = open == &script.mover_open ? MOVER : SERVER;
     faults->features = script.features;
     return PLATFORM_FAULTS_OK;
+}
+
+bool platform_faults_keep(const struct platform_faults *faults) {
+    if (sim_call_fails(SIM_FAULTS_KEEP) || is_gone(faults)) return false;
+    script.keeper = sim_thread();
+    return true;
 }
 
 void platform_faults_close(struct platform_faults *faults) {
@@ -99,7 +120,7 @@ void platform_faults_close(struct platform_faults *faults) {
 static uint8_t *pages_of(const char *function, const struct platform_faults *faults, const void *address, size_t bytes, unsigned needed) {
     if (bytes == 0 || (((uintptr_t)address | bytes) & (sim_config.page_bytes - 1)) != 0)
         fatal("sim: %s(%p, %zu): not whole pages of %zu bytes", function, address, bytes, sim_config.page_bytes);
-    if (faults->file < 0) return NULL;
+    if (is_gone(faults)) return NULL;
     uint8_t *pages = &script.pages[page_number(address)];
     for (size_t i = 0; needed != 0 && i < bytes / sim_config.page_bytes; i++)
         if ((pages[i] & needed) == 0) fatal("sim: %s(%p, %zu): not all of it is registered for that", function, address, bytes);
@@ -164,20 +185,24 @@ enum platform_faults_status platform_faults_copy(struct platform_faults *faults,
                                                  size_t *done) {
     return give(faults, to, from, bytes, protect, done);
 }
+/* Of a range that nobody has registered, as of one whose watch has just ended, it is refused. */
 enum platform_faults_status platform_faults_zero(struct platform_faults *faults, void *to, size_t bytes, size_t *done) {
+    if ((script.pages[page_number(to)] & PAGE_MISSING) == 0) return PLATFORM_FAULTS_BAD_RANGE;
     return give(faults, to, NULL, bytes, false, done);
 }
 
 enum platform_faults_status platform_faults_move(struct platform_faults *faults, void *to, void *from, size_t bytes, size_t *done) {
     enum platform_faults_status status = PLATFORM_FAULTS_OK;
     size_t moved = 0;
-    if (pages_of("platform_faults_move", faults, to, bytes, PAGE_TARGET) == NULL) status = PLATFORM_FAULTS_GONE;
+    if (pages_of("platform_faults_move", faults, to, bytes, faults->file == MOVER ? PAGE_TARGET : PAGE_MISSING) == NULL)
+        status = PLATFORM_FAULTS_GONE;
     for (; status == PLATFORM_FAULTS_OK && moved < bytes; moved += sim_config.page_bytes) {
         if (sim_populated_pages((char *)to + moved, sim_config.page_bytes) != 0 || sim_call_fails(SIM_FAULTS_MOVE)) {
             status = PLATFORM_FAULTS_TAKEN;
             break;
         }
         sim_transfer("platform_faults_move", (char *)from + moved, (char *)to + moved, sim_config.page_bytes);
+        script.pages[page_number((char *)from + moved)] &= (uint8_t)~PAGE_PROTECTED; /* what is absent has no protection */
     }
     if (done != NULL) *done = moved;
     return status;
@@ -191,10 +216,11 @@ void platform_faults_wake(struct platform_faults *faults, void *address, size_t 
 enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
                                                  unsigned *got) {
     *got = 0;
-    if (faults->file < 0) return PLATFORM_FAULTS_GONE;
+    if (is_gone(faults)) return PLATFORM_FAULTS_GONE;
     if (script.queued == 0) {
         struct platform_event nobody = {0};
         (void)sim_thread_wait(&nobody, timeout_ns, false);
+        if (is_gone(faults)) return PLATFORM_FAULTS_GONE;
     }
     while (*got < count && *got < script.queued) {
         events[*got] = script.queue[*got];
@@ -206,7 +232,7 @@ enum platform_faults_status platform_faults_read(struct platform_faults *faults,
 }
 
 bool platform_protect(void *address, size_t bytes, enum platform_access access) {
-    const struct platform_faults any = {.file = 1};
+    const struct platform_faults any = {.file = MOVER};
     uint8_t *pages = pages_of("platform_protect", &any, address, bytes, 0);
     if (access != PLATFORM_ACCESS_ALL && sim_call_fails(SIM_PROTECT)) return false;
     script.used = true;

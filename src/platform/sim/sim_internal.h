@@ -76,8 +76,9 @@ enum sim_thread_state {
 };
 
 struct sim_thread {
-    uint32_t id;  /* platform_thread_id */
-    unsigned cpu; /* virtual */
+    uint32_t id;       /* platform_thread_id */
+    uint64_t sequence; /* platform_thread_sequence */
+    unsigned cpu;      /* virtual */
     struct sim_locks locks;
     enum sim_thread_state state;
     bool in_sequence; /* switched away from at a sim_preempt_point */

@@ -64,6 +64,8 @@ void sim_thread_become(unsigned thread) {
 bool platform_thread_ended(void) { return threads[current].ended; }
 uint32_t platform_thread_id(void) { return threads[current].id; }
 uint32_t platform_thread_self(void) { return current + 1; }
+uint64_t *sim_thread_sequence(void) { return &threads[current].sequence; }
+const uint64_t *platform_thread_sequence(void) { return sim_thread_sequence(); }
 void platform_thread_set_id(uint32_t id) { threads[current].id = id; }
 void platform_on_thread_exit(void (*callback)(uint32_t id)) { exit_callback = callback; }
 
@@ -181,10 +183,33 @@ static void run_one(unsigned body) {
     }
 }
 
+/* Whether a body, or the test itself by `until`, waits for a lock that the thread holds. */
+static bool is_waited_for(const struct sim_thread *thread, const struct platform_lock *until) {
+    bool wanted = false;
+    for (unsigned k = 0; k < thread->locks.count; k++) {
+        wanted |= thread->locks.held[k] == until;
+        for (unsigned i = 0; i < SIM_BODIES_MAX; i++)
+            wanted |= bodies[i].used && body_thread(i)->state == SIM_THREAD_WANTS_LOCK && body_thread(i)->wants == thread->locks.held[k];
+    }
+    return wanted;
+}
+
+/* Nobody is ready: time passes for a thread that waits with a lock in its hands that another wants. */
+static bool wake_holder(const struct platform_lock *until) {
+    for (unsigned i = 0; i < SIM_BODIES_MAX; i++) {
+        const struct sim_thread *thread = body_thread(i);
+        if (!bodies[i].used || thread->state != SIM_THREAD_WAITS || thread->deadline_ns == UINT64_MAX || !is_waited_for(thread, until)) continue;
+        sim_clock_advance(thread->deadline_ns - platform_now_ns());
+        return true;
+    }
+    return false;
+}
+
 /* Runs bodies until none is ready, or `until` is free. */
 static void run_ready(const struct platform_lock *until) {
     unsigned ready;
-    while ((ready = count_ready(NO_BODY)) != 0) {
+    while ((ready = count_ready(NO_BODY)) != 0 || wake_holder(until)) {
+        if (ready == 0) continue;
         if (until != NULL && until->word == 0) return;
         unsigned body = chosen;
         chosen = NO_BODY;

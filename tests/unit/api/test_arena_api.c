@@ -185,6 +185,13 @@ static void requests_are_checked(void **state) {
         {8, 32, 12, 16, 0, 0, 0, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 120, 110, 0, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 120, 124, 0, STRATA_ARENA_BAD_ARGUMENT},
+        /* No aligned place, or none that does not cross, between the two: nothing that is freed or added will ever help, and nobody sleeps for it. */
+        {8, 16, 0, 0, 129, 144, 0, STRATA_ARENA_BAD_ARGUMENT},
+        {8, 16, 0, 0, 129, 144, STRATA_ARENA_SLEEP, STRATA_ARENA_BAD_ARGUMENT},
+        {8, 16, 8, 0, 124, 135, STRATA_ARENA_SLEEP | STRATA_ARENA_FROM_TOP, STRATA_ARENA_BAD_ARGUMENT},
+        {8, 4, 0, 16, 140, 151, STRATA_ARENA_SLEEP, STRATA_ARENA_BAD_ARGUMENT},
+        {4, 0, 0, 0, 121, 127, STRATA_ARENA_SLEEP, STRATA_ARENA_BAD_ARGUMENT}, /* no whole quantum */
+        {8, 4096, 0, 0, UINT64_MAX - 100, 0, STRATA_ARENA_SLEEP, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 0, 0, 3, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 0, 0, 16, STRATA_ARENA_BAD_ARGUMENT},
         {8, 0, 0, 0, 1000, 0, 0, STRATA_ARENA_NO_SPACE},

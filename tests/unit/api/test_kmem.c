@@ -318,6 +318,35 @@ static void pointers_that_are_no_blocks_are_found(void **state) {
     ASSERT_DIES(free_by_cookie, "strata_kmem_cookie_free(): %p: size is 128, but this is a block of cache malloc-112\n", misused);
 }
 
+static unsigned misused_flags;
+static void alloc_with_flags(void *unused) {
+    (void)unused;
+    (void)strata_kmem_alloc(100, misused_flags);
+}
+static void zalloc_with_flags(void *unused) {
+    (void)unused;
+    (void)strata_kmem_zalloc(40000, misused_flags);
+}
+static void cookie_alloc_with_flags(void *unused) {
+    (void)unused;
+    (void)strata_kmem_cookie_alloc(STRATA_KMEM_COOKIE(100), misused_flags);
+}
+
+static void unknown_flags_end_the_process(void **state) {
+    (void)state;
+    static const unsigned unknown[] = {2, 3, 0x100, ~0u};
+    for (unsigned i = 0; i < 2 * ARRAY_LENGTH(unknown); i++) {
+        misused_flags = unknown[i / 2];
+        for (unsigned k = 0; k < 3; k++) {
+            new_process(NULL, NULL);
+            if (i % 2 == 1) strata_kmem_free(strata_kmem_alloc(100, 0), 100); /* also where there is one in the array */
+            if (k == 0) ASSERT_DIES(alloc_with_flags, "strata_kmem_alloc(): flags are 0x%x: allowed are 0 and 1\n", misused_flags);
+            if (k == 1) ASSERT_DIES(zalloc_with_flags, "strata_kmem_zalloc(): flags are 0x%x: allowed are 0 and 1\n", misused_flags);
+            if (k == 2) ASSERT_DIES(cookie_alloc_with_flags, "strata_kmem_cookie_alloc(): flags are 0x%x: allowed are 0 and 1\n", misused_flags);
+        }
+    }
+}
+
 static void cookies_of_another_map_are_told_apart(void **state) {
     (void)state;
     for (unsigned i = 0; i < 2; i++) { /* also as the first call of the process */
@@ -355,6 +384,7 @@ int main(void) {
         cmocka_unit_test_setup(what_the_class_holds_is_one_size, fresh_process),
         cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slab, fresh_process),
         cmocka_unit_test_setup(pointers_that_are_no_blocks_are_found, fresh_process),
+        cmocka_unit_test_setup(unknown_flags_end_the_process, fresh_process),
         cmocka_unit_test_setup(cookies_of_another_map_are_told_apart, fresh_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

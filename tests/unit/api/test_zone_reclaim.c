@@ -369,6 +369,25 @@ static void owners_do_not_reclaim(void **state) {
     assert_int_equal(reclaim(2, 0, STRATA_ZONE_OK), 2);
 }
 
+/* Above the reserve, so that memory is had back before that is touched. */
+static void usual_watermarks_lie_above_the_reserve(void **state) {
+    (void)state;
+    static const uint64_t mins[][2] = {{0, FRAMES / 128}, {1, PER_SUPERPAGE}, {4, 4 * PER_SUPERPAGE}, {SUPERPAGES, FRAMES}}; /* by superpages */
+    const struct strata_zone_reclaim_config usual = {.policy = STRATA_ZONE_RECLAIM_AREA};
+    begin(STRATA_ZONE_RECLAIM_LRU);
+    for (unsigned i = 0; i < sizeof mins / sizeof mins[0]; i++) {
+        struct strata_zone_reclaim_stats now;
+        uint64_t low = mins[i][1] + FRAMES / 128, high = low + FRAMES / 128;
+        assert_int_equal(strata_zone_set_reserve(zone, mins[i][0] * STRATA_ZONE_SUPERPAGE_BYTES), STRATA_ZONE_OK);
+        assert_int_equal(strata_zone_reclaim_stop(zone), STRATA_ZONE_OK);
+        assert_int_equal(strata_zone_reclaim_start(zone, &usual), STRATA_ZONE_OK);
+        assert_int_equal(strata_zone_reclaim_stats_get(zone, &now), STRATA_ZONE_OK);
+        assert_int_equal(now.min_frames, mins[i][1]);
+        assert_int_equal(now.low_frames, low < FRAMES ? low : FRAMES);
+        assert_int_equal(now.high_frames, high < FRAMES ? high : FRAMES);
+    }
+}
+
 /* ------------------------------------------------------------------ misuse */
 
 static void explained(const char *text) {
@@ -427,6 +446,7 @@ int main(void) {
         cmocka_unit_test_teardown(a_request_in_vain_ends_soon, end),
         cmocka_unit_test_teardown(a_request_goes_on_to_the_lowest_watermark, end),
         cmocka_unit_test_teardown(owners_do_not_reclaim, end),
+        cmocka_unit_test_teardown(usual_watermarks_lie_above_the_reserve, end),
         cmocka_unit_test_teardown(bad_arguments, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@
 #define SUPERPAGES 8u
 #define PER_SUPERPAGE 512u
 #define FRAMES (SUPERPAGES * PER_SUPERPAGE)
-#define MEANWHILE_AT 10u /* the drop during which something else happens: the frames of the nine before are free by then */
+#define MEANWHILE_AT 10u /* the drop during which something else happens: nine blocks of the area are gone by then */
 
 static struct strata_zone *zone;
 static unsigned owner, drops;
@@ -108,14 +108,72 @@ static void what_is_reclaimed_for_a_request_is_nobody_elses(void **state) {
     assert_int_equal(zone_stats().races_lost, 0);
 }
 
-static void without_capture_races_are_lost_and_counted(void **state) {
+/* Without capture, too, nobody gets what was dropped of an area before all of it is free. */
+static void what_is_dropped_of_an_area_goes_together(void **state) {
     (void)state;
     begin(FRAMES, &by_area, take_what_there_is, STRATA_ZONE_RECLAIM);
+    races = UINT32_MAX;
     assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
-    assert_int_equal(races, MEANWHILE_AT - 1);
-    assert_int_equal(drops, 2 * PER_SUPERPAGE); /* the first area went for nothing */
+    assert_int_equal(races, 0);
+    assert_int_equal(drops, PER_SUPERPAGE);
     assert_int_equal(reclaim_stats().captured, 0);
-    assert_int_equal(zone_stats().races_lost, MEANWHILE_AT - 1);
+    assert_int_equal(zone_stats().races_lost, 0);
+}
+
+/* The area of the oldest block, the highest superpage, is asked about from FREE on: what is in front is free, so that a race can be lost there. */
+enum { FREE = 5, OLDEST_AREA = FRAMES - PER_SUPERPAGE };
+static void begin_with_free_frames(void (*then)(void)) {
+    begin(FRAMES, &by_area, then, STRATA_ZONE_RECLAIM);
+    assert_int_equal(strata_zone_free(zone, OLDEST_AREA, FREE), STRATA_ZONE_OK);
+}
+
+static void without_capture_races_are_lost_and_counted(void **state) {
+    (void)state;
+    begin_with_free_frames(take_what_there_is);
+    assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+    assert_int_equal(races, FREE);
+    assert_int_equal(drops, 2 * PER_SUPERPAGE - FREE); /* the first area went for nothing: frames that stay have come to it */
+    assert_int_equal(reclaim_stats().captured, 0);
+    struct strata_zone_stats now = zone_stats();
+    assert_true(now.races_lost > 0 && now.races_lost <= FREE);
+    assert_int_equal(now.free, PER_SUPERPAGE - FREE); /* of the first area */
+}
+
+/* Blocks that can be dropped are, and cost the area only that. */
+static void take_movable_ones(void) {
+    const struct strata_zone_request request = {.frames = 1, .mobility = STRATA_ZONE_MOVABLE, .owner = owner, .flags = STRATA_ZONE_NO_EFFORT};
+    uint64_t frame;
+    for (races = 0; strata_zone_alloc_as(zone, &request, &frame) == STRATA_ZONE_OK;) {
+        assert_true(frame >= OLDEST_AREA && frame < OLDEST_AREA + FREE);
+        races++;
+    }
+}
+static void what_comes_to_an_area_goes_with_it(void **state) {
+    (void)state;
+    begin_with_free_frames(take_movable_ones);
+    assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+    assert_int_equal(races, FREE);
+    assert_int_equal(drops, PER_SUPERPAGE);
+    struct strata_zone_stats now = zone_stats();
+    assert_int_equal(now.races_lost, FREE);
+    assert_int_equal(now.free, 0);
+}
+
+/* What was dropped, and is kept for the rest of its area, is no more its owner's. */
+static void free_and_pin_the_first_one(void) {
+    struct strata_zone_frame_info info;
+    assert_int_equal(strata_zone_free(zone, OLDEST_AREA, 1), STRATA_ZONE_NOT_ALLOCATED);
+    assert_int_equal(strata_zone_pin(zone, OLDEST_AREA, 1), STRATA_ZONE_NOT_ALLOCATED);
+    assert_int_equal(strata_zone_query(zone, OLDEST_AREA, &info), STRATA_ZONE_OK);
+    assert_true(info.moving);
+    assert_null(strata_zone_check(zone));
+}
+static void what_was_dropped_is_nobodys(void **state) {
+    (void)state;
+    begin(FRAMES, &by_area, free_and_pin_the_first_one, STRATA_ZONE_RECLAIM);
+    assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+    assert_null(meanwhile);
+    assert_int_equal(drops, PER_SUPERPAGE);
 }
 
 /* Frames of an area that was given up, as an owner refused, are anybody's: no race. */
@@ -162,6 +220,9 @@ static void once_enough_is_free_compaction_is_woken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_is_reclaimed_for_a_request_is_nobody_elses, end),
+        cmocka_unit_test_teardown(what_is_dropped_of_an_area_goes_together, end),
+        cmocka_unit_test_teardown(what_comes_to_an_area_goes_with_it, end),
+        cmocka_unit_test_teardown(what_was_dropped_is_nobodys, end),
         cmocka_unit_test_teardown(without_capture_races_are_lost_and_counted, end),
         cmocka_unit_test_teardown(an_area_that_is_refused_is_no_lost_race, end),
         cmocka_unit_test_teardown(once_enough_is_free_compaction_is_woken, end),

@@ -171,11 +171,11 @@ static bool is_possible(const struct request *request) {
     uint64_t align = request->align != 0 ? request->align : 1;
     if (request->size == 0 || (align & (align - 1)) != 0 || (request->nocross & (request->nocross - 1)) != 0 || request->phase >= align) return false;
     if (request->max != 0 && (request->max < request->min || request->max - request->min < request->size)) return false;
-    struct request period = *request;
-    period.align = align;
-    period.min = period.max = 0;
+    struct request sought = *request;
+    sought.align = align;
+    if (request->max == 0) sought.min = 0; /* there is a place in some period */
     for (uint64_t at = 0; at < 256; at++)
-        if (meets(&period, at)) return true;
+        if (meets(&sought, at)) return true;
     return false;
 }
 

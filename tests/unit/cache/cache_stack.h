@@ -102,7 +102,7 @@ static inline struct cpu_header header_of(unsigned area, unsigned cache) { retur
 static inline uint64_t header_word_of(unsigned area, unsigned cache) { return cpu_header_word(cpu_area_header(cpu_area_at(area), cache)); }
 static inline bool header_is_open(unsigned area, unsigned cache) { return header_of(area, cache).limit != 0; }
 static inline unsigned rounds_in(unsigned area, unsigned cache) {
-    unsigned top = header_of(area, cache).top, bottom = caches.depots[cache].bottom;
+    unsigned top = header_of(area, cache).top, taken = header_of(area, cache).taken, bottom = taken != 0 ? taken : caches.depots[cache].bottom;
     return top > bottom ? top - bottom : 0;
 }
 static inline bool is_used(unsigned area) { return (caches.used[area / 64] >> area % 64 & 1) != 0; }

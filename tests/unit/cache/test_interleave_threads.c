@@ -214,6 +214,18 @@ static void threads_come_and_go(void **state) {
     explore((struct scene){.bodies = {produce, consume, drain}, .thread_mode = true, .cpus = {0, 0, 1}, .m = 2, .deviations = 1, .runs_min = 80});
 }
 
+/* What a fence can't abort: an owner goes on in the middle, after its array was closed, and others wait for it. */
+static void drains_meet_threads_at_work(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {push_and_pop, drain}, .thread_mode = true, .cpus = {0, 1}, .m = 4, .deviations = 2, .runs_min = 500});
+    explore((struct scene){.bodies = {exchange, drain}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 500});
+    explore((struct scene){.bodies = {drain, push_and_pop, drain}, .thread_mode = true, .cpus = {0, 1, 2}, .m = 4, .deviations = 1, .runs_min = 40});
+    explore((struct scene){.bodies = {drain, exchange, drain}, .thread_mode = true, .cpus = {0, 1, 2}, .m = 2, .deviations = 1, .runs_min = 100});
+    explore((struct scene){.bodies = {push_and_pop, tick}, .thread_mode = true, .cpus = {0, 1}, .m = 4, .deviations = 2, .runs_min = 300});
+    explore((struct scene){
+        .bodies = {grow, exchange, drain}, .thread_mode = true, .cpus = {2, 0, 1}, .m = 2, .grown = true, .deviations = 1, .runs_min = 50});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(magazines_cross_the_depot_whole),
@@ -226,6 +238,7 @@ int main(void) {
         cmocka_unit_test(threads_share_a_cpu),
         cmocka_unit_test(blocks_are_handed_from_cpu_to_cpu),
         cmocka_unit_test(threads_come_and_go),
+        cmocka_unit_test(drains_meet_threads_at_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /*
  * test_threads.c - many threads. With CPU caches, memory in caches is bounded by CPUs, whatever the number of threads. In thread mode every
  * thread has an array of its own, from its first miss until it ends: then its rounds go back and its id serves the next thread;
- * a thread that gets no id, or has ended, works without an array. And fork, which leaves one thread of many.
+ * a thread that gets no id, or has ended, works without an array. What is in one can be had by others, unless its owner is in the middle of an
+ * operation or there is no fence. And fork, which leaves one thread of many.
  */
 #include "unit/cache/cache_test.h"
 
@@ -192,23 +193,146 @@ static void threads_without_an_id_work_on_slabs(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
-static void ticks_and_drains_leave_other_threads_alone(void **state) {
+/* Two threads with half an array each; the second one is the current. */
+static void build_two(unsigned cache, uint32_t ids[2]) {
+    for (unsigned thread = 0; thread < 2; thread++) {
+        sim_thread_become(thread);
+        give(cache, must_take(cache));
+        ids[thread] = platform_thread_id();
+    }
+}
+
+static void a_drain_takes_what_other_threads_have(void **state) {
     (void)state;
     build_threads(UINT64_MAX);
     unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
-    give(cache, must_take(cache));
-    sim_thread_become(1);
-    give(cache, must_take(cache));
-    assert_true(stock_depot(cache));
-    for (unsigned i = 0; i < 3; i++) cache_tick(&caches);
-    assert_int_equal(stats_of(cache).cached, 2 * half);
-    assert_int_equal(caches.depots[cache].full_count, 0); /* but for the depot, which has its working set as ever */
+    uint32_t ids[2];
+    build_two(cache, ids);
     cache_drain(&caches);
-    assert_int_equal(sim_calls(SIM_FENCE), 0);
-    assert_int_equal(stats_of(cache).cached, half);
-    assert_int_equal(rounds_in(platform_thread_id(), cache), 0);
+    assert_int_equal(stats_of(cache).cached, 0);
+    assert_int_equal(slab_stats_of(cache).in_use, 0);
+    struct cpu_header header = header_of(ids[0], cache);
+    assert_true(header.top == header.taken && header.top == caches.depots[cache].bottom + half); /* top is its owner's for good */
     ASSERT_SOUND();
+    for (unsigned thread = 0; thread < 2; thread++) { /* both go on with arrays as they were */
+        sim_thread_become(thread);
+        give(cache, must_take(cache));
+        header = header_of(ids[thread], cache);
+        assert_true(header.bottom == caches.depots[cache].bottom && header.taken == 0 && rounds_in(ids[thread], cache) == half);
+    }
+    ASSERT_SOUND();
+    for (unsigned thread = 0; thread < 2; thread++) {
+        sim_thread_become(thread);
+        sim_thread_exit();
+    }
+    sim_thread_become(2);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void an_owner_in_the_middle_keeps_what_it_has(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
+    uint32_t ids[2];
+    build_two(cache, ids);
     sim_thread_become(0);
+    *sim_thread_sequence() = 1; /* stopped between its first instruction and its commit */
+    sim_thread_become(1);
+    uint64_t before = header_word_of(ids[0], cache);
+    cache_drain(&caches);
+    assert_int_equal(header_word_of(ids[0], cache), before); /* open again */
+    assert_int_equal(stats_of(cache).cached, half);
+    sim_thread_become(0);
+    *sim_thread_sequence() = CPU_SEQUENCE_PUSH; /* a single push may stay there */
+    sim_thread_become(1);
+    cache_drain(&caches);
+    assert_int_equal(stats_of(cache).cached, 0);
+    ASSERT_SOUND();
+    *sim_thread_sequence() = 0;
+    ASSERT_NOTHING_LEFT();
+}
+
+/* A push that was under way when its array was drained commits afterwards: the next drain finds its round, or its owner does. */
+static void the_round_of_a_late_push_is_found(void **state) {
+    (void)state;
+    for (unsigned finder = 0; finder < 2; finder++) {
+        build_threads(UINT64_MAX);
+        unsigned cache = cache_of(64);
+        uint32_t ids[2];
+        void *late;
+        build_two(cache, ids);
+        cache_drain(&caches);
+        hold_from_slabs(cache, &late, 1);
+        *(uint64_t *)late = 0;
+        held[cache]--;
+        struct cpu_header *header = cpu_area_header(cpu_area_at(ids[0]), cache);
+        ((void **)(void *)cpu_area_at(ids[0]))[header->top++] = late;
+        assert_int_equal(rounds_in(ids[0], cache), 1);
+        ASSERT_SOUND();
+        if (finder == 0) {
+            cache_drain(&caches);
+            assert_int_equal(stats_of(cache).cached, 0);
+            assert_int_equal(header->top, header->taken);
+        } else {
+            sim_thread_become(0);
+            give(cache, must_take(cache));
+            assert_int_equal(header->taken, 0);
+        }
+        ASSERT_SOUND();
+        ASSERT_NOTHING_LEFT();
+    }
+}
+
+static void without_a_fence_threads_keep_what_they_have(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
+    uint32_t ids[2];
+    build_two(cache, ids);
+    sim_fail_only(UINT64_C(1) << SIM_FENCE);
+    sim_fail_call(1, SIM_FOREVER);
+    cache_drain(&caches);
+    assert_int_equal(stats_of(cache).cached, half); /* the caller's own is emptied by ordinary pops */
+    assert_int_equal(rounds_in(ids[1], cache), 0);
+    ASSERT_SOUND();
+    sim_fail_call(0, 0);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void a_tick_takes_what_threads_leave_idle(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64), half = rounds_of(cache) / 2;
+    uint32_t ids[2];
+    build_two(cache, ids);
+    cache_tick(&caches);
+    assert_int_equal(rounds_in(ids[0], cache), half);
+    void *object = must_take(cache); /* what it does is seen by its tops */
+    cache_tick(&caches);
+    assert_int_equal(rounds_in(ids[0], cache), 0);
+    assert_int_equal(rounds_in(ids[1], cache), half - 1);
+    give(cache, object);
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < 4; i++) cache_tick(&caches);
+    assert_int_equal(stats_of(cache).cached, 0);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* A tick looks at some areas only, and ticks at all of them in turn. */
+static void ticks_come_to_every_thread(void **state) {
+    (void)state;
+    build_threads(UINT64_MAX);
+    unsigned cache = cache_of(64), threads = 600;
+    for (unsigned thread = 0; thread < threads; thread++) {
+        sim_thread_become(thread);
+        give(cache, must_take(cache));
+    }
+    for (unsigned i = 0; i < 12; i++) {
+        uint64_t fences = sim_calls(SIM_FENCE);
+        cache_tick(&caches);
+        assert_in_range(sim_calls(SIM_FENCE) - fences, 0, 256);
+    }
+    assert_int_equal(stats_of(cache).cached, 0);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -284,7 +408,12 @@ int main(void) {
         cmocka_unit_test(ids_are_no_more_than_threads_alive_at_once),
         cmocka_unit_test(ten_thousand_threads_alive_give_everything_back),
         cmocka_unit_test(threads_without_an_id_work_on_slabs),
-        cmocka_unit_test(ticks_and_drains_leave_other_threads_alone),
+        cmocka_unit_test(a_drain_takes_what_other_threads_have),
+        cmocka_unit_test(an_owner_in_the_middle_keeps_what_it_has),
+        cmocka_unit_test(the_round_of_a_late_push_is_found),
+        cmocka_unit_test(without_a_fence_threads_keep_what_they_have),
+        cmocka_unit_test(a_tick_takes_what_threads_leave_idle),
+        cmocka_unit_test(ticks_come_to_every_thread),
         cmocka_unit_test(a_forked_child_takes_what_other_threads_had),
         cmocka_unit_test(the_parent_of_a_fork_goes_on),
     };

@@ -175,6 +175,7 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_int_equal(platform_faults_protect(&faults, address, PAGE, true), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_faults_copy(&faults, address, address + PAGE, PAGE, false, NULL), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_faults_move(&mover, address + 7 * PAGE, address, PAGE, NULL), PLATFORM_FAULTS_TAKEN);
+    assert_false(platform_faults_keep(&faults));
     assert_false(sim_fault_registered(address + 4 * PAGE) || sim_fault_protected(address));
     assert_false(platform_protect(address, PAGE, PLATFORM_ACCESS_READ));
     assert_false(platform_on_access_fault(NULL));

@@ -1,0 +1,132 @@
+/*
+ * cpu_threads.c - thread mode: ids, the ends of threads, and taking what the arrays of other threads have.
+ *
+ * No kernel restarts a sequence here, so the drain of cpu_layer.c differs in two steps:
+ *   2. platform_fence_threads, then the owner's word is waited for (cpu_ops.h): after that the one thing that can still happen to a closed
+ *      header is a single push, which puts a round at `top` and raises it by one;
+ *   4. the rounds up to `top` are taken and `taken` says so; `top` stays the owner's. The round of such a push lies above, and is found by the
+ *      next drain, or by the owner.
+ *   5. The owner puts `top` and `taken` in order under drain_lock, and opens the header (cpu_thread_settle_own).
+ * An owner who stays in the middle of a sequence, as one that is stopped or whose signal handler runs there, keeps what it has: its headers
+ * are opened again. Where the system has no such fence, every thread keeps what it has until it ends.
+ *
+ * A word may be read until its thread has been through cache_thread_exit of the first layer, for which it waits at the drain lock of each layer in
+ * which its area has rounds. So a drainer, who holds that lock and has seen rounds, finds the word's memory there.
+ */
+#include "cache/cpu_layer_internal.h"
+
+#define SEQUENCE_WAIT_MIN_NS UINT64_C(10000)
+#define SEQUENCE_WAIT_MAX_NS UINT64_C(10000000)
+
+/* ------------------------------------------------------------------ the words of an area */
+
+static uint64_t *area_words(const struct cache_layer *caches, uint32_t id) {
+    const unsigned headers = caches->main == caches ? SLAB_CACHE_END : caches->end;
+    return (uint64_t *)(void *)area_at(caches, id) + headers;
+}
+uint64_t *cpu_thread_digest(const struct cache_layer *caches, uint32_t id) { return &area_words(caches, id)[0]; }
+
+typedef const uint64_t *sequence_word; /* NULL: nobody has the id */
+static sequence_word *area_sequence(const struct cache_layer *caches, uint32_t id) {
+    return (sequence_word *)(void *)&area_words(caches->main, id)[1];
+}
+/* Of a thread whose word may not be read. */
+static const uint64_t never_ends = 1;
+
+/* ------------------------------------------------------------------ ids */
+
+STRATA_COLD uint32_t cpu_thread_take_id(struct cache_layer *caches) {
+    uint32_t id = 0;
+    platform_lock_acquire(&caches->drain_lock);
+    if (caches->spare_count != 0) {
+        id = caches->spare_ids[--caches->spare_count];
+    } else if (caches->ids_made < caches->areas) {
+        id = caches->ids_made;
+        for (const struct cache_layer *layer = caches; layer != NULL && id != 0; layer = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE))
+            if (!cpu_layer_commit(layer, id, id + 1)) id = 0;
+        if (id != 0) __atomic_store_n(&caches->ids_made, id + 1, __ATOMIC_RELAXED); /* statistics read it without the lock */
+    }
+    if (id != 0) {
+        sequence_word word = platform_thread_sequence();
+        __atomic_store_n(area_sequence(caches, id), word != NULL ? word : &never_ends, __ATOMIC_RELEASE);
+    }
+    platform_lock_release(&caches->drain_lock);
+    return id;
+}
+
+/* A thread that has ended: its arrays are emptied and unused again. Under drain_lock. */
+static void empty_area(struct cache_layer *caches, uint32_t id) {
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        if (is_leaving(caches, cache)) continue;
+        if (header_load(caches, id, cache).top != 0 || upper_at(caches, id, cache) != 0) cpu_header_empty(caches, id, cache, 0, false);
+    }
+}
+
+STRATA_COLD void cache_thread_exit(struct cache_layer *caches, uint32_t id) {
+    platform_lock_acquire(&caches->drain_lock);
+    empty_area(caches, id);
+    if (caches->main == caches) {
+        __atomic_store_n(area_sequence(caches, id), NULL, __ATOMIC_RELAXED);
+        caches->spare_ids[caches->spare_count++] = id;
+    }
+    platform_lock_release(&caches->drain_lock);
+}
+
+STRATA_COLD void cache_fork_child_settle(struct cache_layer *caches) {
+    if (!caches->thread_mode) return;
+    uint32_t own = platform_thread_id();
+    caches->spare_count = 0;
+    for (uint32_t id = 1; id < caches->ids_made; id++)
+        if (id != own) cache_thread_exit(caches, id);
+}
+
+/* ------------------------------------------------------------------ the caller's own arrays */
+
+STRATA_COLD void cpu_thread_empty_own(struct cache_layer *caches, unsigned cache) {
+    uint32_t id = caches->thread_mode ? platform_thread_id() : 0;
+    if (id == 0 || rounds_at(caches, id, cache) == 0) return;
+    platform_lock_acquire(&caches->drain_lock);
+    if (is_shut(caches, cache)) cpu_header_empty(caches, id, cache, CPU_CLOSED, false);
+    platform_lock_release(&caches->drain_lock);
+}
+
+STRATA_COLD bool cpu_thread_is_unsettled(const struct cache_layer *caches, uint32_t id, unsigned cache) {
+    return upper_at(caches, id, cache) == CPU_DRAINED && header_load(caches, id, cache).taken != 0;
+}
+
+STRATA_COLD void cpu_thread_settle_own(struct cache_layer *caches, unsigned cache) {
+    uint32_t id = platform_thread_id();
+    platform_lock_acquire(&caches->drain_lock);
+    if (cpu_thread_is_unsettled(caches, id, cache)) cpu_header_empty(caches, id, cache, CPU_DRAINED, true);
+    platform_lock_release(&caches->drain_lock);
+}
+
+/* ------------------------------------------------------------------ the arrays of others */
+
+STRATA_COLD bool cpu_thread_fence(const struct cache_layer *caches, uint32_t id, bool patient) {
+    if (!platform_fence_threads()) return false;
+    sequence_word word = __atomic_load_n(area_sequence(caches, id), __ATOMIC_ACQUIRE);
+    if (word == NULL) return true; /* rounds of a thread that a fork has left behind */
+    if (word == &never_ends) return false;
+    uint64_t interval = SEQUENCE_WAIT_MIN_NS;
+    /* Acquire: pairs with the end of a sequence, whose rounds and top are seen then. */
+    while (!cpu_sequence_ended(__atomic_load_n(word, __ATOMIC_ACQUIRE))) {
+        if (!patient || interval > SEQUENCE_WAIT_MAX_NS) return false;
+        struct platform_event never = {0};
+        platform_event_wait(&never, interval);
+        interval *= 2;
+    }
+    return true;
+}
+
+STRATA_COLD void cpu_thread_take(struct cache_layer *caches, uint32_t id, unsigned cache, bool regroup) {
+    struct cpu_header *header = header_at(caches, id, cache);
+    void *const *slots = (void *const *)(void *)area_at(caches, id);
+    void *rounds[CACHE_ROUNDS_MAX];
+    const struct cpu_header seen = header_load(caches, id, cache); /* acquire: pairs with a push, whose round is in its slot */
+    const unsigned first = first_round(caches, cache, seen), count = seen.top > first ? seen.top - first : 0;
+    for (unsigned i = 0; i < count; i++) rounds[i] = slots[first + i];
+    __atomic_store_n(&header->taken, seen.top, __ATOMIC_RELAXED);
+    __atomic_store_n(upper_half(header), CPU_DRAINED, __ATOMIC_RELEASE);
+    if (count != 0) cpu_layer_give(caches, cache, rounds, count, regroup);
+}
