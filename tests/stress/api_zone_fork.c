@@ -19,13 +19,16 @@
 enum { SUPERPAGES = 8, FRAMES = SUPERPAGES * 512, BLOCKS = 3 * FRAMES / 4, SHOWN = 64, WORKERS = 2 };
 #define NONE UINT64_MAX
 
-/* ThreadSanitizer ends the child of a process with threads that starts one. */
+/*
+ * ThreadSanitizer ends the child of a process with threads that starts one. AddressSanitizer, as of GCC 12, holds locks of its own allocator over a
+ * fork that another thread's allocation had, and a thread that starts allocates by it.
+ */
 #define MAY_START_THREADS 1
-#if defined __SANITIZE_THREAD__
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
 #undef MAY_START_THREADS
 #define MAY_START_THREADS 0
 #elif defined __has_feature
-#if __has_feature(thread_sanitizer)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
 #undef MAY_START_THREADS
 #define MAY_START_THREADS 0
 #endif
