@@ -97,18 +97,27 @@ static void memory_put(void *ctx, void *memory, size_t bytes) {
     zone_run_free(&heap.zone, memory, (unsigned)align_up(bytes >> GRANULE_SHIFT, heap.zone.page_granules));
 }
 
+/* Caches hold what was freed: quantum caches integers of their arena, other caches what their source gave them, whose arena may be this one. */
+static bool caches_exist(void) { return __atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) != NULL; }
+
 static bool reclaim(void *ctx, uint64_t size) {
     struct strata_arena *arena = ctx;
     lock_list();
     strata_arena_reclaim *function = arena->reclaim;
     void *context = arena->reclaim_context;
     unlock_list();
-    return function != NULL && function(context, arena, size) != 0;
+    bool more = function != NULL && function(context, arena, size) != 0;
+    if (!caches_exist()) return more;
+    object_caches_reap(&heap.objects);
+    return true;
 }
+
+/* What is freed into a cache wakes nobody: whoever sleeps looks again this often, and reaps before. */
+#define CACHED_LOOK_NS UINT64_C(20000000)
 
 static bool wait_for_change(void *ctx, const uint32_t *word, uint32_t seen) {
     (void)ctx;
-    platform_word_wait(word, seen);
+    platform_word_wait_for(word, seen, caches_exist() ? CACHED_LOOK_NS : UINT64_MAX);
     return true;
 }
 

@@ -38,7 +38,9 @@ void *cache_alloc_reclaimed(struct object_cache *cache) {
     void *object = called ? object_cache_alloc(&heap.objects, cache) : NULL;
     if (object != NULL) return object;
     called |= object_caches_reclaim(&heap.objects, cache, &need) != 0;
-    if (!called) return NULL;
+    /* Of a source of the program's own, others may hold free what this one lacks. The heap's memory was called in already; there a constructor
+     * refused. */
+    if (!called && cache->slabs.source == &slab_source_zone) return NULL;
     object_caches_reap(&heap.objects);
     heap_release(0);
     return object_cache_alloc(&heap.objects, cache);

@@ -298,6 +298,8 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns);
  * called. wake lets all sleepers on the word go. wait: with no lock held; not async-signal-safe.
  */
 void platform_word_wait(const uint32_t *word, uint32_t seen);
+/* The same, for timeout_ns at most (UINT64_MAX: as above). */
+void platform_word_wait_for(const uint32_t *word, uint32_t seen, uint64_t timeout_ns);
 void platform_word_wake(const uint32_t *word);
 
 /* For words that are changed without a lock: in the simulation other threads may run here; elsewhere it is nothing. */

@@ -67,12 +67,15 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns) {
     return end_wait(event);
 }
 
-void platform_word_wait(const uint32_t *word, uint32_t seen) {
+void platform_word_wait_for(const uint32_t *word, uint32_t seen, uint64_t timeout_ns) {
     int saved = errno;
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S), .tv_nsec = (long)(timeout_ns % NS_PER_S)};
     /* The kernel compares once more, under a lock that a wake needs too. A signal ends the wait; the caller looks again. */
-    syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
     errno = saved;
 }
+
+void platform_word_wait(const uint32_t *word, uint32_t seen) { platform_word_wait_for(word, seen, UINT64_MAX); }
 
 void platform_word_wake(const uint32_t *word) {
     int saved = errno;

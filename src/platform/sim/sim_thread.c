@@ -334,15 +334,17 @@ bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns) {
     return sim_thread_wait(event, timeout_ns, false);
 }
 
-/* As strict as a futex: once asleep, only a wake ends the wait; that the word has changed does not. */
-void platform_word_wait(const uint32_t *word, uint32_t seen) {
+/* As strict as a futex: once asleep, only a wake or the clock ends the wait; that the word has changed does not. */
+void platform_word_wait_for(const uint32_t *word, uint32_t seen, uint64_t timeout_ns) {
     sim_call_count(SIM_WORD_WAIT);
     if (sim_locks_held() != 0) fatal("sim: platform_word_wait: a lock of rank %u is held", sim_lock_highest_rank());
     sim_cpu_yield();
     if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != seen) return;
     if (running == NO_BODY && sim_cpu_depth() == 0) { /* the test itself: everyone else runs */
         run_ready(NULL);
-        if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == seen) fatal("sim: a wait that nobody will ever end");
+        if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != seen) return;
+        if (timeout_ns == UINT64_MAX) fatal("sim: a wait that nobody will ever end");
+        sim_clock_advance(timeout_ns);
         return;
     }
     if (!sim_thread_can_switch()) fatal("sim: a wait without end in a preemption hook");
@@ -350,10 +352,13 @@ void platform_word_wait(const uint32_t *word, uint32_t seen) {
     thread->waits = NULL;
     thread->waits_pressure = false;
     thread->waits_word = word;
-    thread->deadline_ns = UINT64_MAX;
+    thread->deadline_ns = timeout_ns > UINT64_MAX - platform_now_ns() ? UINT64_MAX : platform_now_ns() + timeout_ns;
     thread->state = SIM_THREAD_WAITS;
     suspend();
+    thread->waits_word = NULL;
 }
+
+void platform_word_wait(const uint32_t *word, uint32_t seen) { platform_word_wait_for(word, seen, UINT64_MAX); }
 
 void platform_word_wake(const uint32_t *word) {
     sim_call_count(SIM_WORD_WAKE);
