@@ -236,7 +236,7 @@ template <class T, class U> constexpr bool operator!=(const allocator<T> &, cons
  *
  * When it pays, where malloc is strata's: nodes are written and read by their container, which soon is most of the time, and a freed node waits in
  * the stock before it goes. So containers are built in less time (5 to 20 %), best where thousands of nodes come at once, but end in as much, or from
- * millions of nodes on in a tenth more; below some hundred nodes nothing is won. docs/papers.md has figures.
+ * some hundred thousand nodes on in a tenth to two fifths more; below some hundred nodes nothing is won. docs/papers.md has figures.
  */
 template <class T> class batch_allocator {
   public:

@@ -22,18 +22,6 @@
 #include "own_process.h"
 #include "pages_support.h"
 
-/* Sanitizers map memory for themselves, and end the process where they can't. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define HAS_ROOM_FOR_LIMITS 0
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HAS_ROOM_FOR_LIMITS 0
-#endif
-#endif
-#ifndef HAS_ROOM_FOR_LIMITS
-#define HAS_ROOM_FOR_LIMITS 1
-#endif
-
 enum { PAGES = 64, THREADS = 4, TURNS = 150, KINDS_BOTH = STRATA_WATCH_READS | STRATA_WATCH_WRITES };
 
 static char *block;

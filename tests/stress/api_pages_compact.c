@@ -13,20 +13,9 @@
 
 #include "pages_support.h"
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define IS_LIMITED 0
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_LIMITED 0
-#endif
-#endif
-#ifndef IS_LIMITED
-#define IS_LIMITED 1
-#endif
-
 #define MIB ((size_t)1 << 20)
 
-enum { SLOTS = 1024, BLOCK_BYTES = 64 << 10, WORDS = BLOCK_BYTES / 8, THREADS = 2, WANTED = 8, ROUNDS = IS_LIMITED ? 6 : 2 };
+enum { SLOTS = 1024, BLOCK_BYTES = 64 << 10, WORDS = BLOCK_BYTES / 8, THREADS = 2, WANTED = 8, ROUNDS = HAS_ROOM_FOR_LIMITS ? 6 : 2 };
 
 /* A block of the program's: whoever uses it holds its lock. */
 static struct slot {
@@ -134,14 +123,14 @@ static void run(void) {
     for (unsigned i = 0; i < SLOTS; i++)
         if (slots[i].block != NULL) end(&slots[i]);
     EXPECT(had == WANTED * ROUNDS);
-    if (IS_LIMITED) EXPECT(atomic_load(&moves) > 0);
+    if (HAS_ROOM_FOR_LIMITS) EXPECT(atomic_load(&moves) > 0);
     printf("%u superpages, %u blocks moved for them\n", had, atomic_load(&moves));
     expect_sound();
 }
 
 int main(int argc, char **argv) {
     (void)argv;
-    if (argc > 1 || !IS_LIMITED) {
+    if (argc > 1 || !HAS_ROOM_FOR_LIMITS) {
         run();
         return 0;
     }

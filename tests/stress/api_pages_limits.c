@@ -10,17 +10,6 @@
 #include "own_process.h"
 #include "pages_support.h"
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define HAS_ROOM_FOR_LIMITS 0
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HAS_ROOM_FOR_LIMITS 0
-#endif
-#endif
-#ifndef HAS_ROOM_FOR_LIMITS
-#define HAS_ROOM_FOR_LIMITS 1
-#endif
-
 #define MIB ((size_t)1 << 20)
 
 enum { BLOCKS = 24, BATCH = 40, STEPS = 600 };

@@ -14,6 +14,7 @@
 #include <strata/zone_compact.h>
 #include <strata/zone_reclaim.h>
 
+#include "sanitizers.h"
 #include "stress/api_fork_support.h"
 
 enum { SUPERPAGES = 8, FRAMES = SUPERPAGES * 512, BLOCKS = 3 * FRAMES / 4, SHOWN = 64, WORKERS = 2 };
@@ -23,16 +24,7 @@ enum { SUPERPAGES = 8, FRAMES = SUPERPAGES * 512, BLOCKS = 3 * FRAMES / 4, SHOWN
  * ThreadSanitizer ends the child of a process with threads that starts one. AddressSanitizer, as of GCC 12, holds locks of its own allocator over a
  * fork that another thread's allocation had, and a thread that starts allocates by it.
  */
-#define MAY_START_THREADS 1
-#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
-#undef MAY_START_THREADS
-#define MAY_START_THREADS 0
-#elif defined __has_feature
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#undef MAY_START_THREADS
-#define MAY_START_THREADS 0
-#endif
-#endif
+#define MAY_START_THREADS (!UNDER_ADDRESS_SANITIZER && !UNDER_THREAD_SANITIZER)
 
 /* What the program knows of its blocks: the frame of each, by token. */
 static struct world {

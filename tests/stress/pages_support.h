@@ -13,6 +13,7 @@
 #include <strata/page.h>
 
 #include "concurrency/concurrency.h"
+#include "sanitizers.h"
 
 enum { PAGES_MAX = 4096 };
 
@@ -157,16 +158,9 @@ static inline void split_and_join_pages(struct pages *block, uint64_t *random) {
 /* ------------------------------------------------------------------ mappings */
 
 /* ThreadSanitizer maps memory for itself whenever it likes, and ends the process where it can't: there no process is left without mappings. */
-#if defined __SANITIZE_THREAD__
-#define MAPPINGS_MAY_END 0
-#elif defined __has_feature
-#if __has_feature(thread_sanitizer)
-#define MAPPINGS_MAY_END 0
-#endif
-#endif
-#ifndef MAPPINGS_MAY_END
-#define MAPPINGS_MAY_END 1
-#endif
+#define MAPPINGS_MAY_END (!UNDER_THREAD_SANITIZER)
+/* Both need more address space than any limit leaves. */
+#define HAS_ROOM_FOR_LIMITS (!UNDER_ADDRESS_SANITIZER && !UNDER_THREAD_SANITIZER)
 
 /* A range of which every second page is of another kind: as many mappings of the process as it is let have. */
 struct crowd {

@@ -7,14 +7,9 @@
 #include <sys/resource.h>
 
 #include "linux_test.h"
+#include "sanitizers.h"
 
-#if defined(__has_feature)
-#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
+#define SANITIZED (UNDER_ADDRESS_SANITIZER || UNDER_THREAD_SANITIZER)
 
 static struct platform_event done, go;
 
