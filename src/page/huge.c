@@ -4,9 +4,9 @@
  * By `auto` the heap asks where it is large enough that a superpage more or less is a small share of it, and where a huge page costs less
  * than the base pages in its place. That is measured, because it differs by thirty: 0.2 ms where the system has one at hand, 7 ms in a virtual
  * machine whose host has taken the memory back, or where memory must be compacted first (docs/decisions.md, 19 and 20). So the first page of a fresh
- * superpage is touched here, with a look at the clock; while their mean is too dear the next superpages go without after each dear one, more of them each
- * time, until one is cheap again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none, by any policy: idle pages
- * would come with it that may not stay.
+ * superpage is touched here, with a look at the clock; while their mean is too dear the next superpages go without after each dear one, more of them
+ * each time, until one is cheap again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none,
+ * by any policy: idle pages would come with it that may not stay.
  *
  * What a slab's superpage is measured by will be used at once. Not so a block, of which nobody may ever touch a page: where nothing is known,
  * its first superpage alone is measured, and answers for HUGE_TRUST more, of this block and of others.
