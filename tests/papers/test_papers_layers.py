@@ -323,7 +323,11 @@ def test_the_models_demands_by_hand():
             ],
         }
     )
-    # Two locks share a visit of the depot: 30 ns each, and two lines of 40 ns with each hand-over.
-    assert model.demands(counts, constants) == pytest.approx([0.02 * 30 + 0.005 * 80, 0.001 * 400 + 0.001 * 80, 0.002 * 100])
-    assert model.own_ns(10, counts, constants) == pytest.approx(10 - 1.0 - 0.48 - 0.2)
+    # Two locks share a visit of the depot: 30 ns each, and two lines of 40 ns with each hand-over, beside the eight of a magazine.
+    assert model.demands(counts, constants) == pytest.approx([0.02 * 30 + 0.005 * 400, 0.001 * 400 + 0.001 * 80, 0.002 * 100])
+    assert model.demands(counts, constants, 0.5) == pytest.approx([0.02 * 15 + 0.005 * 400, 0.001 * 200 + 0.001 * 80, 0.002 * 50])
+    assert model.own_ns(10, counts, constants) == pytest.approx(10 - 2.6 - 0.48 - 0.2)
+    assert model.hold_share(10, counts, constants) == 1
+    assert model.hold_share(4 + 1.64, counts, constants) == pytest.approx(0.5)
+    assert model.hold_share(3, counts, constants) == 1  # nothing is known then
     assert model.own_ns(1, counts, constants) == 4  # never less than the array alone
