@@ -59,7 +59,8 @@ enum frames_capture_flags {
     FRAMES_CAPTURE_AT = 1,
     FRAMES_CAPTURE_NO_RECLAIM = 2,
     FRAMES_CAPTURE_NO_HOLD = 4,
-    FRAMES_CAPTURE_OF_CALL = 8 /* not the program's: who begins it ends it in the same call */
+    FRAMES_CAPTURE_OF_CALL = 8,  /* not the program's: who begins it ends it in the same call */
+    FRAMES_CAPTURE_OF_PASS = 16, /* what a pass of compaction holds for a request: counted there, not among captures */
 };
 
 /* What was wrong: for strata_zone_explain. Of constants but for the value. */

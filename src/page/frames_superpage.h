@@ -99,6 +99,13 @@ void frames_superpage_give_captured(struct frames_superpage *superpage, unsigned
 void frames_superpage_hold(struct frames_superpage *superpage, unsigned first, unsigned count);
 void frames_superpage_unhold(struct frames_superpage *superpage, unsigned first, unsigned count);
 void frames_superpage_settle(struct frames_superpage *superpage, unsigned first, unsigned count, enum frames_mobility mobility);
+/*
+ * Whether a superpage that gives frames to another mobility than its group's becomes that one's (section 2.1): when at least half of it changes
+ * hands, but never movable ones', which can go again. `free`: before they are given.
+ */
+STRATA_INLINE bool frames_changes_group(unsigned free, unsigned frames, enum frames_mobility mobility) {
+    return mobility != FRAMES_MOVABLE && free * 2 >= frames;
+}
 /* NULL, or what does not agree with itself. */
 const char *frames_superpage_check(const struct frames_superpage *superpage, unsigned frames);
 
