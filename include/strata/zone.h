@@ -402,9 +402,10 @@ enum strata_zone_effort {
  * strata_zone_set_effort - what strata_zone_alloc does from now on once nothing suitable is free: figure 10. At first, all of it.
  *
  * effort: enum strata_zone_effort, joined by |; 0: nothing. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: other bits. Cost: constant.
- * Compaction for a request holds nothing, with or without captures: a group of frames that it has emptied is anybody's until the request is
- * tried again, right after its last block has gone. Those that others have got to meanwhile are counted apart, as races_lost of
- * strata_zone_compact_counts, and the pass goes on to the next. (Sections 7.2 and 8.)
+ * Compaction for a request always holds the range that it empties: what is free of it, and what moves leave, is nobody's until the request has all of
+ * it, or the range is given up. So it loses no race, unless 64 captures are under way at the same moment: then it holds nothing, and what others
+ * have got to is counted, as races_lost of strata_zone_compact_counts and, by the frame, of strata_zone_stats. What passes hold is not among the
+ * captures that are counted. (Sections 7.2 and 8.)
  */
 STRATA_API enum strata_zone_status strata_zone_set_effort(struct strata_zone *zone, unsigned effort) STRATA_NOEXCEPT;
 
@@ -425,11 +426,11 @@ struct strata_zone_stats {
     uint64_t captures;                         /* under way */
     /* counted since the start */
     uint64_t allocs, failures; /* calls */
-    uint64_t fallbacks;        /* from a superpage of another group */
+    uint64_t fallbacks;        /* from a superpage of another group; also small runs that a capture or a pass of compaction gave from one */
     uint64_t retypes;          /* superpages that changed their group by that */
     uint64_t reserve_uses;     /* superpages taken from the reserve */
     uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
-    uint64_t races_lost;     /* frames that were held, dropped or moved away for a contiguous request, by capture or by area, and taken by others */
+    uint64_t races_lost;     /* frames that were held, dropped or moved away for a contiguous request, and taken by others */
     uint64_t metadata_bytes; /* reserved for what strata remembers; how much of it is resident depends on use */
 };
 /* strata_zone_stats_get - exact where no other thread is in a call. Cost: linear in superpages. */
