@@ -63,6 +63,7 @@ enum strata_zone_status {
     STRATA_ZONE_NO_HUGE_PAGES, /* the system's pool of huge pages has too few */
     STRATA_ZONE_GONE,          /* a capture whose range can't be had any more: pinned or unmovable frames came to stay */
     STRATA_ZONE_NOT_DONE,      /* a capture that still waits for frames */
+    STRATA_ZONE_FILE_ERROR,    /* of a file behind blocks (strata/zone_backing.h): errno says which */
 };
 /* strata_zone_status_text - a short English text for a status, in static storage, never NULL. Async-signal-safe. Cost: constant. */
 STRATA_API const char *strata_zone_status_text(enum strata_zone_status status) STRATA_NOEXCEPT;
@@ -148,6 +149,9 @@ enum strata_zone_answer {
     STRATA_ZONE_LATER, /* not now: in use, or being written */
     STRATA_ZONE_NEVER, /* don't ask about this one again: it counts as unmovable from now on */
     STRATA_ZONE_WROTE, /* reclaim only: written first, and dropped */
+    /* reclaim only: nobody uses it any more; strata shall write it to the owner's file, if it is dirty, and drop it (strata/zone_backing.h); of an
+     * owner without a file: as LATER */
+    STRATA_ZONE_WRITE,
 };
 
 /*
@@ -162,7 +166,9 @@ struct strata_zone_owner {
      * (strata_zone_copy), so that nobody writes at `from` any more, and knows the block by `to` from now on. NULL: its frames don't move.
      */
     enum strata_zone_answer (*migrate)(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames, uint64_t token, void *context);
-    /* The block's contents shall go. YES: they were clean, or are not needed; WROTE: they were written. NULL: its frames are not reclaimed. */
+    /* The block's contents shall go. dirty: whether they were written to, by a look a moment ago: of one whose users may go on until the owner stops
+     * them, that is not the last word, and WRITE looks again. YES: they were clean, or are not needed; WROTE: they were written; WRITE: strata shall.
+     * NULL: its frames are not reclaimed. */
     enum strata_zone_answer (*reclaim)(struct strata_zone *zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context);
     void *context;
 };
