@@ -303,7 +303,7 @@ static bool note_fallback(struct frame_zone *zone, const struct frames_capture *
     bool foreign = (zone->flags & FRAMES_NO_GROUPING) == 0 && superpage->group != (uint8_t)capture->mobility;
     if (!foreign || span.count == zone->superpage_frames) return false;
     COUNTER_ADD(zone->fallbacks, 1);
-    if (frames_changes_group(superpage->free + span.count, zone->superpage_frames, capture->mobility)) {
+    if (group_changes(superpage->free + span.count, zone->superpage_frames, capture->mobility == FRAMES_MOVABLE)) {
         COUNTER_ADD(zone->retypes, 1);
         superpage->group = (uint8_t)capture->mobility;
     }

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "page/frames.h"
 #include "page/frames_superpage.h"
+#include "page/groups.h"
 
 /*
  * A note of a frame, guarded by the lock of its superpage. Mobility, owner and what goes on with a block are in the note of its first frame; pins and
