@@ -36,13 +36,14 @@ STRATA_INLINE unsigned bitfield_count(const uint64_t *bits, unsigned from, unsig
 /* The first bit at or after `from`, before `end`, that is set; `end` where there is none. */
 STRATA_INLINE unsigned bitfield_next(const uint64_t *bits, unsigned from, unsigned end, uint64_t invert) {
     if (from >= end) return end;
-    unsigned w = from / 64;
+    unsigned w = from / 64, words = (end + 63) / 64;
     uint64_t word = (bits[w] ^ invert) & ~UINT64_C(0) << from % 64;
     while (word == 0) {
-        if (++w * 64 >= end) return end;
+        if (++w == words) return end;
         word = bits[w] ^ invert;
     }
     unsigned found = w * 64 + bit_lowest(word);
+    if (__builtin_constant_p(end) && end % 64 == 0) return found; /* none behind the end is in the last word */
     return found < end ? found : end;
 }
 
