@@ -204,7 +204,7 @@ unsigned sim_threads_alive(void);
 bool sim_run_threads(void);
 /* The same for a span of time: the clock jumps from one timeout to the next. */
 bool sim_run_threads_for(uint64_t ns);
-/* The current process is the child of a fork now: all other threads are gone, and no lock counts as held. */
+/* The current process is the child of a fork now: its number is the next one, all other threads are gone, and no lock counts as held. */
 void sim_fork_child(void);
 
 /* ------------------------------------------------------------------ exploration */

@@ -223,6 +223,25 @@ static void a_block_may_be_freed_when_it_is_told(void **state) {
     assert_int_equal(whole.free, SUPERPAGES * PER_SUPERPAGE);
 }
 
+/* The file is the parent's, too: what the child writes there would be lost on the parent. */
+static void a_forked_child_reads_and_writes_nothing(void **state) {
+    (void)state;
+    assert_int_equal(strata_zone_backing_open(zone, owner, &plain), STRATA_ZONE_OK);
+    fill(0, 1);
+    fill(1, 1);
+    const struct strata_zone_capture_request first = {.frames = 1, .flags = STRATA_ZONE_CAPTURE_AT, .at = frame_of[0]};
+    const struct strata_zone_capture_request second = {.frames = 1, .flags = STRATA_ZONE_CAPTURE_AT, .at = frame_of[1]};
+    uint64_t frame;
+    assert_int_equal(strata_zone_capture_run(zone, &first, &frame), STRATA_ZONE_OK);
+    sim_fork_child();
+    assert_int_equal(strata_zone_backing_read(zone, owner, frame, 1, 0), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_peek(zone, frame), word_of(0));
+    uint64_t none;
+    assert_int_equal(strata_zone_capture_run(zone, &second, &none), STRATA_ZONE_NO_FRAMES);
+    assert_true(last_error == ENODATA && stats().without_place == 1 && in_file(1) == 0);
+    assert_int_equal(strata_zone_peek(zone, frame_of[1]), word_of(1));
+}
+
 static void captures_and_areas_write_too(void **state) {
     (void)state;
     uint64_t frame;
@@ -304,6 +323,7 @@ int main(void) {
         TEST(a_token_without_a_place_stays),
         TEST(without_a_file_it_is_later),
         TEST(a_block_may_be_freed_when_it_is_told),
+        TEST(a_forked_child_reads_and_writes_nothing),
         TEST(captures_and_areas_write_too),
         TEST(what_is_refused),
     };
