@@ -56,6 +56,7 @@ def measure(context: Context) -> Result:
             *[Series(name_of(*kind), course(ns, kind), "a pair, by the clock") for kind in kinds],
             *[Series(name_of(*kind), course(cpu_ns, kind), "a pair, of processor time") for kind in kinds],
             *[Series(name_of(*kind), course(ns, kind), "a pair of blocks that an owner may be asked about, by the clock") for kind in owned],
+            *[Series(name_of(*kind), course(cpu_ns, kind), "a pair of blocks that an owner may be asked about, of processor time") for kind in owned],
             *[
                 Series(name, [(number, gain[frames, mobility, "bare"]) for number, mobility in enumerate(MOBILITIES, 1)], "two CPUs against one")
                 for frames, name in RUNS.items()

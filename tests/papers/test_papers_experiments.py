@@ -284,9 +284,10 @@ def test_worst_case_gets_back_what_it_freed(run):
         ("contiguity_contents", 16, 1, 1, "hold"),
         ("contiguity_tlb", "large", 16, 1),
         ("contiguity_large", 0),
-        ("contiguity_pairs", 513, 1, 10, "movable"),
-        ("contiguity_pairs", 1, 0, 10, "movable"),
-        ("contiguity_pairs", 1, 1, 10, "fixed"),
+        ("contiguity_pairs", 513, 1, 10, "movable", "bare"),
+        ("contiguity_pairs", 1, 0, 10, "movable", "bare"),
+        ("contiguity_pairs", 1, 1, 10, "fixed", "bare"),
+        ("contiguity_pairs", 1, 1, 10, "movable", "reclaimed"),
         ("contiguity_large", 4097),
     ],
 )
