@@ -401,7 +401,7 @@ static void advise_without_descriptors(void *unused) {
     (void)unused;
     char *range = new_range();
     EXPECT(range != NULL && setrlimit(RLIMIT_NOFILE, &none) == 0);
-    fill(range, 1);
+    memset(range, 1, 4 * page_bytes);
     const struct platform_range two[2] = {{range, page_bytes}, {range + 2 * page_bytes, page_bytes}};
     errno = 77;
     bool released = platform_release_all(two, 2);
