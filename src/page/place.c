@@ -13,6 +13,8 @@
 #define BUCKET_PLACES 8
 /* Present granules that make up for a place that is not the best fit. */
 #define PLACE_GAIN_GRANULES 32
+/* Of a place that pages move to at most so many present ones may be in their way: each is dropped for a tenth of a microsecond, and touched again. */
+#define PLACE_LOST_GRANULES 32
 
 /* What a block wants: superpages, and among the first ones granules [from, to) to be present; what is in front of these would be lost. */
 struct wish {
@@ -54,6 +56,28 @@ static struct superpage *find_present(struct zone *zone, const struct wish *wish
         if (least == wish->to - wish->from || ++looks == PLACES) break;
     }
     return best;
+}
+
+/* Superpages that were never used: nothing is present there. NULL: the address space ends. */
+static struct superpage *take_unused(struct zone *zone, size_t count) {
+    uint64_t address, from = zone->base + ((uint64_t)zone->used_superpages << SUPERPAGE_SHIFT);
+    if (arena_xalloc(&zone->addresses, (uint64_t)count << SUPERPAGE_SHIFT, 0, 0, 0, from, 0, ARENA_INSTANT_FIT, &address) != ARENA_OK) return NULL;
+    struct superpage *first = superpage_of(zone, (char *)address);
+    if (zone_superpages_commit(zone, first, count, true)) return first;
+    zone_superpages_give(zone, first, count);
+    return NULL;
+}
+
+struct superpage *zone_superpages_take_moved(struct zone *zone, size_t count, size_t from, size_t to) {
+    struct superpage *first = zone_superpages_take_present(zone, count, 1, from, to);
+    if (first == NULL || list_empty(&zone->idle_free)) return first;
+    size_t lost = 0;
+    for (size_t i = 0; i * SUPERPAGE_GRANULES < from && lost <= PLACE_LOST_GRANULES; i++)
+        lost += count_present(&first[i], i * SUPERPAGE_GRANULES, 0, from);
+    struct superpage *unused = lost > PLACE_LOST_GRANULES ? take_unused(zone, count) : NULL;
+    if (unused == NULL) return first;
+    zone_superpages_give(zone, first, count);
+    return unused;
 }
 
 struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to) {
