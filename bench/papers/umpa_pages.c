@@ -342,7 +342,8 @@ static void run_swap(bool by_copy, size_t bytes, uint64_t rounds) {
 int main(int argc, char **argv) {
     uint64_t first = argc == 5 ? strtoull(argv[3], NULL, 10) : 0, second = argc == 5 ? strtoull(argv[4], NULL, 10) : 0;
     enum way way = KERNEL;
-    if (!first || !second) load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-]double|[aged-]turns|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
+    if (!first || !second)
+        load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-]double|[aged-]turns|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
     timing_pin(0);
     while (way < WAYS && strcmp(argv[2], way_names[way])) way++;
     if (!strcmp(argv[1], "aged-double") || !strcmp(argv[1], "aged-turns") || !strcmp(argv[1], "aged-swap")) {
@@ -363,7 +364,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[1], "swap") && (way == STRATA || !strcmp(argv[2], "copy")) && first % TOUCH_STEP_BYTES == 0 && second <= SAMPLES_MAX)
         run_swap(way != STRATA, first, second);
     else
-        load_fail("usage: umpa_pages fault|pair|ring WAY ... | resize|double|turns|swap strata|copy ...; bytes in whole pages, a ring of at most 512, "
-                  "at most 101 rounds of double, turns and swap, double and turns to a power of two from 2 MiB to 64 GiB");
+        load_fail(
+            "usage: umpa_pages fault|pair|ring WAY ... | resize|double|turns|swap strata|copy ...; bytes in whole pages, a ring of at most 512, "
+            "at most 101 rounds of double, turns and swap, double and turns to a power of two from 2 MiB to 64 GiB");
     return fflush(stdout) ? 2 : 0;
 }
