@@ -41,6 +41,9 @@ STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool abse
  */
 #define COST_FILL_GRANULES_MIN 64
 
+/* So many present granules of a superpage in the way of others are moved away; fewer are dropped, as a move is dearer than their next touches. */
+#define COST_CLEAR_GRANULES_MIN 16
+
 /*
  * A block of so many superpages whose page tables are to move as one takes no present pages from elsewhere, or behind borders of mappings, unless
  * they are half of it: each piece is three moves more in every exchange, a quarter of what the whole costs.

@@ -183,3 +183,28 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
         from += present - start;
     }
 }
+
+/* How many superpages from this one on, up to `wanted`, have so much in the way of what moves there that it is moved on. */
+static size_t row_in_the_way(const struct superpage *first, size_t wanted) {
+    size_t count = 0;
+    while (count < wanted && bits_count(first[count].populated) >= COST_CLEAR_GRANULES_MIN) count++;
+    return count;
+}
+
+void zone_clear_way(struct zone *zone, struct superpage *first, size_t to, size_t count) {
+    size_t whole = to / SUPERPAGE_GRANULES, part = to % SUPERPAGE_GRANULES, place = whole + (part != 0), kept_bytes;
+    for (size_t i = 0, row; i < whole + (part != 0); i += row) {
+        row = 1;
+        if (i == whole ? bits_count_range(first[i].populated, 0, (unsigned)part) < COST_CLEAR_GRANULES_MIN : row_in_the_way(&first[i], 1) == 0)
+            continue;
+        while (place < count && bits_count(first[place].populated) != 0) place++;
+        size_t wanted = i == whole ? 1 : row_in_the_way(&first[i], whole - i);
+        row = absent_row(&first[place], min_u64(wanted, count - place));
+        if (row == 0 || !zone_can_move(zone)) return;
+        size_t granules = i == whole ? part : row * SUPERPAGE_GRANULES;
+        char *from_address = superpage_address(zone, &first[i]), *to_address = superpage_address(zone, &first[place]);
+        if (!zone_move(zone, from_address, to_address, granules << GRANULE_SHIFT, &kept_bytes)) return;
+        zone_moved_pages(zone, from_address, to_address, granules, kept_bytes);
+        place += row;
+    }
+}

@@ -116,6 +116,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     char *target = superpage_address(zone, first);
     block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
     size_t old = moved.granules, kept_bytes;
+    zone_clear_way(zone, first, old, moved.superpages);
     if (!zone_move(zone, address, target, old << GRANULE_SHIFT, &kept_bytes)) {
         block_give_up(zone, first, 0, moved.superpages);
         return NULL;
