@@ -188,7 +188,7 @@ struct strata_page_info {
     size_t zero_bytes;               /* known to be zeros: neither of the two */
     size_t huge_bytes;               /* of the present ones, by huge pages */
     bool presence_known, huge_known; /* the system could tell: else the figures are 0 */
-    unsigned flags;                  /* STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
+    unsigned flags;                  /* STRATA_PAGE_HUGE, STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
 };
 /*
  * strata_page_query - the block that an address is in, and what is there of it. address: any inside. Returns STRATA_PAGE_OK; STRATA_PAGE_NO_BLOCK;

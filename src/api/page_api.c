@@ -198,7 +198,7 @@ enum strata_page_status strata_page_query(const void *address, struct strata_pag
                                       .bytes = block.bytes,
                                       .capacity_bytes = block.capacity_bytes,
                                       .presence_known = true,
-                                      .flags = (block.fixed ? STRATA_PAGE_NO_MOVE : 0u) |
+                                      .flags = (block.fixed ? STRATA_PAGE_NO_MOVE : 0u) | (block.huge ? STRATA_PAGE_HUGE : 0u) |
                                                (block.mobility == MOBILITY_UNMOVABLE ? STRATA_PAGE_UNMOVABLE : 0u) |
                                                (block.mobility == MOBILITY_RECLAIMABLE ? STRATA_PAGE_RECLAIMABLE : 0u)};
     size_t page = page_api_page_bytes(), counts[3] = {0};
