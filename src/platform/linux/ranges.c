@@ -4,11 +4,13 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "platform/linux/linux.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -21,20 +23,33 @@
 #define SYS_pidfd_open 434
 #endif
 
-#define RANGES_A_CALL 256 /* the kernel takes 1,024 */
+#ifndef PIDFD_SELF
+#define PIDFD_SELF -10000 /* Linux 6.14: the calling process, without a descriptor */
+#endif
+
+#define RANGES_A_CALL 1024 /* as many as the kernel takes */
+
+_Static_assert(sizeof(struct platform_range) == sizeof(struct iovec) && offsetof(struct platform_range, address) == offsetof(struct iovec, iov_base) &&
+                   offsetof(struct platform_range, bytes) == offsetof(struct iovec, iov_len),
+               "the kernel reads ranges as they are");
 
 /* Empty ranges aside, the kernel tells how many bytes it came to: it stops where it must, as at the end of memory. */
+static bool advise_by(int process, const struct platform_range *ranges, size_t count, int advice) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) bytes += ranges[i].bytes;
+    return syscall(SYS_process_madvise, process, ranges, count, advice, 0) == (long)bytes;
+}
+
 static bool advise_all(const struct platform_range *ranges, size_t count, int advice) {
-    struct iovec vector[RANGES_A_CALL];
-    int saved = errno, process = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    bool ok = process >= 0;
+    int saved = errno, process = PIDFD_SELF;
+    bool ok = true;
     for (size_t done = 0; ok && done < count;) {
-        size_t some = 0, bytes = 0;
-        for (; some < RANGES_A_CALL && done + some < count; some++) {
-            vector[some] = (struct iovec){ranges[done + some].address, ranges[done + some].bytes};
-            bytes += ranges[done + some].bytes;
+        size_t some = min_u64(count - done, RANGES_A_CALL);
+        ok = advise_by(process, ranges + done, some, advice);
+        if (!ok && process == PIDFD_SELF && errno == EBADF) { /* a kernel that takes it for a number like any other */
+            process = (int)syscall(SYS_pidfd_open, getpid(), 0);
+            ok = process >= 0 && advise_by(process, ranges + done, some, advice);
         }
-        ok = syscall(SYS_process_madvise, process, vector, some, advice, 0) == (long)bytes;
         done += some;
     }
     if (process >= 0) close(process);
