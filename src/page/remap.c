@@ -184,25 +184,30 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
     }
 }
 
-/* How many superpages from this one on, up to `wanted`, have so much in the way of what moves there that it is moved on. */
-static size_t row_in_the_way(const struct superpage *first, size_t wanted) {
+/* How many superpages from this one on, up to `wanted`, are wholly present. */
+static size_t whole_row(const struct superpage *first, size_t wanted) {
     size_t count = 0;
-    while (count < wanted && bits_count(first[count].populated) >= COST_CLEAR_GRANULES_MIN) count++;
+    while (count < wanted && bits_count(first[count].populated) == SUPERPAGE_GRANULES) count++;
     return count;
 }
 
+/* What moves is wholly present: where the system copies in place of moving, what is absent would be present behind the copy. */
 void zone_clear_way(struct zone *zone, struct superpage *first, size_t to, size_t count) {
-    size_t whole = to / SUPERPAGE_GRANULES, part = to % SUPERPAGE_GRANULES, place = whole + (part != 0), kept_bytes;
-    for (size_t i = 0, row; i < whole + (part != 0); i += row) {
+    size_t end = (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES, place = end, kept_bytes;
+    for (size_t i = 0, row; i < end; i += row) {
+        unsigned limit = (unsigned)min_u64(SUPERPAGE_GRANULES, to - i * SUPERPAGE_GRANULES), at = 0;
         row = 1;
-        if (i == whole ? bits_count_range(first[i].populated, 0, (unsigned)part) < COST_CLEAR_GRANULES_MIN : row_in_the_way(&first[i], 1) == 0)
-            continue;
+        size_t granules = longest_present(&first[i], SUPERPAGE_GRANULES, &at);
+        granules = at < limit ? min_u64(granules, limit - at) : 0;
+        if (granules < COST_CLEAR_GRANULES_MIN) continue;
         while (place < count && bits_count(first[place].populated) != 0) place++;
-        size_t wanted = i == whole ? 1 : row_in_the_way(&first[i], whole - i);
-        row = absent_row(&first[place], min_u64(wanted, count - place));
-        if (row == 0 || !zone_can_move(zone)) return;
-        size_t granules = i == whole ? part : row * SUPERPAGE_GRANULES;
-        char *from_address = superpage_address(zone, &first[i]), *to_address = superpage_address(zone, &first[place]);
+        if (place == count || !zone_can_move(zone)) return;
+        if (granules == SUPERPAGE_GRANULES) {
+            row = absent_row(&first[place], min_u64(whole_row(&first[i], to / SUPERPAGE_GRANULES - i), count - place));
+            granules = row * SUPERPAGE_GRANULES;
+        }
+        char *from_address = superpage_address(zone, &first[i]) + ((size_t)at << GRANULE_SHIFT);
+        char *to_address = superpage_address(zone, &first[place]) + ((size_t)at << GRANULE_SHIFT);
         if (!zone_move(zone, from_address, to_address, granules << GRANULE_SHIFT, &kept_bytes)) return;
         zone_moved_pages(zone, from_address, to_address, granules, kept_bytes);
         place += row;

@@ -29,7 +29,8 @@
 
 #define RANGES_A_CALL 1024 /* as many as the kernel takes */
 
-_Static_assert(sizeof(struct platform_range) == sizeof(struct iovec) && offsetof(struct platform_range, address) == offsetof(struct iovec, iov_base) &&
+_Static_assert(sizeof(struct platform_range) == sizeof(struct iovec) &&
+                   offsetof(struct platform_range, address) == offsetof(struct iovec, iov_base) &&
                    offsetof(struct platform_range, bytes) == offsetof(struct iovec, iov_len),
                "the kernel reads ranges as they are");
 
