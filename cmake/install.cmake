@@ -32,6 +32,7 @@ endforeach()
 install(FILES docs/man/strata.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES docs/man/libstrata.3 docs/man/strata_malloc.3 docs/man/strata_arena.3 docs/man/strata_batch.3 docs/man/strata_cache.3 docs/man/strata_cxx.3 docs/man/strata_debug.3
     docs/man/strata_page.3 docs/man/strata_page_watch.3 docs/man/strata_paging.3 docs/man/strata_pool.3 docs/man/strata_pressure.3
-    docs/man/strata_handle.3 docs/man/strata_zone.3 docs/man/strata_zone_compact.3 docs/man/strata_zone_reclaim.3
+    docs/man/strata_handle.3 docs/man/strata_zone.3 docs/man/strata_zone_backing.3 docs/man/strata_zone_compact.3
+    docs/man/strata_zone_reclaim.3
     docs/man/strata_kmem.3 docs/man/libstrata-umem.3
     DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)

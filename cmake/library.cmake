@@ -93,13 +93,15 @@ target_compile_options(strata_umem_objects PRIVATE -fvisibility=hidden -ftls-mod
 target_link_libraries(strata_umem_objects PRIVATE strata_warnings Threads::Threads)
 add_library(strata_umem SHARED $<TARGET_OBJECTS:strata_umem_objects>)
 set_target_properties(strata_umem PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
-    LINK_DEPENDS ${umem_version_script} OUTPUT_NAME strata-umem EXPORT_NAME umem)
+    LINK_DEPENDS ${umem_version_script} OUTPUT_NAME strata-umem EXPORT_NAME umem INSTALL_RPATH "$ORIGIN")
 target_link_libraries(strata_umem PUBLIC strata PRIVATE Threads::Threads)
 target_link_options(strata_umem PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,relro LINKER:--version-script=${umem_version_script})
 if(STRATA_SANITIZE)
     add_library(strata_umem_static STATIC $<TARGET_OBJECTS:strata_umem_objects>)
 else()
-    target_link_options(strata_umem PRIVATE LINKER:--no-undefined)
+    # auxiliary: glibc's loader searches libstrata.so in front of this library, wherever that stands. A program that was linked with it alone, or that
+    # has it alone preloaded, would else find the C library's malloc first, as what a library needs comes behind all that the program names.
+    target_link_options(strata_umem PRIVATE LINKER:--no-undefined LINKER:--auxiliary=libstrata.so.${PROJECT_VERSION_MAJOR})
     set(merged ${CMAKE_CURRENT_BINARY_DIR}/strata_umem_merged.o)
     add_custom_command(OUTPUT ${merged}
         COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<TARGET_OBJECTS:strata_umem_objects>

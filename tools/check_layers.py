@@ -39,6 +39,7 @@ FACADES["page"].add("page/pager.h")
 FACADES["page"].add("page/frames.h")
 FACADES["page"].add("page/frames_compact.h")
 FACADES["page"].add("page/frames_reclaim.h")
+FACADES["page"].add("page/frames_backing.h")
 
 # Headers of the language: types, limits and functions that touch nothing but their arguments.
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}

@@ -1,18 +1,19 @@
 /*
  * contiguity_pairs.c - experiment: what an allocation of frames and its free cost in a zone: single frames or superpages, on one thread or several.
  *
- *     contiguity_pairs FRAMES THREADS PAIRS unmovable|reclaimable|movable
+ *     contiguity_pairs FRAMES THREADS PAIRS unmovable|reclaimable|movable bare|owned|reclaim
  *
- * FRAMES: 1 to 512. Each thread takes and gives back one run after another of that mobility, PAIRS times. Reports ns of the slowest thread for each
- * pair by the clock, which goes on while a thread waits for a lock, and beside them ns of its processor time, which tell how much of the clock's a
- * busy machine took. Ends with an error where a run can't be had.
+ * FRAMES: 1 to 512. bare: runs are nobody's; owned: an owner's that could move and drop them, with a token; reclaim: the same with reclaim started,
+ * so that each run stands in a list. Each thread takes and gives back one run after another of that mobility, PAIRS times. Reports ns of the slowest
+ * thread for each pair by the clock, which goes on while a thread waits for a lock, and beside them ns of its processor time, which tell how much of
+ * the clock's a busy machine took. Ends with an error where a run can't be had.
  */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
 
-#include <strata/zone.h>
+#include <strata/zone_reclaim.h>
 
 #include "load.h"
 
@@ -20,9 +21,11 @@
 #define THREADS_MAX 64
 #define SUPERPAGES 512 /* of the zone */
 
+enum form { BARE, OWNED, RECLAIM, FORMS };
+
 static struct strata_zone *zone;
 static uint64_t frames, pairs;
-static enum strata_zone_mobility mobility;
+static struct strata_zone_request request; /* of all threads */
 static struct took {
     double clock_ns, cpu_ns;
 } took[THREADS_MAX];
@@ -34,6 +37,16 @@ static double cpu_ns(void) {
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+/* Nobody wants room, so that the owner is never asked. */
+static enum strata_zone_answer stays(struct strata_zone *of, uint64_t from, uint64_t to, uint64_t count, uint64_t token, void *context) {
+    (void)of, (void)from, (void)to, (void)count, (void)token, (void)context;
+    return STRATA_ZONE_NEVER;
+}
+static enum strata_zone_answer keeps(struct strata_zone *of, uint64_t frame, uint64_t count, uint64_t token, bool dirty, void *context) {
+    (void)of, (void)frame, (void)count, (void)token, (void)dirty, (void)context;
+    return STRATA_ZONE_NEVER;
+}
+
 static void *run(void *argument) {
     struct took *mine = argument;
     pthread_barrier_wait(&start);
@@ -41,7 +54,7 @@ static void *run(void *argument) {
     uint64_t begun_ns = load_clock_ns();
     for (uint64_t i = 0; i < pairs; i++) {
         uint64_t frame;
-        if (strata_zone_alloc(zone, frames, mobility, &frame) != STRATA_ZONE_OK) load_fail("a run is missing");
+        if (strata_zone_alloc_as(zone, &request, &frame) != STRATA_ZONE_OK) load_fail("a run is missing");
         if (strata_zone_free(zone, frame, frames) != STRATA_ZONE_OK) load_fail("a run can't be freed");
     }
     mine->clock_ns = (double)(load_clock_ns() - begun_ns) / (double)pairs;
@@ -51,16 +64,26 @@ static void *run(void *argument) {
 
 int main(int argc, char **argv) {
     static const char *const names[STRATA_ZONE_MOBILITIES] = {"unmovable", "reclaimable", "movable"};
-    unsigned threads = argc == 5 ? (unsigned)strtoul(argv[2], NULL, 10) : 0, kind = 0;
-    frames = argc == 5 ? strtoul(argv[1], NULL, 10) : 0;
-    pairs = argc == 5 ? strtoul(argv[3], NULL, 10) : 0;
-    while (argc == 5 && kind < STRATA_ZONE_MOBILITIES && strcmp(names[kind], argv[4]) != 0) kind++;
-    if (frames == 0 || frames > FRAMES_MAX || threads == 0 || threads > THREADS_MAX || pairs == 0 || kind == STRATA_ZONE_MOBILITIES)
-        load_fail("usage: contiguity_pairs FRAMES THREADS PAIRS unmovable|reclaimable|movable; up to 512 frames, up to 64 threads");
-    mobility = (enum strata_zone_mobility)kind;
+    static const char *const forms[FORMS] = {"bare", "owned", "reclaim"};
+    bool right = argc == 6;
+    unsigned threads = right ? (unsigned)strtoul(argv[2], NULL, 10) : 0, kind = 0, form = 0;
+    frames = right ? strtoul(argv[1], NULL, 10) : 0;
+    pairs = right ? strtoul(argv[3], NULL, 10) : 0;
+    while (right && kind < STRATA_ZONE_MOBILITIES && strcmp(names[kind], argv[4]) != 0) kind++;
+    while (right && form < FORMS && strcmp(forms[form], argv[5]) != 0) form++;
+    right = right && kind < STRATA_ZONE_MOBILITIES && form < FORMS;
+    if (!right || frames == 0 || frames > FRAMES_MAX || threads == 0 || threads > THREADS_MAX || pairs == 0) {
+        load_fail("usage: contiguity_pairs FRAMES THREADS PAIRS unmovable|reclaimable|movable bare|owned|reclaim; up to 512 frames, up to 64 "
+                  "threads");
+    }
+    request = (struct strata_zone_request){.frames = frames, .mobility = (enum strata_zone_mobility)kind, .token = 1};
     const struct strata_zone_config config = {
         .name = "pairs", .backend = STRATA_ZONE_SIM, .bytes = SUPERPAGES * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096};
     if (strata_zone_create(&config, &zone) != STRATA_ZONE_OK) load_fail("no zone");
+    const struct strata_zone_owner owner = {.name = "pairs", .migrate = stays, .reclaim = keeps};
+    const struct strata_zone_reclaim_config reclaim = {.policy = STRATA_ZONE_RECLAIM_AREA, .high_frames = 1};
+    if (form != BARE && strata_zone_owner_add(zone, &owner, &request.owner) != STRATA_ZONE_OK) load_fail("no owner");
+    if (form == RECLAIM && strata_zone_reclaim_start(zone, &reclaim) != STRATA_ZONE_OK) load_fail("no reclaim");
     pthread_t ids[THREADS_MAX];
     struct took slowest = {0, 0};
     pthread_barrier_init(&start, NULL, threads);

@@ -1,39 +1,48 @@
-"""contiguity, section 2: what placement by mobility costs an allocation of frames and its free, on one CPU and on two."""
+"""contiguity, section 2: what placement by mobility costs an allocation of frames and its free, on one CPU and on two; and with owners and reclaim."""
 
 from frame.experiment import Claim, Context, Published, Result, Series, interleaved, main
 
 RUNS = {1: "order 0", 512: "order 9"}
 MOBILITIES = ("unmovable", "reclaimable", "movable")
+# What runs are to their zone; unmovable ones are never asked about.
+OWNED = {"owned": "with an owner", "reclaim": "with an owner, reclaim on"}
+OWNED_MOBILITIES = ("reclaimable", "movable")
 # strata's own bar: ns of a pair on one CPU, and what two CPUs do of the work of one.
 NS_MAX = {1: 50, 512: 100}
 TWO_CPUS_MIN = 1.8
 
 
 def listed(values: dict, frames: int, form: str) -> str:
-    return ", ".join(f"{mobility} {values[frames, mobility]:{form}}" for mobility in MOBILITIES)
+    return ", ".join(f"{mobility} {values[frames, mobility, 'bare']:{form}}" for mobility in MOBILITIES)
 
 
 def measure(context: Context) -> Result:
     context.several_cpus()
     pairs = context.choose(5_000_000, 200_000)
     counts = (1, 2)
+    kinds = [(frames, mobility, "bare") for frames in RUNS for mobility in MOBILITIES]
+    owned = [(frames, mobility, form) for form in OWNED for frames in RUNS for mobility in OWNED_MOBILITIES]
     jobs = {
-        (frames, mobility, threads): lambda frames=frames, mobility=mobility, threads=threads: context.run("contiguity_pairs", frames, threads, pairs, mobility)
-        for frames in RUNS
-        for mobility in MOBILITIES
+        (frames, mobility, form, threads): lambda frames=frames, mobility=mobility, form=form, threads=threads: context.run(
+            "contiguity_pairs", frames, threads, pairs, mobility, form
+        )
+        for frames, mobility, form in kinds + owned
         for threads in counts
     }
     # The best of several runs: what disturbs a loop of nanoseconds is not its own.
     runs = interleaved(context.choose(9, 3), jobs)
     ns = {key: min(run["ns_per_pair"] for run in done) for key, done in runs.items()}
     cpu_ns = {key: min(run["cpu_ns_per_pair"] for run in done) for key, done in runs.items()}
-    one = {(frames, mobility): ns[frames, mobility, 1] for frames in RUNS for mobility in MOBILITIES}
-    gain = {(frames, mobility): 2 * ns[frames, mobility, 1] / ns[frames, mobility, 2] for frames in RUNS for mobility in MOBILITIES}
-    worst = {frames: max(one[frames, mobility] for mobility in MOBILITIES) for frames in RUNS}
-    least = {frames: min(gain[frames, mobility] for mobility in MOBILITIES) for frames in RUNS}
+    one = {kind: ns[(*kind, 1)] for kind in kinds + owned}
+    gain = {kind: 2 * ns[(*kind, 1)] / ns[(*kind, 2)] for kind in kinds + owned}
+    worst = {frames: max(one[frames, mobility, "bare"] for mobility in MOBILITIES) for frames in RUNS}
+    least = {frames: min(gain[frames, mobility, "bare"] for mobility in MOBILITIES) for frames in RUNS}
 
-    def course(values: dict, frames: int, mobility: str) -> list[tuple[float, float]]:
-        return [(threads, values[frames, mobility, threads]) for threads in counts]
+    def name_of(frames: int, mobility: str, form: str) -> str:
+        return f"{RUNS[frames]}, {mobility}" + (f", {OWNED[form]}" if form in OWNED else "")
+
+    def course(values: dict, kind: tuple) -> list[tuple[float, float]]:
+        return [(threads, values[(*kind, threads)]) for threads in counts]
 
     return Result(
         id="contiguity/section-2",
@@ -44,14 +53,21 @@ def measure(context: Context) -> Result:
         panel_x_labels={"two CPUs against one": "; ".join(f"{number} {mobility}" for number, mobility in enumerate(MOBILITIES, 1))},
         panel_units={"two CPUs against one": "times the work"},
         measured=[
-            *[Series(f"{name}, {mobility}", course(ns, frames, mobility), "a pair, by the clock") for frames, name in RUNS.items() for mobility in MOBILITIES],
+            *[Series(name_of(*kind), course(ns, kind), "a pair, by the clock") for kind in kinds],
+            *[Series(name_of(*kind), course(cpu_ns, kind), "a pair, of processor time") for kind in kinds],
+            *[Series(name_of(*kind), course(ns, kind), "a pair of blocks that an owner may be asked about, by the clock") for kind in owned],
+            *[Series(name_of(*kind), course(cpu_ns, kind), "a pair of blocks that an owner may be asked about, of processor time") for kind in owned],
             *[
-                Series(f"{name}, {mobility}", course(cpu_ns, frames, mobility), "a pair, of processor time")
+                Series(name, [(number, gain[frames, mobility, "bare"]) for number, mobility in enumerate(MOBILITIES, 1)], "two CPUs against one")
                 for frames, name in RUNS.items()
-                for mobility in MOBILITIES
             ],
             *[
-                Series(name, [(number, gain[frames, mobility]) for number, mobility in enumerate(MOBILITIES, 1)], "two CPUs against one")
+                Series(
+                    f"{name}, {said}",
+                    [(number, gain[frames, mobility, form]) for number, mobility in enumerate(MOBILITIES, 1) if mobility in OWNED_MOBILITIES],
+                    "two CPUs against one",
+                )
+                for form, said in OWNED.items()
                 for frames, name in RUNS.items()
             ],
         ],
@@ -74,7 +90,8 @@ def measure(context: Context) -> Result:
             ],
         ],
         note=f"A simulated zone of 1 GiB, {pairs:,} pairs a thread, the slowest thread, the best of several runs taken by turns. The clock goes on while a thread waits for a lock "
-        "or its CPU is another's, so that a busy machine shows more of it than of processor time.",
+        "or its CPU is another's, so that a busy machine shows more of it than of processor time. With an owner a run has a note and a token; with reclaim on it also stands in a "
+        "list of the whole zone, under one lock, which is what two CPUs meet at then.",
     )
 
 

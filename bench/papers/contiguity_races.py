@@ -77,7 +77,7 @@ def measure(context: Context) -> Result:
         "are written, was given a frame of it. With capture these are areas that were given up, as an owner refused one of their pages, before the load had its frame. "
         "Without capture, what was dropped of an area becomes free at once in the end, so that only frames which were free before can be lost meanwhile. "
         "Lost: the load was given a frame while its area was being emptied, which ends with the first page that stays. Compaction for a request, which the last way adds, "
-        "holds nothing: in this load no time passes in it.",
+        "holds what it empties, whatever the way.",
     )
 
 

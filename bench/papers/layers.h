@@ -27,7 +27,7 @@ struct layers_way {
 
 struct layers_counts {
     struct layers_way alloc, free;
-    uint64_t flushes; /* of a CPU's cache that had blocks, because it was time: they count as frees that came to the global layer */
+    uint64_t flushes; /* of a CPU's cache that had blocks, because it was time, or memory wanted: they count as frees that came to the global layer */
 };
 
 static inline struct layers_way layers_way_since(const struct layers_way *now, const struct layers_way *before) {

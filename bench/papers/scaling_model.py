@@ -3,22 +3,26 @@
 One CPU needs for an operation, on average:
 
     Z        its own work: the program's, and the array of its CPU; nobody waits for anybody there
-    D(lock)  for each lock: taken * hold + handed_over * LINES * line
+    D(lock)  for each lock: taken * hold + handed_over * lines * line
 
 where `taken` and `handed_over` are counted per operation, on as many virtual CPUs as are asked about; `hold` is the time of a visit over the locks
-taken in it, as if all of a visit were under its locks; `line` is the time that a cache line takes from one CPU to another, and LINES of them lie under a
-lock: its own, and that of what it guards.
+taken in it, as if all of a visit were under its locks, and less where one thread was measured to need less for all of them together; `line` is the time
+that a cache line takes from one CPU to another, and `lines` follow a lock: its own, that of what it guards, and those of the magazine that a depot moves.
 
 n CPUs are then a closed network of queues: each thinks for Z, and visits each lock's queue for D(lock). Its throughput comes from exact mean value
 analysis; it approaches n / (Z + sum of D) while nobody waits, and 1 / max D once one lock is always taken. What the model leaves out makes it
 optimistic beyond that point (locks that are fought for cost more than a queue: spinning, sleeping, waking), and pessimistic before it (work outside of
-locks is counted as under them; arrays that grow under contention halve the visits, but the clock of the simulation stands still).
+locks is counted as under them; arrays that grow under contention halve the visits, but the clock of the simulation stands still). And the simulation makes
+one operation after another: what two CPUs do at the same moment below the depot, where an operation takes the zone's lock several times in a row, and
+whose descriptors and tags others read, it counts as one hand-over, or as none. For loads that spend their time there it is no more than an upper bound.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 LINES = 2
+# Beside them, of a depot: 64 rounds of 8 bytes.
+MAGAZINE_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,16 @@ def hold_ns(counts: Counts, constants: Constants, layer: str) -> float:
     return visit_ns * min(1.0, visits / taken) if visits and taken else visit_ns
 
 
-def demands(counts: Counts, constants: Constants) -> list[float]:
-    return [lock.taken * hold_ns(counts, constants, lock.layer) + lock.handed_over * LINES * constants.line_ns for lock in counts.locks]
+def lines(layer: str) -> int:
+    """Cache lines that come from the CPU that had the lock before."""
+    return LINES + (MAGAZINE_LINES if layer == "depot" else 0)
+
+
+def demands(counts: Counts, constants: Constants, hold_share: float = 1) -> list[float]:
+    """D of each lock; of the time of visits as it was measured, `hold_share`."""
+    return [
+        lock.taken * hold_ns(counts, constants, lock.layer) * hold_share + lock.handed_over * lines(lock.layer) * constants.line_ns for lock in counts.locks
+    ]
 
 
 def busiest_layer(counts: Counts, constants: Constants) -> str:
@@ -79,6 +91,12 @@ def busiest_layer(counts: Counts, constants: Constants) -> str:
 def own_ns(measured_ns: float, counts: Counts, constants: Constants) -> float:
     """Z: what one thread was measured to need for an operation, without its visits of locks; at least what the array alone takes."""
     return max(constants.fast_ns, measured_ns - sum(demands(counts, constants)))
+
+
+def hold_share(measured_ns: float, counts: Counts, constants: Constants) -> float:
+    """Visits of another load may be dearer than those of this one, and can't take more than one thread needed: how much of their time is left."""
+    demand = sum(demands(counts, constants))
+    return min(1.0, (measured_ns - constants.fast_ns) / demand) if demand and measured_ns > constants.fast_ns else 1.0
 
 
 def throughput(think_ns: float, demand_ns: Sequence[float], cpus: int) -> float:

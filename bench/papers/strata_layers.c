@@ -3,12 +3,15 @@
  * by step. See layers.h and strata_sim.h.
  *
  * Counts of the depot and the slabs are read from their own structures before and after a slow path; maintenance, which the slow path ends with in
- * the library too, comes after that, so that what it moves is not taken for the request's. No locks of its own.
+ * the library too, comes after that, so that what it moves is not taken for the request's. It empties arrays: those of CPUs that did nothing for a
+ * tick, and the caller's before the heap grows. The linker leads these calls here (--wrap), where the arrays that had something are counted as
+ * flushes. No locks of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "api/heap.h"
+#include "cache/cpu_layer_internal.h"
 #include "layers.h"
 #include "platform/sim/sim.h"
 #include "strata_sim.h"
@@ -138,6 +141,46 @@ void strata_sim_free(unsigned cpu, void *object) {
     way->coalescing += after.frees != before.frees;
     if (after.slabs < before.slabs) way->pages += before.slabs - after.slabs;
     maintenance_slow_call(false);
+}
+
+/* ------------------------------------------------------------------ flushes */
+
+void __wrap_cpu_layer_drain(struct cache_layer *caches, bool idle_only);
+void __real_cpu_layer_drain(struct cache_layer *caches, bool idle_only);
+void __wrap_cpu_layer_drain_own(struct cache_layer *caches);
+void __real_cpu_layer_drain_own(struct cache_layer *caches);
+
+/* Which arrays have something. */
+static bool filled[SIM_CPUS_MAX][SLAB_CACHE_MAGAZINES];
+
+static bool is_filled(unsigned cpu, unsigned tag) { return area_used(&heap.caches, cpu) && rounds_at(&heap.caches, cpu, tag) != 0; }
+
+static void look_at_arrays(void) {
+    for (unsigned cpu = 0; cpu < cpu_count; cpu++)
+        for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) filled[cpu][tag] = is_filled(cpu, tag);
+}
+
+static void count_flushes(void) {
+    for (unsigned cpu = 0; cpu < cpu_count; cpu++) {
+        for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
+            if (!filled[cpu][tag] || is_filled(cpu, tag)) continue;
+            struct layers_counts *counts = &totals[size_of_tag(tag)]; /* larger classes are never asked for */
+            counts->flushes++;
+            counts->free.global++;
+        }
+    }
+}
+
+void __wrap_cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
+    if (caches == &heap.caches) look_at_arrays();
+    __real_cpu_layer_drain(caches, idle_only);
+    if (caches == &heap.caches) count_flushes();
+}
+
+void __wrap_cpu_layer_drain_own(struct cache_layer *caches) {
+    if (caches == &heap.caches) look_at_arrays();
+    __real_cpu_layer_drain_own(caches);
+    if (caches == &heap.caches) count_flushes();
 }
 
 static void advance(uint64_t now_us) {

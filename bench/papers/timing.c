@@ -20,23 +20,33 @@ __attribute__((constructor)) static void remember_allowed(void) {
     if (sched_getaffinity(0, sizeof allowed, &allowed)) load_fail("sched_getaffinity failed");
 }
 
-struct timing_scale timing_measure(void) {
+/* The median distance of two readings, by `read`, with nothing in between. */
+static inline double overhead(uint64_t (*read)(void)) {
     static uint64_t samples[OVERHEAD_SAMPLES];
     for (unsigned i = 0; i < OVERHEAD_SAMPLES; i++) {
-        uint64_t start = timing_ticks();
-        samples[i] = timing_ticks() - start;
+        uint64_t start = read();
+        samples[i] = read() - start;
     }
     qsort(samples, OVERHEAD_SAMPLES, sizeof samples[0], by_value);
+    return (double)samples[OVERHEAD_SAMPLES / 2];
+}
 
+struct timing_scale timing_measure(void) {
+    struct timing_scale scale = {.overhead_ticks = overhead(timing_ticks), .fenced_overhead_ticks = overhead(timing_ticks_fenced)};
     uint64_t start_ns = load_clock_ns(), start_ticks = timing_ticks(), ns;
     while ((ns = load_clock_ns() - start_ns) < SCALE_NS) {}
     uint64_t ticks = timing_ticks() - start_ticks;
     if (!ticks) load_fail("the processor's counter stands still");
-    return (struct timing_scale){.ns_per_tick = (double)ns / (double)ticks, .overhead_ticks = (double)samples[OVERHEAD_SAMPLES / 2]};
+    scale.ns_per_tick = (double)ns / (double)ticks;
+    return scale;
 }
 
 double timing_mean_ns(const struct timing_scale *scale, uint64_t ticks, uint64_t samples) {
     return samples ? ((double)ticks / (double)samples - scale->overhead_ticks) * scale->ns_per_tick : 0;
+}
+
+double timing_group_mean_ns(const struct timing_scale *scale, uint64_t ticks, uint64_t samples, unsigned group) {
+    return samples ? ((double)ticks / (double)samples - scale->fenced_overhead_ticks / group) * scale->ns_per_tick : 0;
 }
 
 static void *sleep_for_ever(void *argument) {

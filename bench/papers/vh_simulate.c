@@ -1,6 +1,9 @@
 /*
  * vh_simulate.c - experiment: the simulations of section 4 of the VH paper on threads, under one allocator of events; times allocations and releases.
  *
+ * An operation of a few nanoseconds is less than what reading a clock takes. So a thread allocates GROUP events at a time, ahead of their use, and
+ * releases as many at a time, a little after their end: all operations are the simulation's own, and each group is timed as one.
+ *
  *     vh_simulate tandem|superping METHOD THREADS SCALE_PERCENT
  *
  * Conservative, by safe times (the paper's reference 2): an LP deals with its events up to the least clock of those that send to it, then sets its
@@ -23,10 +26,10 @@
 #include "timing.h"
 #include "vh_methods.h"
 
-#define SAMPLE_EVERY 8
+#define GROUP 32
 /*
- * What took longer is left out: the system had stopped the thread in the middle of it, for a slice of milliseconds, of which a few would make up most
- * of an average of nanoseconds. A wait for a lock is shorter, unless its holder was stopped.
+ * A group that took longer is left out: the system had stopped the thread in the middle of it, for a slice of milliseconds, of which a few would make
+ * up most of an average of nanoseconds. Waits for a lock are shorter, unless its holder was stopped.
  */
 #define LEFT_OUT_NS 100000
 #define THREADS_LIMIT 64
@@ -34,19 +37,23 @@
 /* How far an LP goes ahead at a time, so that those behind it in a chain have something to do early. */
 #define STRIDE 10.0
 
-/* What one thread measured. */
-struct stopwatch {
-    _Alignas(CACHE_LINE_BYTES) uint64_t allocations;
-    uint64_t releases, left_out;
-    struct average {
-        uint64_t ticks, samples;
-    } allocation, release;
+/* What one thread measured: operations, and the time of those that were not left out. */
+struct average {
+    uint64_t ticks, samples, left_out;
+};
+
+/* Of one thread: events that were allocated and are to be used, events that are over and to be released, and their times. */
+struct desk {
+    _Alignas(CACHE_LINE_BYTES) unsigned ready_count, over_count;
+    uint64_t allocated, released;
+    struct average allocation, release;
+    struct event *ready[GROUP], *over[GROUP];
 };
 
 static const struct method *method;
 static const struct model *model;
 static struct process *processes;
-static struct stopwatch watches[THREADS_LIMIT];
+static struct desk desks[THREADS_LIMIT];
 static pthread_barrier_t all_done;
 static unsigned thread_count;
 static double end_time;
@@ -61,41 +68,49 @@ static uint64_t seal_of(const struct event *event) {
     return (bits ^ event->subject * UINT64_C(0x9e3779b97f4a7c15)) + event->sequence * 31 + event->sender * 17 + event->kind;
 }
 
-static void average_add(struct stopwatch *watch, struct average *average, uint64_t ticks) {
+static void average_add(struct average *average, uint64_t ticks) {
     if (ticks > left_out_ticks) {
-        watch->left_out++;
+        average->left_out += GROUP;
         return;
     }
     average->ticks += ticks;
-    average->samples++;
+    average->samples += GROUP;
 }
 
 static struct event *event_allocate(unsigned thread) {
-    struct stopwatch *watch = &watches[thread];
-    struct event *event;
-    if (watch->allocations++ % SAMPLE_EVERY) {
-        event = method->allocate(thread);
-    } else {
-        uint64_t start = timing_ticks();
-        event = method->allocate(thread);
-        average_add(watch, &watch->allocation, timing_ticks() - start);
+    struct desk *desk = &desks[thread];
+    if (!desk->ready_count) {
+        uint64_t start = timing_ticks_fenced();
+        for (unsigned i = 0; i < GROUP; i++) desk->ready[i] = method->allocate(thread);
+        average_add(&desk->allocation, timing_ticks_fenced() - start);
+        desk->ready_count = GROUP;
+        desk->allocated += GROUP;
     }
+    struct event *event = desk->ready[--desk->ready_count];
     if (!event) load_fail("no memory for an event");
     return event;
 }
 
 static void event_release(unsigned thread, struct event *event) {
-    struct stopwatch *watch = &watches[thread];
+    struct desk *desk = &desks[thread];
     if (event->seal != seal_of(event)) load_fail("an event does not hold what was written to it");
     /* A second release would find no seal. */
     event->seal = ~event->seal;
-    if (watch->releases++ % SAMPLE_EVERY) {
-        method->release(thread, event);
-    } else {
-        uint64_t start = timing_ticks();
-        method->release(thread, event);
-        average_add(watch, &watch->release, timing_ticks() - start);
-    }
+    desk->over[desk->over_count++] = event;
+    if (desk->over_count < GROUP) return;
+    uint64_t start = timing_ticks_fenced();
+    for (unsigned i = 0; i < GROUP; i++) method->release(thread, desk->over[i]);
+    average_add(&desk->release, timing_ticks_fenced() - start);
+    desk->over_count = 0;
+    desk->released += GROUP;
+}
+
+/* Releases what is no whole group, and what was never used. */
+static void desk_clear(unsigned thread) {
+    struct desk *desk = &desks[thread];
+    desk->released += desk->over_count + desk->ready_count;
+    while (desk->over_count) method->release(thread, desk->over[--desk->over_count]);
+    while (desk->ready_count) method->release(thread, desk->ready[--desk->ready_count]);
 }
 
 static int earlier(const struct event *left, const struct event *right) {
@@ -212,7 +227,16 @@ static void simulate(unsigned thread, void *context, struct tally *tally) {
         tally->operations += processes[i].handled;
         tally->checksum += processes[i].result;
     }
+    desk_clear(thread);
 }
+
+static void average_join(struct average *sum, const struct average *one) {
+    sum->ticks += one->ticks;
+    sum->samples += one->samples;
+    sum->left_out += one->left_out;
+}
+
+static double average_ns(const struct average *average) { return timing_group_mean_ns(&scale, average->ticks, average->samples, GROUP); }
 
 static void prepare(void) {
     processes = aligned_alloc(CACHE_LINE_BYTES, model->processes * sizeof *processes);
@@ -247,22 +271,20 @@ int main(int argc, char **argv) {
     struct tally total = load_threads(thread_count, simulate, NULL);
     uint64_t elapsed_ns = load_clock_ns() - start_ns;
 
-    struct stopwatch sum = {0};
+    struct average allocation = {0}, release = {0};
+    uint64_t allocated = 0, released = 0;
     for (unsigned i = 0; i < thread_count; i++) {
-        sum.allocations += watches[i].allocations;
-        sum.releases += watches[i].releases;
-        sum.left_out += watches[i].left_out;
-        sum.allocation.ticks += watches[i].allocation.ticks;
-        sum.allocation.samples += watches[i].allocation.samples;
-        sum.release.ticks += watches[i].release.ticks;
-        sum.release.samples += watches[i].release.samples;
+        average_join(&allocation, &desks[i].allocation);
+        average_join(&release, &desks[i].release);
+        allocated += desks[i].allocated;
+        released += desks[i].released;
     }
-    if (sum.allocations != sum.releases) load_fail("events were lost");
+    if (allocated != released) load_fail("events were lost");
     printf("{\"events\": %" PRIu64 ", \"check\": \"%016" PRIx64 "\", \"requests\": %" PRIu64 ", \"samples\": %" PRIu64 ", \"left_out\": %" PRIu64
-           ", \"seconds\": %.6f, \"allocation_ns\": %.3f, \"release_ns\": %.3f, \"blocks\": %" PRIu64 ", \"global_accesses\": %" PRIu64 "}\n",
-           total.operations, total.checksum, sum.allocations + sum.releases, sum.allocation.samples, sum.left_out, (double)elapsed_ns / 1e9,
-           timing_mean_ns(&scale, sum.allocation.ticks, sum.allocation.samples), timing_mean_ns(&scale, sum.release.ticks, sum.release.samples),
-           method->blocks_made(), method->global_accesses());
+           ", \"seconds\": %.6f, \"group\": %u, \"allocation_ns\": %.3f, \"release_ns\": %.3f, \"blocks\": %" PRIu64 ", \"global_accesses\": %" PRIu64
+           "}\n",
+           total.operations, total.checksum, allocated + released, allocation.samples, allocation.left_out + release.left_out,
+           (double)elapsed_ns / 1e9, GROUP, average_ns(&allocation), average_ns(&release), method->blocks_made(), method->global_accesses());
     method->end();
     free(processes);
     return fflush(stdout) ? 2 : 0;

@@ -63,6 +63,7 @@ enum strata_zone_status {
     STRATA_ZONE_NO_HUGE_PAGES, /* the system's pool of huge pages has too few */
     STRATA_ZONE_GONE,          /* a capture whose range can't be had any more: pinned or unmovable frames came to stay */
     STRATA_ZONE_NOT_DONE,      /* a capture that still waits for frames */
+    STRATA_ZONE_FILE_ERROR,    /* of a file behind blocks (strata/zone_backing.h): errno says which */
 };
 /* strata_zone_status_text - a short English text for a status, in static storage, never NULL. Async-signal-safe. Cost: constant. */
 STRATA_API const char *strata_zone_status_text(enum strata_zone_status status) STRATA_NOEXCEPT;
@@ -148,6 +149,9 @@ enum strata_zone_answer {
     STRATA_ZONE_LATER, /* not now: in use, or being written */
     STRATA_ZONE_NEVER, /* don't ask about this one again: it counts as unmovable from now on */
     STRATA_ZONE_WROTE, /* reclaim only: written first, and dropped */
+    /* reclaim only: nobody uses it any more; strata shall write it to the owner's file, if it is dirty, and drop it (strata/zone_backing.h); of an
+     * owner without a file: as LATER */
+    STRATA_ZONE_WRITE,
 };
 
 /*
@@ -162,7 +166,9 @@ struct strata_zone_owner {
      * (strata_zone_copy), so that nobody writes at `from` any more, and knows the block by `to` from now on. NULL: its frames don't move.
      */
     enum strata_zone_answer (*migrate)(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames, uint64_t token, void *context);
-    /* The block's contents shall go. YES: they were clean, or are not needed; WROTE: they were written. NULL: its frames are not reclaimed. */
+    /* The block's contents shall go. dirty: whether they were written to, by a look a moment ago: of one whose users may go on until the owner stops
+     * them, that is not the last word, and WRITE looks again. YES: they were clean, or are not needed; WROTE: they were written; WRITE: strata shall.
+     * NULL: its frames are not reclaimed. */
     enum strata_zone_answer (*reclaim)(struct strata_zone *zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context);
     void *context;
 };
@@ -402,9 +408,10 @@ enum strata_zone_effort {
  * strata_zone_set_effort - what strata_zone_alloc does from now on once nothing suitable is free: figure 10. At first, all of it.
  *
  * effort: enum strata_zone_effort, joined by |; 0: nothing. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: other bits. Cost: constant.
- * Compaction for a request holds nothing, with or without captures: a group of frames that it has emptied is anybody's until the request is
- * tried again, right after its last block has gone. Those that others have got to meanwhile are counted apart, as races_lost of
- * strata_zone_compact_counts, and the pass goes on to the next. (Sections 7.2 and 8.)
+ * Compaction for a request always holds the range that it empties: what is free of it, and what moves leave, is nobody's until the request has all of
+ * it, or the range is given up. So it loses no race, unless 64 captures are under way at the same moment: then it holds nothing, and what others
+ * have got to is counted, as races_lost of strata_zone_compact_counts and, by the frame, of strata_zone_stats. What passes hold is not among the
+ * captures that are counted. (Sections 7.2 and 8.)
  */
 STRATA_API enum strata_zone_status strata_zone_set_effort(struct strata_zone *zone, unsigned effort) STRATA_NOEXCEPT;
 
@@ -425,11 +432,11 @@ struct strata_zone_stats {
     uint64_t captures;                         /* under way */
     /* counted since the start */
     uint64_t allocs, failures; /* calls */
-    uint64_t fallbacks;        /* from a superpage of another group */
+    uint64_t fallbacks;        /* from a superpage of another group; also small runs that a capture or a pass of compaction gave from one */
     uint64_t retypes;          /* superpages that changed their group by that */
     uint64_t reserve_uses;     /* superpages taken from the reserve */
     uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
-    uint64_t races_lost;     /* frames that were held, dropped or moved away for a contiguous request, by capture or by area, and taken by others */
+    uint64_t races_lost;     /* frames that were held, dropped or moved away for a contiguous request, and taken by others */
     uint64_t metadata_bytes; /* reserved for what strata remembers; how much of it is resident depends on use */
 };
 /* strata_zone_stats_get - exact where no other thread is in a call. Cost: linear in superpages. */

@@ -42,7 +42,7 @@ struct strata_zone_compact_counts {
     uint64_t failed_later;     /* the owner said so; or a window shows it, and the system can't hold writes back (strata/zone.h) */
     uint64_t failed_room;      /* nothing suitable was free above */
     uint64_t gone;             /* freed before they could be moved */
-    uint64_t races_lost;       /* windows that were emptied for a request, and could not be had: nothing is held (strata_zone_set_effort) */
+    uint64_t races_lost;       /* ranges that were emptied for a request while nothing was held, and others took some of (strata_zone_set_effort) */
     uint64_t deferred;         /* requests without a pass, as the last ones were in vain */
 };
 /*

@@ -105,11 +105,9 @@ static size_t usable_bytes(enum heap_function function, void *p, unsigned *tag) 
     }
     if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & (NATURAL_ALIGN - 1)) != 0) heap_bad_address(function, p);
     *tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
-    if (*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES) {
-        if (!slab_is_object(&heap.slabs, *tag, p)) heap_bad_address(function, p);
-        return heap.slabs.caches[*tag].object_bytes;
-    }
-    size_t bytes = *tag == TAG_BLOCK ? zone_block_bytes(&heap.zone, p) : 0;
+    size_t bytes = 0;
+    if (*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES) bytes = slab_bytes_of(&heap.slabs, p);
+    if (*tag == TAG_BLOCK) bytes = zone_block_bytes(&heap.zone, p);
     if (bytes == 0) heap_bad_address(function, p);
     return bytes;
 }
@@ -238,8 +236,14 @@ void *strata_pvalloc(size_t size) {
 }
 ALSO_AS(pvalloc, strata_pvalloc)
 
+/* Some programs ask for each block that they get and give back (redis, for its count of memory): small ones without a detour. */
 size_t strata_malloc_usable_size(void *p) {
     unsigned tag;
+    uintptr_t units = units_of(p);
+    if (STRATA_LIKELY(in_heap(units)) && (tag = tag_at(units)) < SLAB_CACHE_MAGAZINES) {
+        size_t small = slab_bytes_of(&heap.slabs, p);
+        if (STRATA_LIKELY(small != 0)) return small;
+    }
     size_t bytes = p == NULL ? 0 : usable_bytes(HEAP_USABLE_SIZE, p, &tag);
     return bytes != SIZE_MAX ? bytes : 0;
 }

@@ -99,6 +99,7 @@ enum arena_status quantum_alloc_slow(struct quantum_arena *arena, uint64_t size,
     return arena_alloc(&arena->arena, size, flags, start);
 }
 enum arena_status quantum_alloc_empty(struct quantum_arena *arena, uint64_t quanta, unsigned flags, uint64_t *start) {
+    quantum_look_again(&arena->table);
     return alloc(arena->arena.qcaches[quanta - 1], flags, start);
 }
 

@@ -36,6 +36,8 @@
 /* At most half of the slots are taken, so that most regions are found in the first one. */
 #define REGION_SLOTS_SHIFT 9
 #define REGION_NONE UINT64_MAX
+/* How a free looks for its region: there are none, by what the thread's last free found, by a hash. */
+enum quantum_way { WAY_NONE, WAY_HINTED, WAY_HASHED };
 struct quantum_slot {
     uint64_t region; /* upper bits of its quanta's numbers, REGION_NONE; atomic, written after the next and never changed then */
     uintptr_t marks; /* the address of a mark less its number */
@@ -75,14 +77,16 @@ struct quantum_table {
     unsigned quantum_shift;
     uint32_t alive;        /* of the arena, from create to destroy: QUANTUM_ALIVE. Here, as every request reads what is next to it */
     uint64_t window_count; /* quanta; 0: there is none yet. Atomic, written after the next two, which are immutable then */
-    uint64_t window_start; /* the integer of its first mark */
+    uint64_t window_first; /* the number of its first mark's quantum */
     uint8_t *window;
     char *areas_at[ARENA_QCACHES_MAX + 1]; /* of the object cache of so many quanta, as is the next. Immutable */
     uint64_t index[ARENA_QCACHES_MAX + 1];
 
     uint64_t regions_quanta;         /* of all regions; 0: there are none yet. Atomic, written after what it counts */
     uint8_t *regions_at;             /* immutable from the first region on, as is the next */
-    struct quantum_regions *regions; /* its slots are read without the lock; atomic, NULL: there are none yet */
+    struct quantum_regions *regions; /* its slots are read without the lock; atomic, as the next two. NULL: there are none yet */
+    uint32_t way;                    /* enum quantum_way; written after `regions`, and from then on only a matter of time */
+    uint32_t refills;
 
     uint64_t mask;               /* of the slots; atomic, written after them */
     struct quantum_plot **slots; /* atomic, as each of them is */
@@ -132,28 +136,40 @@ STRATA_INLINE uint64_t quantum_number(const struct quantum_table *table, uint64_
 }
 /* The mark of an integer, where it lies in the window; else NULL. Without the lock. */
 STRATA_INLINE uint8_t *quantum_mark_near(const struct quantum_table *table, uint64_t start) {
-    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = quantum_number(table, start - table->window_start);
+    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = quantum_number(table, start) - table->window_first;
     return STRATA_LIKELY(place < count) ? table->window + place : NULL;
 }
 /*
- * The same for regions, as far as two looks tell: in the slot where this thread has found its last one, which is known before the integer is, and in
- * the first one of the integer's region.
+ * The mark of the quantum of that number in a region, as far as one look tells: hinted, in the slot where this thread has found its last one, which
+ * is known before the integer is, so that nothing waits for it; hashed, in the first slot of the integer's region. A hint that is wrong costs what a
+ * wrong guess of the processor does; where many are (WAY_HASHED), nobody looks at them. NULL: it isn't there. Only where there are regions.
  */
-extern __thread uint32_t quantum_slot_hint __attribute__((visibility("hidden"), tls_model("initial-exec")));
-STRATA_INLINE uint8_t *quantum_mark_beside(const struct quantum_table *table, uint64_t start) {
-    const struct quantum_regions *regions = __atomic_load_n(&table->regions, __ATOMIC_ACQUIRE);
-    if (STRATA_UNLIKELY(regions == NULL)) return NULL;
-    uint64_t number = quantum_number(table, start), region = number >> REGION_SHIFT;
-    const struct quantum_slot *slot = &regions->slots[quantum_slot_hint];
-    if (__atomic_load_n(&slot->region, __ATOMIC_ACQUIRE) != region) {
-        uint64_t hint = region * QUANTUM_MIX >> (64 - REGION_SLOTS_SHIFT);
-        quantum_slot_hint = (uint32_t)hint;
-        slot = &regions->slots[hint];
-        if (STRATA_UNLIKELY(__atomic_load_n(&slot->region, __ATOMIC_ACQUIRE) != region)) return NULL;
-    }
+#define QUANTUM_MISSES 64
+struct quantum_hint {
+    uint16_t slot_at; /* bytes from the first slot */
+    uint16_t misses;  /* of QUANTUM_MISSES */
+    uint32_t since_us;
+};
+extern __thread struct quantum_hint quantum_hint __attribute__((visibility("hidden"), tls_model("initial-exec")));
+STRATA_INLINE uint8_t *quantum_mark_in(const struct quantum_regions *regions, uint64_t slot_at, uint64_t number) {
+    const struct quantum_slot *slot = (const struct quantum_slot *)(const void *)((const char *)regions->slots + slot_at);
+    if (__atomic_load_n(&slot->region, __ATOMIC_ACQUIRE) != number >> REGION_SHIFT) return NULL;
     uint8_t *mark = (uint8_t *)(uintptr_t)(slot->marks + number);
     if (mark == NULL) __builtin_unreachable(); /* spares the callers' tests */
     return mark;
+}
+STRATA_INLINE uint8_t *quantum_mark_hinted(const struct quantum_table *table, uint64_t number) {
+    return quantum_mark_in(__atomic_load_n(&table->regions, __ATOMIC_RELAXED), quantum_hint.slot_at, number);
+}
+STRATA_INLINE uint64_t quantum_slot_of(uint64_t number) { return (number >> REGION_SHIFT) * QUANTUM_MIX >> (64 - REGION_SLOTS_SHIFT); }
+STRATA_INLINE uint8_t *quantum_mark_hashed(const struct quantum_table *table, uint64_t number) {
+    return quantum_mark_in(__atomic_load_n(&table->regions, __ATOMIC_RELAXED), quantum_slot_of(number) * sizeof(struct quantum_slot), number);
+}
+/* Programs change: now and then, where arrays are empty and it costs nothing to speak of, hints get another chance. */
+#define QUANTUM_REFILLS 256
+STRATA_INLINE void quantum_look_again(struct quantum_table *table) {
+    if (__atomic_load_n(&table->way, __ATOMIC_RELAXED) != WAY_HASHED) return;
+    if (__atomic_add_fetch(&table->refills, 1, __ATOMIC_RELAXED) % QUANTUM_REFILLS == 0) __atomic_store_n(&table->way, WAY_HINTED, __ATOMIC_RELAXED);
 }
 /* Wherever it lies; NULL: nowhere. */
 uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start);
@@ -189,7 +205,7 @@ STRATA_INLINE enum arena_status quantum_take(struct quantum_arena *arena, uint64
     quantum_mark_take(arena, mark, quanta);
     uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = (uint64_t)(mark - table->window);
     if (STRATA_UNLIKELY(place >= count)) return quantum_alloc_far(arena, mark, start);
-    *start = table->window_start + (place << table->quantum_shift);
+    *start = (table->window_first + place) << table->quantum_shift;
     return ARENA_OK;
 }
 STRATA_INLINE enum arena_status quantum_alloc(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
@@ -199,7 +215,7 @@ STRATA_INLINE enum arena_status quantum_alloc(struct quantum_arena *arena, uint6
 
 enum arena_status quantum_free_slow(struct quantum_arena *arena, uint64_t start, uint64_t size);
 /* Of a size up to table.max, beside the window. */
-enum arena_status quantum_free_beside(struct quantum_arena *arena, uint64_t start, uint64_t size);
+enum arena_status quantum_free_beside(struct quantum_arena *arena, uint64_t start, uint64_t size, uint64_t number);
 /* A mark that says that its integer is nobody's, and the array of this CPU is full. */
 enum arena_status quantum_free_full(struct quantum_arena *arena, uint8_t *mark, uint64_t quanta);
 STRATA_INLINE enum arena_status quantum_put(struct quantum_arena *arena, uint64_t start, uint64_t size, uint8_t *mark) {
@@ -214,8 +230,9 @@ STRATA_INLINE enum arena_status quantum_put(struct quantum_arena *arena, uint64_
 STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, uint64_t start, uint64_t size) {
     const struct quantum_table *table = &arena->table;
     if (STRATA_UNLIKELY(size - 1 >= table->max)) return quantum_free_slow(arena, start, size);
-    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), place = quantum_number(table, start - table->window_start);
-    if (STRATA_UNLIKELY(place >= count)) return quantum_free_beside(arena, start, size);
+    uint64_t count = __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE), number = quantum_number(table, start),
+             place = number - table->window_first;
+    if (STRATA_UNLIKELY(place >= count)) return quantum_free_beside(arena, start, size, number);
     return quantum_put(arena, start, size, table->window + place);
 }
 

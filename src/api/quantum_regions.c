@@ -11,7 +11,10 @@ _Static_assert(sizeof(struct quantum_slot) == 16, "a shift leads to a slot");
 _Static_assert(2 * REGIONS_MAX <= 1 << REGION_SLOTS_SHIFT, "a search ends at a free slot");
 _Static_assert(4 * ARENA_QCACHES_MAX <= REGION_QUANTA, "a slab lies in one region");
 
-__thread uint32_t quantum_slot_hint;
+/* So many misses in so little time: a free in a hundred nanoseconds or so has a wrong hint. */
+#define MISSES_US 6
+
+__thread struct quantum_hint quantum_hint;
 
 /* The slot of a region, or the free one that it would get. */
 static struct quantum_slot *slot_for(struct quantum_regions *regions, uint64_t region) {
@@ -41,6 +44,7 @@ static bool open_regions(struct quantum_table *table) {
     (void)platform_advise_huge(table->regions_at, space_bytes(table), false);
     for (unsigned i = 0; i < 1 << REGION_SLOTS_SHIFT; i++) regions->slots[i].region = REGION_NONE;
     __atomic_store_n(&table->regions, regions, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->way, WAY_HINTED, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -64,6 +68,7 @@ void quantum_regions_drop(struct quantum_table *table) {
     platform_unreserve(table->regions_at, space_bytes(table));
     zone_metadata_free(&heap.zone, table->regions, sizeof *table->regions);
     table->regions = NULL;
+    table->way = WAY_NONE;
     table->regions_quanta = 0;
     table->regions_closed = false;
 }
@@ -80,7 +85,30 @@ enum arena_status quantum_alloc_far(const struct quantum_arena *arena, const uin
     return ARENA_OK;
 }
 
-enum arena_status quantum_free_beside(struct quantum_arena *arena, uint64_t start, uint64_t size) {
-    uint8_t *mark = quantum_mark_beside(&arena->table, start);
+/* No function here calls another but in the end: what a free keeps in registers need not be saved. */
+static STRATA_NOINLINE enum arena_status free_hashed(struct quantum_arena *arena, uint64_t start, uint64_t size, uint64_t number) {
+    uint8_t *mark = quantum_mark_hashed(&arena->table, number);
     return STRATA_LIKELY(mark != NULL) ? quantum_put(arena, start, size, mark) : quantum_free_slow(arena, start, size);
+}
+
+/* QUANTUM_MISSES later: whether that was too soon. */
+static STRATA_COLD STRATA_NOINLINE enum arena_status free_missed_often(struct quantum_arena *arena, uint64_t start, uint64_t size, uint64_t number) {
+    uint32_t now_us = (uint32_t)(platform_now_ns() / 1000);
+    if (now_us - quantum_hint.since_us <= MISSES_US) __atomic_store_n(&arena->table.way, WAY_HASHED, __ATOMIC_RELAXED);
+    quantum_hint.misses = 0;
+    quantum_hint.since_us = now_us;
+    return free_hashed(arena, start, size, number);
+}
+static STRATA_NOINLINE enum arena_status free_missed(struct quantum_arena *arena, uint64_t start, uint64_t size, uint64_t number) {
+    quantum_hint.slot_at = (uint16_t)(quantum_slot_of(number) * sizeof(struct quantum_slot));
+    return STRATA_LIKELY(++quantum_hint.misses < QUANTUM_MISSES) ? free_hashed(arena, start, size, number)
+                                                                 : free_missed_often(arena, start, size, number);
+}
+
+enum arena_status quantum_free_beside(struct quantum_arena *arena, uint64_t start, uint64_t size, uint64_t number) {
+    uint32_t way = __atomic_load_n(&arena->table.way, __ATOMIC_ACQUIRE);
+    if (way == WAY_HASHED) return free_hashed(arena, start, size, number);
+    if (STRATA_UNLIKELY(way == WAY_NONE)) return quantum_free_slow(arena, start, size);
+    uint8_t *mark = quantum_mark_hinted(&arena->table, number);
+    return STRATA_LIKELY(mark != NULL) ? quantum_put(arena, start, size, mark) : free_missed(arena, start, size, number);
 }

@@ -100,7 +100,7 @@ static void open_window(struct quantum_arena *arena, uint64_t start) {
         return;
     }
     table->window = window;
-    table->window_start = first << table->quantum_shift;
+    table->window_first = first;
     __atomic_store_n(&table->window_count, count, __ATOMIC_RELEASE);
 }
 
@@ -227,9 +227,10 @@ static STRATA_NOINLINE uint8_t *find_hidden(struct quantum_table *table, uint64_
 uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start) {
     struct quantum_table *table = &arena->table;
     uint8_t *mark = quantum_mark_near(table, start);
-    if (mark == NULL) mark = quantum_mark_beside(table, start);
+    uint64_t number = quantum_number(table, start);
+    if (mark == NULL && __atomic_load_n(&table->way, __ATOMIC_ACQUIRE) != WAY_NONE) mark = quantum_mark_hashed(table, number);
     if (mark != NULL) return mark;
-    uint64_t number = quantum_number(table, start), mask = __atomic_load_n(&table->mask, __ATOMIC_ACQUIRE);
+    uint64_t mask = __atomic_load_n(&table->mask, __ATOMIC_ACQUIRE);
     struct quantum_plot **slots = __atomic_load_n(&table->slots, __ATOMIC_RELAXED);
     struct quantum_plot *plot = __atomic_load_n(&slots[slot_of(number >> PLOT_SHIFT, mask)], __ATOMIC_ACQUIRE);
     if (STRATA_LIKELY(__atomic_load_n(&plot->number, __ATOMIC_RELAXED) == number >> PLOT_SHIFT)) return mark_in(plot, number);
@@ -243,7 +244,7 @@ uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *m
 
 uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark) {
     uint64_t place = (uint64_t)(mark - table->window);
-    if (place < __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE)) return table->window_start + (place << table->quantum_shift);
+    if (place < __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE)) return (table->window_first + place) << table->quantum_shift;
     place = (uint64_t)(mark - table->regions_at);
     if (place < __atomic_load_n(&table->regions_quanta, __ATOMIC_ACQUIRE)) return quantum_integer_beside(table, place);
     return quantum_integer_far(table, mark);

@@ -28,6 +28,7 @@ SAME(STRATA_ZONE_UNSUPPORTED, FRAMES_UNSUPPORTED);
 SAME(STRATA_ZONE_NO_HUGE_PAGES, FRAMES_NO_HUGE_PAGES);
 SAME(STRATA_ZONE_GONE, FRAMES_GONE);
 SAME(STRATA_ZONE_NOT_DONE, FRAMES_NOT_DONE);
+SAME(STRATA_ZONE_FILE_ERROR, FRAMES_FILE_ERROR);
 SAME(STRATA_ZONE_MOVABLE, FRAMES_MOVABLE);
 SAME(STRATA_ZONE_MOBILITIES, FRAMES_MOBILITIES);
 SAME(STRATA_ZONE_HUGETLB, FRAMES_HUGETLB);
@@ -44,6 +45,7 @@ SAME(STRATA_ZONE_YES, FRAMES_YES);
 SAME(STRATA_ZONE_LATER, FRAMES_LATER);
 SAME(STRATA_ZONE_NEVER, FRAMES_NEVER);
 SAME(STRATA_ZONE_WROTE, FRAMES_WROTE);
+SAME(STRATA_ZONE_WRITE, FRAMES_WRITE);
 SAME(STRATA_ZONE_CAPTURE_AT, FRAMES_CAPTURE_AT);
 SAME(STRATA_ZONE_CAPTURE_NO_RECLAIM, FRAMES_CAPTURE_NO_RECLAIM);
 SAME(STRATA_ZONE_CAPTURE_NO_HOLD, FRAMES_CAPTURE_NO_HOLD);
@@ -76,7 +78,8 @@ const char *strata_zone_status_text(enum strata_zone_status status) {
                                         [STRATA_ZONE_UNSUPPORTED] = "not with this backend, or on this system",
                                         [STRATA_ZONE_NO_HUGE_PAGES] = "the system's pool has too few huge pages",
                                         [STRATA_ZONE_GONE] = "the range can't be had any more",
-                                        [STRATA_ZONE_NOT_DONE] = "frames of the range are still in use"};
+                                        [STRATA_ZONE_NOT_DONE] = "frames of the range are still in use",
+                                        [STRATA_ZONE_FILE_ERROR] = "the file behind the blocks can't be had, read or written"};
     return (unsigned)status < ARRAY_LENGTH(texts) ? texts[status] : "unknown status";
 }
 
@@ -186,7 +189,7 @@ typedef enum strata_zone_answer reclaim_function(struct strata_zone *, uint64_t,
 
 /* What is no answer counts as LATER: the block stays as it is. */
 static enum frames_answer answer_of(enum strata_zone_answer answer) {
-    return (unsigned)answer <= STRATA_ZONE_WROTE ? (enum frames_answer)answer : FRAMES_LATER;
+    return (unsigned)answer <= STRATA_ZONE_WRITE ? (enum frames_answer)answer : FRAMES_LATER;
 }
 static enum frames_answer migrate(struct frame_zone *zone, const struct frames_owner *owner, uint64_t from, uint64_t to, uint64_t frames,
                                   uint64_t token) {

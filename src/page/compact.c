@@ -5,7 +5,8 @@
  * Only where the arena of addresses has none left: under a limit of address space, or once the heap has come to the end of its own. Then the
  * superpages to be emptied are known exactly: adjacent ones that are free, or hold nothing but blocks that may move, with the fewest granules in use,
  * where the other superpages of movable blocks have room for these. The paper's indices answer the same from less knowledge. They are set apart,
- * which captures them (section 8): in no bucket, and kept from the arena when the last block has gone, so that nobody else gets a part of them.
+ * which captures them (section 8): in no bucket, kept from the arena when the last block has gone, and closed to growth in place, so that nobody else
+ * gets a part of them.
  *
  * Blocks go to the fullest superpages that have room, lowest first out of those apart, each by a call of its owner without the lock. One thread at a
  * time does that (compaction->thread), and knows of one block at a time.

@@ -49,17 +49,19 @@ enum frames_status {
     FRAMES_NO_HUGE_PAGES,
     FRAMES_GONE,
     FRAMES_NOT_DONE,
+    FRAMES_FILE_ERROR,
 };
 enum frames_mobility { FRAMES_UNMOVABLE, FRAMES_RECLAIMABLE, FRAMES_MOVABLE, FRAMES_MOBILITIES };
 enum frames_backend_kind { FRAMES_MEMFD, FRAMES_HUGETLB, FRAMES_ANON, FRAMES_SIM };
 enum frames_zone_flags { FRAMES_NO_GROUPING = 1, FRAMES_SCATTER = 2, FRAMES_HUGE_IN_PARTITION = 4, FRAMES_ON_NODE = 8 };
 enum frames_alloc_flags { FRAMES_NO_FALLBACK = 1, FRAMES_NO_RESERVE = 2, FRAMES_NO_EFFORT = 4, FRAMES_HIGH = 8 };
-enum frames_answer { FRAMES_YES, FRAMES_LATER, FRAMES_NEVER, FRAMES_WROTE };
+enum frames_answer { FRAMES_YES, FRAMES_LATER, FRAMES_NEVER, FRAMES_WROTE, FRAMES_WRITE };
 enum frames_capture_flags {
     FRAMES_CAPTURE_AT = 1,
     FRAMES_CAPTURE_NO_RECLAIM = 2,
     FRAMES_CAPTURE_NO_HOLD = 4,
-    FRAMES_CAPTURE_OF_CALL = 8 /* not the program's: who begins it ends it in the same call */
+    FRAMES_CAPTURE_OF_CALL = 8,  /* not the program's: who begins it ends it in the same call */
+    FRAMES_CAPTURE_OF_PASS = 16, /* what a pass of compaction holds for a request: counted there, not among captures */
 };
 
 /* What was wrong: for strata_zone_explain. Of constants but for the value. */
@@ -92,6 +94,7 @@ struct frames_owner {
                                   bool dirty);
     void *context;
     void (*program_migrate)(void), (*program_reclaim)(void); /* api/'s: what it calls for the program, under another type */
+    void *backing;                                           /* frames_backing.c's; atomic, NULL: none */
 };
 /* FRAMES_NO_MEMORY: there are FRAMES_OWNERS_MAX. */
 enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames_owner *owner, unsigned *number);

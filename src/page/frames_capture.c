@@ -141,6 +141,8 @@ struct frames_capture *frames_capture_of(void *name, struct frame_zone **zone) {
 
 /* ------------------------------------------------------------------ begin */
 
+static bool is_counted(const struct frames_capture *capture) { return (capture->flags & FRAMES_CAPTURE_OF_PASS) == 0; }
+
 /* Under the zone's lock, with the range in no slot: what is free of it is held. */
 static void hold_free(struct frame_zone *zone, struct frames_capture *capture, struct span span) {
     struct frames_superpage *superpage = span.superpage;
@@ -195,7 +197,7 @@ static enum frames_status begin(struct frame_zone *zone, const struct frames_cap
             zone->superpages[i].capture = (uint32_t)(capture - zone->captures) + 1;
             if ((request->flags & FRAMES_CAPTURE_NO_HOLD) == 0) hold_free(zone, capture, span_of(zone, i, first, frames));
         }
-        COUNTER_ADD(zone->captures_begun, 1);
+        if (is_counted(capture)) COUNTER_ADD(zone->captures_begun, 1);
         *out = capture;
     }
     platform_lock_release(&zone->lock);
@@ -286,24 +288,26 @@ enum frames_status frames_capture_push(struct frames_capture *capture, uint64_t 
 
 /* ------------------------------------------------------------------ the end */
 
-static uint64_t taken_frames(struct frame_zone *zone, const struct frames_capture *capture) {
-    uint64_t taken = 0;
-    for (uint64_t i = first_superpage(zone, capture->first); i <= last_superpage(zone, capture->first, capture->frames); i++) {
-        struct span span = span_of(zone, i, capture->first, capture->frames);
-        struct frames_slot *slot = frames_lock(zone, span.superpage);
-        taken += frames_bits_count(span.superpage->allocated, span.first, span.count);
-        frames_unlock(zone, slot);
-    }
-    return taken;
-}
-
 enum frames_status frames_capture_poll(struct frames_capture *capture, uint64_t *first, uint64_t *left) {
     uint64_t held = __atomic_load_n(&capture->held, __ATOMIC_ACQUIRE);
     uint64_t missing = capture->frames - held;
-    if ((capture->flags & FRAMES_CAPTURE_NO_HOLD) != 0) missing = taken_frames(capture->zone, capture);
+    if ((capture->flags & FRAMES_CAPTURE_NO_HOLD) != 0) missing = frames_taken_of(capture->zone, capture->first, capture->frames);
     if (first != NULL) *first = capture->first;
     if (left != NULL) *left = missing;
     return missing == 0 ? FRAMES_OK : capture->gone ? FRAMES_GONE : FRAMES_NOT_DONE;
+}
+
+/* Under the zone's lock: a small run for a mobility that is not the superpage's is a fallback, as one that placement gives. True: it is one. */
+static bool note_fallback(struct frame_zone *zone, const struct frames_capture *capture, struct span span) {
+    struct frames_superpage *superpage = span.superpage;
+    bool foreign = (zone->flags & FRAMES_NO_GROUPING) == 0 && superpage->group != (uint8_t)capture->mobility;
+    if (!foreign || span.count == zone->superpage_frames) return false;
+    COUNTER_ADD(zone->fallbacks, 1);
+    if (group_changes(superpage->free + span.count, zone->superpage_frames, capture->mobility == FRAMES_MOVABLE)) {
+        COUNTER_ADD(zone->retypes, 1);
+        superpage->group = (uint8_t)capture->mobility;
+    }
+    return true;
 }
 
 /* Under the zone's lock, all of it held: the part that is wanted is a block from now on, the rest free. */
@@ -349,17 +353,20 @@ enum frames_status frames_capture_end(struct frames_capture *capture, uint64_t *
         if (i == last)
             for (uint64_t j = from; j <= last; j++) hold_free(zone, capture, span_of(zone, j, capture->first, capture->frames));
     }
-    bool done = capture->held == capture->frames;
+    bool done = capture->held == capture->frames,
+         fell_back = done && note_fallback(zone, capture, span_of(zone, from, capture->first, capture->frames));
     for (uint64_t i = from; i <= last && done; i++) {
         settle(zone, capture, span_of(zone, i, capture->first, capture->frames), left);
         left -= min_u64(left, zone->superpage_frames);
     }
     if (done) {
-        COUNTER_ADD(zone->captures_done, 1);
+        if (is_counted(capture)) COUNTER_ADD(zone->captures_done, 1);
         *frame = capture->first;
         capture->frames = 0;
     }
     platform_lock_release(&zone->lock);
+    void (*tell)(struct frame_zone *) = fell_back ? __atomic_load_n(&zone->hooks.fell_back, __ATOMIC_ACQUIRE) : NULL;
+    if (tell != NULL) tell(zone);
     return done ? FRAMES_OK : capture->gone ? FRAMES_GONE : FRAMES_NOT_DONE;
 }
 
@@ -369,7 +376,7 @@ void frames_capture_give_up(struct frames_capture *capture) {
     frames_lock_range(zone, from, last);
     for (uint64_t i = from; i <= last; i++) let_go(zone, span_of(zone, i, capture->first, capture->frames));
     capture->frames = 0;
-    COUNTER_ADD(zone->captures_given_up, 1);
+    if (is_counted(capture)) COUNTER_ADD(zone->captures_given_up, 1);
     platform_lock_release(&zone->lock);
 }
 

@@ -5,6 +5,9 @@
  * scanner does not go into superpages that are wholly free, as these are what the pass is to bring about (but for runs above a superpage, which want
  * them together, and for blocks that leave a superpage of another group); and a pass for a superpage first takes those that are at most half full, so
  * that the first success is cheap.
+ *
+ * A pass for a request holds the range that it empties, by a capture of this call (frames_capture.c): what is free of it at the start, and what each
+ * move leaves, is nobody's until the request has all of it, or it is given up. So blocks of the range can only become fewer, and no race is lost.
  */
 #include "page/frames_compact_internal.h"
 
@@ -15,14 +18,18 @@ struct pass {
     struct frame_zone *zone;
     const struct frames_compact_goal *goal;
     struct frames_compact_counts counts;
-    uint64_t source, target; /* superpages: where the scanners are. target: nothing is free above */
-    uint64_t whole_target;   /* the same, with those that are wholly free */
-    uint64_t lowest_target;  /* that has got a block */
-    uint64_t end;            /* behind the last superpage that the migration scanner may go to */
-    uint64_t spare;          /* frames taken by the free scanner, and not used yet */
-    uint64_t spare_frames;   /* 0: none */
-    unsigned window;         /* frames */
+    uint64_t source, target;     /* superpages: where the scanners are. target: nothing is free above */
+    uint64_t whole_target;       /* the same, with those that are wholly free */
+    uint64_t lowest_target;      /* that has got a block */
+    uint64_t end;                /* behind the last superpage that the migration scanner may go to */
+    uint64_t spare;              /* frames taken by the free scanner, and not used yet */
+    uint64_t spare_frames;       /* 0: none */
+    unsigned window;             /* frames */
+    unsigned needed;             /* of each window, from its first frame on */
+    uint64_t range, align;       /* frames that the request wants together, a part of one window or whole superpages; and where ranges begin */
+    struct frames_capture *hold; /* of the range that is being emptied; NULL: others may take frames of it */
     bool sparse_only, whole_targets;
+    bool serves; /* the request may have what windows leave */
 };
 
 /* ------------------------------------------------------------------ looking, under the lock of a superpage */
@@ -76,11 +83,11 @@ static bool may_move(struct pass *pass, uint64_t head) {
     return false;
 }
 
-/* First frames of the blocks that begin in a window and may move; *blocked: something else is there, too. */
+/* First frames of the blocks that begin in what is needed of a window and may move; *blocked: something else is there, too. */
 static unsigned window_blocks(struct pass *pass, uint64_t first, uint64_t *heads, bool *blocked) {
     struct frame_zone *zone = pass->zone;
     struct frames_superpage *superpage = frames_superpage_of(zone, first);
-    unsigned offset = frames_offset_of(zone, first), end = offset + pass->window, count = 0;
+    unsigned offset = frames_offset_of(zone, first), end = offset + pass->needed, count = 0;
     *blocked = false;
     struct frames_slot *slot = frames_lock(zone, superpage);
     for (unsigned at = offset; (at = frames_bits_next_set(superpage->allocated, at, end)) < end;) {
@@ -89,8 +96,8 @@ static unsigned window_blocks(struct pass *pass, uint64_t first, uint64_t *heads
                 heads[count++] = first - offset + at;
             else
                 *blocked = true;
-        } else {
-            *blocked = true; /* a capture's, or of a block that begins before and stayed */
+        } else if (pass->hold == NULL || !frames_bit(superpage->captured, at)) {
+            *blocked = true; /* another capture's, or of a block that begins before and stayed */
         }
         /* To the next head, over the rest of this block. */
         unsigned taken = frames_bits_next_clear(superpage->allocated, at, end), head = frames_bits_next_set(superpage->heads, at + 1, end);
@@ -183,50 +190,144 @@ static bool move_block(struct pass *pass, uint64_t head, bool foreign) {
     return false;
 }
 
-/* True: all of it was free when its last block went. */
+/* True: all of it was free when its last block went, or at the start. foreign: what can leave it does, whatever stays. */
 static bool empty_window(struct pass *pass, uint64_t first, bool foreign) {
     uint64_t heads[FRAMES_SUPERPAGE_MAX];
-    bool blocked;
-    unsigned count = window_blocks(pass, first, heads, &blocked);
-    if (count == 0 || (blocked && !foreign)) return false;
-    uint64_t failed_room = pass->counts.failed_room;
-    for (unsigned i = 0; i < count; i++) {
-        if (move_block(pass, heads[i], foreign)) continue;
-        blocked = true;
-        if (!foreign || pass->counts.failed_room != failed_room) return false; /* the rest is of no use without this one */
+    bool blocked, moved = false;
+    for (unsigned count; (count = window_blocks(pass, first, heads, &blocked)) != 0;) {
+        if (blocked && !foreign) return false;
+        moved = true;
+        uint64_t failed_room = pass->counts.failed_room;
+        for (unsigned i = 0; i < count; i++) {
+            if (move_block(pass, heads[i], foreign)) continue;
+            blocked = true;
+            if (!foreign || pass->counts.failed_room != failed_room) return false; /* the rest is of no use without this one */
+        }
+        if (pass->hold == NULL) break; /* others may have come to it meanwhile; nobody comes to what is held, but blocks are cut in two by frees */
     }
-    if (!blocked) pass->counts.windows++;
+    if (moved && !blocked) pass->counts.windows++;
     return !blocked;
 }
 
-/* ------------------------------------------------------------------ the pass */
+/* ------------------------------------------------------------------ for a request */
 
-static bool try_request(struct pass *pass, uint64_t *frame) {
+/* Whether anything of a range may be in the way for good, so that it is not begun. *empty: nothing is in the way. */
+static bool is_blocked(struct pass *pass, uint64_t first, bool *empty) {
+    uint64_t heads[FRAMES_SUPERPAGE_MAX];
+    bool blocked = false;
+    *empty = true;
+    for (uint64_t at = first; at < first + pass->range && !blocked; at += pass->window) *empty &= window_blocks(pass, at, heads, &blocked) == 0;
+    return blocked;
+}
+
+/* False: somebody else wants frames of the range. Where all captures are taken nothing is held, and a race may be lost, which is counted. */
+static bool begin_hold(struct pass *pass, uint64_t first) {
     const struct frames_request *request = pass->goal->request;
-    if (request == NULL) return false;
+    const struct frames_capture_request wanted = {.frames = request->frames,
+                                                  .at = first,
+                                                  .mobility = request->mobility,
+                                                  .owner = request->owner,
+                                                  .flags =
+                                                      FRAMES_CAPTURE_AT | FRAMES_CAPTURE_NO_RECLAIM | FRAMES_CAPTURE_OF_CALL | FRAMES_CAPTURE_OF_PASS,
+                                                  .token = request->token};
+    if (pass->goal->no_hold || !pass->serves) return true;
+    enum frames_status status = frames_capture_begin(pass->zone, &wanted, &pass->hold);
+    return status == FRAMES_OK || status == FRAMES_NO_MEMORY;
+}
+
+/* The request has the range, or it is given up, and the request has what placement finds for it. */
+static bool end_hold(struct pass *pass, uint64_t first, bool emptied, uint64_t *frame) {
+    struct frames_capture *hold = pass->hold;
+    bool had = hold != NULL && emptied && frames_capture_end(hold, frame) == FRAMES_OK;
+    if (hold != NULL && !had) frames_capture_give_up(hold);
+    pass->hold = NULL;
+    if (had || !emptied) return had;
     give_spare(pass);
-    if (frames_alloc(pass->zone, request, frame) == FRAMES_OK) return true;
-    if (request->frames <= pass->window) pass->counts.races_lost++;
+    if (frames_alloc(pass->zone, pass->goal->request, frame) == FRAMES_OK) return true;
+    if (pass->serves) {
+        pass->counts.races_lost++;
+        __atomic_fetch_add(&pass->zone->races_lost, frames_taken_of(pass->zone, first, pass->range), __ATOMIC_RELAXED);
+    }
     return false;
 }
+
+/* A range is emptied. True: *frame is the request's. */
+static bool try_range(struct pass *pass, uint64_t first, uint64_t *frame) {
+    bool empty, emptied = true;
+    if (first % pass->align != 0 || is_blocked(pass, first, &empty) || !begin_hold(pass, first)) return false;
+    if (empty && pass->hold == NULL) return false; /* placement had its chance, and will have another */
+    for (uint64_t at = first; at < first + pass->range && emptied; at += pass->window) emptied = empty_window(pass, at, false);
+    return end_hold(pass, first, emptied, frame);
+}
+
+/* ------------------------------------------------------------------ the pass */
 
 static bool have_met(const struct pass *pass) {
     uint64_t target = pass->goal->movable_only ? pass->target : max_u64(pass->target, pass->whole_target);
     return pass->source >= min_u64(pass->end, min_u64(target, pass->lowest_target));
 }
 
+/* Whether all superpages of a range are sources, or free. */
+static bool run_is_source(struct pass *pass, uint64_t first, uint64_t count) {
+    for (uint64_t i = first; i < first + count; i++) {
+        struct look look;
+        look_at(pass->zone, i, &look);
+        if (look.wanted || (look.free != pass->zone->superpage_frames && !is_source(pass, &look))) return false;
+    }
+    return true;
+}
+
+/* For a run of several superpages, each time from one where it may begin. The last of them is where the migration scanner is. */
+static bool sweep_runs(struct pass *pass, uint64_t *frame) {
+    uint64_t count = pass->range >> pass->zone->superpage_shift;
+    for (uint64_t first = 0;; first += pass->align >> pass->zone->superpage_shift) {
+        pass->source = first + count - 1;
+        if (have_met(pass)) return false;
+        if (run_is_source(pass, first, count) && try_range(pass, first << pass->zone->superpage_shift, frame)) return true;
+    }
+}
+
 /* From the first superpage until the scanners meet. */
 static bool sweep(struct pass *pass, uint64_t *frame) {
+    bool for_request = pass->goal->request != NULL;
+    if (for_request && pass->range > pass->window) return sweep_runs(pass, frame);
     for (pass->source = 0; !have_met(pass); pass->source++) {
         struct look look;
         look_at(pass->zone, pass->source, &look);
         if (!is_source(pass, &look)) continue;
         bool foreign = is_grouped(pass->zone) && look.group != FRAMES_MOVABLE;
         uint64_t first = pass->source << pass->zone->superpage_shift;
-        for (unsigned at = 0; at < pass->zone->superpage_frames && !have_met(pass); at += pass->window)
-            if (empty_window(pass, first + at, foreign) && try_request(pass, frame)) return true;
+        for (unsigned at = 0; at < pass->zone->superpage_frames && !have_met(pass); at += pass->window) {
+            if (!for_request)
+                (void)empty_window(pass, first + at, foreign);
+            else if (try_range(pass, first + at, frame))
+                return true;
+        }
     }
     return false;
+}
+
+/* Whether what movable blocks leave may be the request's by placement: a small run of another mobility falls back there, if it may. */
+static bool may_serve(const struct frame_zone *zone, const struct frames_request *request) {
+    return !is_grouped(zone) || request->mobility == FRAMES_MOVABLE || request->frames >= zone->superpage_frames ||
+           (request->flags & FRAMES_NO_FALLBACK) == 0;
+}
+
+/* What the pass is for, in frames. */
+static void aim(struct pass *pass) {
+    const struct frame_zone *zone = pass->zone;
+    const struct frames_request *request = pass->goal->request;
+    pass->window = 1u << min_u64(pass->goal->order, zone->superpage_shift);
+    pass->needed = pass->window;
+    pass->range = pass->window;
+    if (request == NULL) return;
+    bool run = request->frames > zone->superpage_frames;
+    pass->range = run ? align_up(request->frames, zone->superpage_frames) : request->frames;
+    pass->align = max_u64(request->align != 0 ? request->align : frames_usual_align(zone, request->frames), pass->window);
+    if (!run) pass->needed = (unsigned)request->frames;
+    pass->whole_targets = run;
+    pass->sparse_only = pass->window == zone->superpage_frames;
+    pass->serves = may_serve(zone, request);
 }
 
 static enum frames_compact_end run_pass(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
@@ -234,9 +335,7 @@ static enum frames_compact_end run_pass(struct frame_zone *zone, const struct fr
     struct pass pass = {
         .zone = zone, .goal = goal, .target = zone->superpage_count - 1, .whole_target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
     pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
-    pass.window = 1u << min_u64(goal->order, zone->superpage_shift);
-    pass.whole_targets = goal->request != NULL && goal->request->frames > zone->superpage_frames;
-    pass.sparse_only = goal->request != NULL && pass.window == zone->superpage_frames;
+    aim(&pass);
     bool had = sweep(&pass, frame);
     if (!had && pass.sparse_only) {
         pass.sparse_only = false;

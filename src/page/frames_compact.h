@@ -17,11 +17,11 @@
 #include "page/frames_index.h"
 
 struct frames_compact_goal {
-    const struct frames_request
-        *request;        /* tried after each window that was emptied, and the pass ends when it is had; NULL: until the scanners meet */
-    unsigned order;      /* of windows; at most a superpage's */
-    bool movable_only;   /* only superpages of the movable group; else movable blocks leave those of other groups, too */
-    uint64_t superpages; /* only windows in the first so many, as the request may have no others; 0: all */
+    const struct frames_request *request; /* has the first range that was emptied, and the pass ends then; NULL: until the scanners meet */
+    unsigned order;                       /* of windows; at most a superpage's. Of a request: the least that it fits in */
+    bool movable_only;                    /* only superpages of the movable group; else movable blocks leave those of other groups, too */
+    uint64_t superpages;                  /* only windows in the first so many, as the request may have no others; 0: all */
+    bool no_hold;                         /* for comparison: others may take frames of a range while it is emptied for the request */
 };
 
 /* What passes did: of one, or summed up. Blocks, where nothing else is said. */
@@ -35,7 +35,7 @@ struct frames_compact_counts {
     uint64_t failed_later;     /* its owner said so, or the copy was given up */
     uint64_t failed_room;      /* no free frames above */
     uint64_t gone;             /* freed before they could be isolated: as good as moved */
-    uint64_t races_lost;       /* windows that were emptied for a request, and it could not be had from them */
+    uint64_t races_lost;       /* ranges that were emptied for a request, and others took frames of: of 64 captures at a time all are held */
     uint64_t deferred;         /* requests that made no pass, as the last ones were in vain */
 };
 

@@ -211,6 +211,19 @@ enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t
 
 /* ------------------------------------------------------------------ frames of a superpage for who moves blocks */
 
+uint64_t frames_taken_of(struct frame_zone *zone, uint64_t first, uint64_t frames) {
+    uint64_t taken = 0;
+    for (uint64_t at = first, end = first + frames, next; at < end; at = next) {
+        struct frames_superpage *superpage = frames_superpage_of(zone, at);
+        uint64_t base = frames_first_of(zone, superpage);
+        next = min_u64(base + zone->superpage_frames, end);
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        taken += frames_bits_count(superpage->allocated, (unsigned)(at - base), (unsigned)(next - at));
+        frames_unlock(zone, slot);
+    }
+    return taken;
+}
+
 bool frames_take_in(struct frame_zone *zone, uint64_t number, uint64_t frames, uint64_t align, uint64_t *frame) {
     struct frames_superpage *superpage = &zone->superpages[number];
     if (frames > zone->superpage_frames || align > zone->superpage_frames) return false;

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "page/frames.h"
 #include "page/frames_superpage.h"
+#include "page/groups.h"
 
 /*
  * A note of a frame, guarded by the lock of its superpage. Mobility, owner and what goes on with a block are in the note of its first frame; pins and
@@ -237,6 +238,8 @@ void frames_give_back(struct frame_zone *zone, uint64_t frame, uint64_t frames);
  * of its frames is pinned or mapped.
  */
 void frames_release(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first, unsigned count);
+/* Frames of a range that are somebody's, or held, now. Of several superpages, of no one moment. No lock held. */
+uint64_t frames_taken_of(struct frame_zone *zone, uint64_t first, uint64_t frames);
 /* The block that an allocated offset is in. */
 void frames_block_at(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned offset, unsigned *first, unsigned *count);
 

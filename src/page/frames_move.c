@@ -6,6 +6,7 @@
  * one who ends the isolation acts upon. A move ends in three steps, each under one lock: `to` learns what it is, still isolated; `from` is released;
  * `to` is everybody's. Locks: see frames.h.
  */
+#include "page/frames_backing.h"
 #include "page/frames_internal.h"
 #include "page/frames_window_move.h"
 
@@ -120,7 +121,7 @@ static enum frames_answer transfer(struct frame_zone *zone, const struct frames_
         answer = owner->migrate(zone, owner, block->first, to, block->frames, block->token);
     else
         frames_copy(zone, block->first, to, block->frames);
-    if (answer == FRAMES_WROTE) answer = FRAMES_LATER; /* no answer to this question */
+    if (answer == FRAMES_WROTE || answer == FRAMES_WRITE) answer = FRAMES_LATER; /* no answers to this question */
     if (mapped && answer == FRAMES_YES && !frames_window_switch(zone, block, to)) {
         if (number != 0)
             fatal("zone \"%s\": frame %llu has moved, and no window can show it: the process has no mappings left", zone->name,
@@ -160,6 +161,7 @@ enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_b
     if (block->address != 0) return FRAMES_LATER; /* somebody looks at it */
     frames_step_begin(zone);
     enum frames_answer answer = owner->reclaim(zone, owner, block->first, block->frames, block->token, dirty);
+    if (answer == FRAMES_WRITE) answer = frames_backing_write(zone, block, dirty);
     if (answer == FRAMES_YES || answer == FRAMES_WROTE) {
         if (later)
             mark_dead(zone, block);

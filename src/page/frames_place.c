@@ -155,7 +155,7 @@ static uint64_t cut_by_steps(struct frame_zone *zone, struct frames_slot *slot, 
         if (foreign) {
             COUNTER_ADD(zone->fallbacks, 1);
             news->fell_back = true;
-            if (wish->request->mobility != FRAMES_MOVABLE && superpage->free * 2u >= zone->superpage_frames) {
+            if (group_changes(superpage->free, zone->superpage_frames, wish->request->mobility == FRAMES_MOVABLE)) {
                 COUNTER_ADD(zone->retypes, 1);
                 foreign = false;
             }

@@ -210,20 +210,6 @@ static void empty_area(struct frame_zone *zone, struct frames_reclaim *reclaim, 
     }
 }
 
-/* Frames of an area that are somebody's now. */
-static uint64_t taken_of(struct frame_zone *zone, uint64_t first, uint64_t frames) {
-    uint64_t taken = 0;
-    for (uint64_t at = first, end = first + frames, next; at < end; at = next) {
-        struct frames_superpage *superpage = frames_superpage_of(zone, at);
-        uint64_t base = frames_first_of(zone, superpage);
-        next = min_u64(base + zone->superpage_frames, end);
-        struct frames_slot *slot = frames_lock(zone, superpage);
-        taken += frames_bits_count(superpage->allocated, (unsigned)(at - base), (unsigned)(next - at));
-        frames_unlock(zone, slot);
-    }
-    return taken;
-}
-
 static uint64_t held_by(struct frames_capture *capture) {
     uint64_t left;
     (void)frames_capture_poll(capture, NULL, &left);
@@ -263,7 +249,7 @@ static bool take_area(struct frame_zone *zone, struct frames_reclaim *reclaim, c
     bool done = capture != NULL ? frames_capture_end(capture, frame) == FRAMES_OK : each_part(zone, first, wish->area, part_is_free);
     uint64_t lost = emptying.came; /* without capture; and, where nobody refused, all that are somebody's now */
     if (!done && capture != NULL) lost = lost_of(capture, wish->area, held_first, emptying.dropped);
-    if (!done && capture == NULL && !emptying.stays) lost += taken_of(zone, first, wish->area);
+    if (!done && capture == NULL && !emptying.stays) lost += frames_taken_of(zone, first, wish->area);
     if (lost != 0) __atomic_fetch_add(&zone->races_lost, lost, __ATOMIC_RELAXED);
     if (done && capture != NULL) COUNT(reclaim, captured, 1);
     if (!done && capture != NULL) frames_capture_give_up(capture);

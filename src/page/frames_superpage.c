@@ -3,57 +3,25 @@
  */
 #include "page/frames_superpage.h"
 
-#include <limits.h>
-
 /* ------------------------------------------------------------------ bits */
 
-/* The part of a range of bits that is in word `word`. */
-static uint64_t part(unsigned word, unsigned first, unsigned end) {
-    unsigned low = word * 64, from = first > low ? first : low, to = end < low + 64 ? end : low + 64;
-    return frames_mask(from - low, to - from);
-}
-
+/* Of a whole superpage by words, which is what most ranges of more than one frame are. */
 void frames_bits_set(uint64_t *bits, unsigned first, unsigned count) {
-    if (count == FRAMES_SUPERPAGE_MAX) {
+    if (count == FRAMES_SUPERPAGE_MAX)
         for (unsigned w = 0; w < FRAMES_WORDS; w++) bits[w] = ~UINT64_C(0);
-        return;
-    }
-    for (unsigned w = first / 64, end = first + count; w * 64 < end; w++) bits[w] |= part(w, first, end);
+    else
+        bitfield_set(bits, first, first + count);
 }
 void frames_bits_clear(uint64_t *bits, unsigned first, unsigned count) {
-    if (count == FRAMES_SUPERPAGE_MAX) {
+    if (count == FRAMES_SUPERPAGE_MAX)
         for (unsigned w = 0; w < FRAMES_WORDS; w++) bits[w] = 0;
-        return;
-    }
-    for (unsigned w = first / 64, end = first + count; w * 64 < end; w++) bits[w] &= ~part(w, first, end);
+    else
+        bitfield_clear(bits, first, first + count);
 }
-unsigned frames_bits_count(const uint64_t *bits, unsigned first, unsigned count) {
-    unsigned set = 0;
-    for (unsigned w = first / 64, end = first + count; w * 64 < end; w++) set += bit_count(bits[w] & part(w, first, end));
-    return set;
-}
-
-static unsigned next(const uint64_t *bits, unsigned from, unsigned end, uint64_t invert) {
-    for (unsigned w = from / 64; w * 64 < end; w++) {
-        uint64_t word = bits[w] ^ invert;
-        if (w == from / 64) word &= ~UINT64_C(0) << from % 64;
-        if (word == 0) continue;
-        unsigned found = w * 64 + bit_lowest(word);
-        return found < end ? found : end;
-    }
-    return end;
-}
-unsigned frames_bits_next_set(const uint64_t *bits, unsigned from, unsigned end) { return next(bits, from, end, 0); }
-unsigned frames_bits_next_clear(const uint64_t *bits, unsigned from, unsigned end) { return next(bits, from, end, ~UINT64_C(0)); }
-
-unsigned frames_bits_last_set(const uint64_t *bits, unsigned from) {
-    for (unsigned w = from / 64 + 1; w-- > 0;) {
-        uint64_t word = bits[w];
-        if (w == from / 64) word &= ~UINT64_C(0) >> (63 - from % 64);
-        if (word != 0) return w * 64 + bit_highest(word);
-    }
-    return UINT_MAX;
-}
+unsigned frames_bits_count(const uint64_t *bits, unsigned first, unsigned count) { return bitfield_count(bits, first, first + count); }
+unsigned frames_bits_next_set(const uint64_t *bits, unsigned from, unsigned end) { return bitfield_next(bits, from, end, 0); }
+unsigned frames_bits_next_clear(const uint64_t *bits, unsigned from, unsigned end) { return bitfield_next(bits, from, end, ~UINT64_C(0)); }
+unsigned frames_bits_last_set(const uint64_t *bits, unsigned from) { return bitfield_last(bits, from); }
 
 /* ------------------------------------------------------------------ free areas */
 
@@ -103,14 +71,7 @@ static unsigned find_block(const struct frames_superpage *superpage, unsigned or
 unsigned frames_superpage_find(const struct frames_superpage *superpage, unsigned count, unsigned align) {
     if (superpage->free == FRAMES_SUPERPAGE_MAX) return 0;
     if (count == align && count <= 64) return find_block(superpage, bit_lowest(count));
-    unsigned start = frames_bits_next_clear(superpage->allocated, 0, FRAMES_SUPERPAGE_MAX);
-    while (start < FRAMES_SUPERPAGE_MAX) {
-        unsigned end = frames_bits_next_set(superpage->allocated, start, FRAMES_SUPERPAGE_MAX);
-        unsigned aligned = (unsigned)align_up(start, align);
-        if (aligned + count <= end) return aligned;
-        start = frames_bits_next_clear(superpage->allocated, end, FRAMES_SUPERPAGE_MAX);
-    }
-    return FRAMES_SUPERPAGE_MAX;
+    return bitfield_find(superpage->allocated, count, align, FRAMES_SUPERPAGE_MAX, ~UINT64_C(0));
 }
 
 /* ------------------------------------------------------------------ captures */

@@ -10,6 +10,7 @@
 #ifndef STRATA_PAGE_FRAMES_SUPERPAGE_H
 #define STRATA_PAGE_FRAMES_SUPERPAGE_H
 
+#include "page/bitfield.h"
 #include "page/frames.h"
 
 #define FRAMES_WORDS 8u
@@ -43,9 +44,6 @@ struct frames_superpage {
 #define FRAMES_NO_SLOT UINT32_MAX
 #define FRAMES_NO_SUPERPAGE UINT32_MAX
 
-/* Bits [first, first + count) of a word; count is 1..64. */
-STRATA_INLINE uint64_t frames_mask(unsigned first, unsigned count) { return (count == 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1) << first; }
-
 STRATA_INLINE bool frames_bit(const uint64_t *bits, unsigned i) { return (bits[i / 64] >> i % 64 & 1) != 0; }
 STRATA_INLINE void frames_bit_set(uint64_t *bits, unsigned i) { bits[i / 64] |= UINT64_C(1) << i % 64; }
 STRATA_INLINE void frames_bit_clear(uint64_t *bits, unsigned i) { bits[i / 64] &= ~(UINT64_C(1) << i % 64); }
@@ -57,7 +55,7 @@ unsigned frames_bits_count(const uint64_t *bits, unsigned first, unsigned count)
 /* The first bit at or after `from`, before `end`, that is set (or clear); `end` where there is none. */
 unsigned frames_bits_next_set(const uint64_t *bits, unsigned from, unsigned end);
 unsigned frames_bits_next_clear(const uint64_t *bits, unsigned from, unsigned end);
-/* The last set bit at or before `from`; UINT_MAX where there is none. */
+/* The last set bit at or before `from`; BITFIELD_NONE where there is none. */
 unsigned frames_bits_last_set(const uint64_t *bits, unsigned from);
 
 /* A superpage all of whose `frames` are free. */

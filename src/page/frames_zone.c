@@ -4,6 +4,7 @@
  * All that a zone needs stands in one reservation: this struct, slots, superpages, the maps, and the arrays by frames, which take memory page by page
  * as they are written. A process without zones has none of it.
  */
+#include "page/frames_backing.h"
 #include "page/frames_compact.h"
 #include "page/frames_index.h"
 #include "page/frames_internal.h"
@@ -132,6 +133,7 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
     if (frames_compactor_stop(zone) != FRAMES_OK || frames_reclaim_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
     if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     frames_compaction_end(zone);
+    frames_backings_close(zone);
     frames_windows_close(zone);
     zone->backend->close(zone);
     platform_unreserve(zone->memory, zone->memory_bytes);

@@ -4,9 +4,9 @@
  * By `auto` the heap asks where it is large enough that a superpage more or less is a small share of it, and where a huge page costs less
  * than the base pages in its place. That is measured, because it differs by thirty: 0.2 ms where the system has one at hand, 7 ms in a virtual
  * machine whose host has taken the memory back, or where memory must be compacted first (docs/decisions.md, 19 and 20). So the first page of a fresh
- * superpage is touched here, with a look at the clock; after two dear ones the next superpages go without, more of them each time, until one is cheap
- * again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none, by any policy: idle pages
- * would come with it that may not stay.
+ * superpage is touched here, with a look at the clock; while their mean is too dear the next superpages go without after each dear one, more of them
+ * each time, until one is cheap again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none,
+ * by any policy: idle pages would come with it that may not stay.
  *
  * What a slab's superpage is measured by will be used at once. Not so a block, of which nobody may ever touch a page: where nothing is known,
  * its first superpage alone is measured, and answers for HUGE_TRUST more, of this block and of others.
@@ -19,7 +19,9 @@
 #define HUGE_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
 /* What 512 base pages cost, in batches, where a fault is slow: a huge page that costs more is dear. */
 #define HUGE_DEAR_NS 1000000
-/* After the second dear one so many go without, twice as many after each further one. */
+/* One that took longer, as the machine was busy, counts as this much. */
+#define HUGE_COST_MAX_NS 8000000
+/* After a dear one so many go without, twice as many after each further one. */
 #define HUGE_PAUSE_MIN 8
 #define HUGE_PAUSE_MAX 256
 /* After a cheap one so many superpages of blocks are trusted: of blocks that are never touched, one part in so many is present. */
@@ -71,31 +73,40 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
     return superpage->huge;
 }
 
-/* The first touch of a superpage with advice, of which the page at `address` is the caller's alone. */
-static bool touch_is_dear(void *address) {
+/* What the first touch of a superpage with advice took, in ns. The page at `address` is the caller's alone. */
+static uint64_t time_touch(void *address) {
     uint64_t before_ns = platform_precise_ns();
     if (!platform_populate(address, platform_info()->page_bytes)) {
         volatile char *first = address; /* a system without that call */
         *first = *first;
     }
-    return platform_precise_ns() - before_ns > HUGE_DEAR_NS;
+    return platform_precise_ns() - before_ns;
 }
 
-static void note(struct huge_policy *huge, bool dear) {
+/*
+ * Asked for while their mean, of which the last one makes a quarter, is below what base pages cost. A cheap one is followed by the next look at
+ * once, which costs nothing while they are cheap; a dear one that leaves the mean above begins a pause. Returns whether the mean is above.
+ */
+static bool note(struct huge_policy *huge, uint64_t cost_ns) {
+    uint32_t cost = (uint32_t)min_u64(cost_ns, HUGE_COST_MAX_NS);
+    huge->mean_ns = huge->mean_ns - huge->mean_ns / 4 + cost / 4;
+    bool dear = huge->mean_ns > HUGE_DEAR_NS;
     if (!dear) {
-        *huge = (struct huge_policy){.trust = HUGE_TRUST};
-    } else if (huge->pause_left == 0) { /* several threads at once are one */
-        huge->pause_left = huge->pause; /* none after the first one, which may have been bad luck */
-        huge->pause = huge->pause == 0 ? HUGE_PAUSE_MIN : (uint32_t)min_u64(huge->pause * 2, HUGE_PAUSE_MAX);
+        huge->pause = 0;
+        huge->trust = HUGE_TRUST;
+    } else {
         huge->trust = 0;
+        if (cost > HUGE_DEAR_NS && huge->pause_left == 0) /* several threads at once are one */
+            huge->pause_left = huge->pause = huge->pause == 0 ? HUGE_PAUSE_MIN : (uint32_t)min_u64(huge->pause * 2, HUGE_PAUSE_MAX);
     }
+    return dear;
 }
 
 STRATA_COLD void zone_measure_huge(struct zone *zone, void *address) {
     if (zone->config.thp != ZONE_THP_AUTO) return;
-    bool dear = touch_is_dear(address);
+    uint64_t cost_ns = time_touch(address);
     zone_lock(zone);
-    note(&zone->huge, dear);
+    (void)note(&zone->huge, cost_ns);
     platform_lock_release(&zone->lock);
 }
 
@@ -148,9 +159,9 @@ STRATA_COLD void zone_ask_huge(struct zone *zone, struct superpage *first, size_
 STRATA_COLD void zone_answer_huge(struct zone *zone, const struct huge_question *question) {
     struct superpage *superpage = question->superpage;
     if (superpage == NULL) return;
-    bool dear = touch_is_dear(superpage_address(zone, superpage));
+    uint64_t cost_ns = time_touch(superpage_address(zone, superpage));
     zone_lock(zone);
-    note(&zone->huge, dear);
+    bool dear = note(&zone->huge, cost_ns);
     uint32_t *left = dear ? &zone->huge.pause_left : &zone->huge.trust;
     *left -= (uint32_t)min_u64(*left, question->others);
     if (question->before != 0) advise_block(zone, superpage - question->before, 0, question->before, !dear, true);

@@ -24,8 +24,12 @@
 #define HUGE_IDLE_SHARE 8
 #define HUGE_LOOKS 16
 
-/* Holes of a superpage that leave by one call; they are described on the stack of whoever allocates. */
+/*
+ * Holes of a superpage that leave by one call; they are described on the stack of whoever allocates. In a heap of this size, where there are many: a
+ * program that locks itself into a few system calls has a small one, knows of madvise, and may be ended for the other call.
+ */
 #define HOLES_A_CALL 32
+#define HOLES_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
 
 /* A limit that is not known yet is asked for by a heap of this size, once so much of it is idle. */
 #define LIMIT_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
@@ -86,6 +90,7 @@ static bool release_each(const struct platform_range *ranges, size_t count) {
 /* Holes are short and many, and a call for each costs six times what it costs within one for several. */
 static bool release_picked(struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
     char *address = superpage_address(zone, superpage);
+    size_t a_call = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED) >= HOLES_HEAP_GRANULES ? HOLES_A_CALL : 1;
     struct platform_range ranges[HOLES_A_CALL];
     size_t count = 0;
     bool ok = true;
@@ -93,7 +98,7 @@ static bool release_picked(struct zone *zone, const struct superpage *superpage,
         unsigned end = bits_next(picked, start, ~UINT64_C(0));
         ranges[count++] = (struct platform_range){address + ((size_t)start << GRANULE_SHIFT), (size_t)(end - start) << GRANULE_SHIFT};
         start = bits_next(picked, end, 0);
-        if (count < HOLES_A_CALL && start < SUPERPAGE_GRANULES) continue;
+        if (count < a_call && start < SUPERPAGE_GRANULES) continue;
         ok &= platform_release_all(ranges, count) || release_each(ranges, count);
         count = 0;
     }

@@ -216,7 +216,8 @@ struct zone {
     struct mover mover;
     void (*end_watches)(char *address, size_t bytes); /* see zone_pages_watch */
     struct huge_policy {
-        uint32_t pause, pause_left; /* fresh superpages: how many go without huge pages after the next dear one, and still are to */
+        uint32_t mean_ns;           /* of what huge pages cost when they were measured, 0 at first */
+        uint32_t pause, pause_left; /* fresh superpages: how many went without huge pages after the last dear one, and still are to */
         uint32_t trust;             /* superpages of blocks that need no measurement */
     } huge;                         /* of huge.c */
     struct compaction compaction;

@@ -17,6 +17,7 @@ static bool resize_run(struct zone *zone, char *address, struct block_desc *bloc
         if (STRATA_UNLIKELY(block->holes)) zone_settle_holes(zone, address + (granules << GRANULE_SHIFT), block->granules - granules);
         return true;
     }
+    if (superpage->apart) return false; /* it is being emptied, and what is free of it is kept from everybody */
     unsigned more = (unsigned)(granules - block->granules);
     zone_wake_blocks(zone); /* one that rests may be what lies behind */
     if (start + granules > SUPERPAGE_GRANULES || bits_count_range(superpage->allocated, (unsigned)(start + block->granules), more) != 0) return false;
@@ -87,7 +88,8 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
 /* A run that has its superpage to itself, and grows beyond it into what is free behind, becomes a block of whole superpages where it is. */
 static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
     struct superpage *superpage = superpage_of(zone, address);
-    bool alone = (uintptr_t)address == (uintptr_t)superpage_address(zone, superpage) && superpage->free == SUPERPAGE_GRANULES - block->granules;
+    bool alone = (uintptr_t)address == (uintptr_t)superpage_address(zone, superpage) && superpage->free == SUPERPAGE_GRANULES - block->granules &&
+                 !superpage->apart;
     size_t needed = block_superpages(granules);
     if (!alone || needed == 1) return ZONE_NO_ROOM;
     block->superpages = 1;

@@ -4,11 +4,12 @@
  * Placement (contiguity paper, section 2): a superpage serves one mobility group; within a group the search goes from the
  * superpages whose longest free run is shortest to those where it is longest, and prefers pages that are present. A group
  * without room takes a fresh superpage; where there is none it steals from the superpage with the longest free run in another
- * group, and takes that one over when it gets the larger part of it. Lock: LOCK_RANK_ZONE.
+ * group, and may take that one over (groups.h). Lock: LOCK_RANK_ZONE.
  */
 #include "page/zone_internal.h"
 
 #include "base/check.h"
+#include "page/groups.h"
 
 /* How many superpages of one bucket are looked at for the fullest; for the one with the longest free run, which is wanted rarely. */
 #define BUCKET_LOOKS 8
@@ -195,7 +196,8 @@ static STRATA_COLD struct superpage *steal(struct zone *zone, enum mobility mobi
             break;
         }
     }
-    if (best != NULL && best->free > SUPERPAGE_GRANULES / 2) best->mobility = (uint8_t)mobility; /* relinked by the mark that follows */
+    if (best != NULL && group_changes(best->free, SUPERPAGE_GRANULES, mobility == MOBILITY_MOVABLE))
+        best->mobility = (uint8_t)mobility; /* relinked by the mark that follows */
     return best;
 }
 

@@ -4,9 +4,7 @@
 #include "page/superpage.h"
 
 unsigned bits_count_range(const uint64_t bits[SUPERPAGE_WORDS], unsigned start, unsigned granules) {
-    unsigned count = 0;
-    for (unsigned w = start / 64; w <= (start + granules - 1) / 64; w++) count += bit_count(bits[w] & range_mask(w, start, granules));
-    return count;
+    return bitfield_count(bits, start, start + granules);
 }
 
 unsigned bits_count(const uint64_t bits[SUPERPAGE_WORDS]) {
@@ -16,14 +14,7 @@ unsigned bits_count(const uint64_t bits[SUPERPAGE_WORDS]) {
 }
 
 unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsigned granules, unsigned align) {
-    unsigned start = bits_next(bits, 0, 0);
-    while (start < SUPERPAGE_GRANULES) {
-        unsigned end = bits_next(bits, start, ~UINT64_C(0));
-        unsigned aligned = (unsigned)align_up(start, align);
-        if (aligned + granules <= end) return aligned;
-        start = bits_next(bits, end, 0);
-    }
-    return SUPERPAGE_GRANULES;
+    return bitfield_find(bits, granules, align, SUPERPAGE_GRANULES, 0);
 }
 
 unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]) {

@@ -6,50 +6,23 @@
 #ifndef STRATA_PAGE_SUPERPAGE_H
 #define STRATA_PAGE_SUPERPAGE_H
 
+#include "page/bitfield.h"
 #include "page/page.h"
 
-/* Bits [first, first + count) of word `word`, of the 512-bit range [start, start + granules). */
-STRATA_INLINE uint64_t range_mask(unsigned word, unsigned start, unsigned granules) {
-    unsigned low = word * 64, high = low + 64;
-    unsigned from = start > low ? start : low;
-    unsigned to = start + granules < high ? start + granules : high;
-    if (from >= to) return 0;
-    unsigned count = to - from;
-    return (count == 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1) << (from - low);
-}
-
-STRATA_INLINE void bits_set(uint64_t bits[SUPERPAGE_WORDS], unsigned start, unsigned granules) {
-    for (unsigned w = start / 64; w <= (start + granules - 1) / 64; w++) bits[w] |= range_mask(w, start, granules);
-}
-STRATA_INLINE void bits_clear(uint64_t bits[SUPERPAGE_WORDS], unsigned start, unsigned granules) {
-    for (unsigned w = start / 64; w <= (start + granules - 1) / 64; w++) bits[w] &= ~range_mask(w, start, granules);
-}
+STRATA_INLINE void bits_set(uint64_t bits[SUPERPAGE_WORDS], unsigned start, unsigned granules) { bitfield_set(bits, start, start + granules); }
+STRATA_INLINE void bits_clear(uint64_t bits[SUPERPAGE_WORDS], unsigned start, unsigned granules) { bitfield_clear(bits, start, start + granules); }
 /* How many bits are set: of a range, of all. */
 unsigned bits_count_range(const uint64_t bits[SUPERPAGE_WORDS], unsigned start, unsigned granules);
 unsigned bits_count(const uint64_t bits[SUPERPAGE_WORDS]);
 
 /* The first bit at or after `from` that is set (or clear, with invert all ones); 512 where there is none. */
 STRATA_INLINE unsigned bits_next(const uint64_t bits[SUPERPAGE_WORDS], unsigned from, uint64_t invert) {
-    if (from >= SUPERPAGE_GRANULES) return SUPERPAGE_GRANULES;
-    unsigned w = from / 64;
-    uint64_t word = (bits[w] ^ invert) & (~UINT64_C(0) << (from % 64));
-    while (word == 0) {
-        if (++w == SUPERPAGE_WORDS) return SUPERPAGE_GRANULES;
-        word = bits[w] ^ invert;
-    }
-    return w * 64 + bit_lowest(word);
+    return bitfield_next(bits, from, SUPERPAGE_GRANULES, invert);
 }
 
 /* The first bit of the run of clear bits that ends before `before`; `before` itself where the bit in front of it is set. */
 STRATA_INLINE unsigned bits_clear_from(const uint64_t bits[SUPERPAGE_WORDS], unsigned before) {
-    if (before == 0) return 0;
-    unsigned w = (before - 1) / 64;
-    uint64_t word = bits[w] & (~UINT64_C(0) >> (63 - (before - 1) % 64));
-    while (word == 0) {
-        if (w == 0) return 0;
-        word = bits[--w];
-    }
-    return w * 64 + bit_highest(word) + 1;
+    return before == 0 ? 0 : bitfield_last(bits, before - 1) + 1; /* BITFIELD_NONE + 1 is 0 */
 }
 
 /* The lowest start of `granules` set bits, at a multiple of `align`; 512 where there is none. */

@@ -270,6 +270,14 @@ bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *ob
     return head != SLAB_NONE && index_at(cache, (uint64_t)((const char *)object - start), &index) && index < slab_at(slabs, head)->capacity;
 }
 
+size_t slab_bytes_of(const struct slab_layer *slabs, const void *object) {
+    size_t at = zone_granule_of(slabs->zone, object);
+    unsigned tag = slabs->zone->tags[at], behind = tag >> 8, index;
+    if (!slab_is_cache(tag & 0xff)) return 0;
+    const struct slab_cache *cache = &slabs->caches[tag & 0xff];
+    return index_at(cache, (uint64_t)((const char *)object - zone_address_of(slabs->zone, at - behind)), &index) ? cache->object_bytes : 0;
+}
+
 /* What bad_free says of an address where no object starts. */
 #define NO_OBJECT "not the start of an object"
 

@@ -67,6 +67,11 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned cache, void **objec
 void slab_free_batch(struct slab_layer *slabs, unsigned cache, void *const *objects, unsigned count);
 /* Whether the address is the start of an object of a slab (not whether it is allocated). Lock-free; the object is the caller's. */
 bool slab_is_object(const struct slab_layer *slabs, unsigned cache, const void *object);
+/*
+ * The size of the objects of whose slab one starts at this address of the zone; 0: none does. By the tags alone, so without a look at the slab, which
+ * is seldom in the processor's cache: what is left over behind a slab's last object may be taken for one. Lock-free, constant time.
+ */
+size_t slab_bytes_of(const struct slab_layer *slabs, const void *object);
 
 /* Gives wholly free slabs back to the zone. */
 void slab_reap(struct slab_layer *slabs);

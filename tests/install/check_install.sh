@@ -119,6 +119,12 @@ for compiler in gcc clang-19 g++ clang++-19; do
     passed
 done
 
+# Preloaded alone, libstrata-umem.so finds libstrata.so beside it, where nothing else leads there, and brings its malloc.
+echo 'int main(void) { free(malloc(100)); return 0; }' | gcc -include stdlib.h -fno-builtin -o "$work/plain" -x c -
+env -u LD_LIBRARY_PATH LD_PRELOAD="$library_dir/libstrata-umem.so" STRATA_CONF=stats:table "$work/plain" 2>&1 | grep -q "malloc-112" ||
+    fail "libstrata-umem.so, preloaded, does not replace malloc"
+passed
+
 # C++ with the runtime as a shared library, in the program, and with everything in it.
 for kind in "" -static-libstdc++ -static; do
     g++ -Wall -Wextra -Werror $kind -o "$work/operators" tests/install/consumer/operators.cpp $(pkg-config --cflags strata) "$library_dir/libstrata.a" -pthread

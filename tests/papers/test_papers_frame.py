@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from frame import catalogue, markdown, plots, running
-from frame.experiment import Claim, Context, ExperimentFailed, Result, Series
+from frame.experiment import Claim, Comparison, Context, ExperimentFailed, Result, Series, claim_of
 from papers_places import PAPERS
 
 
@@ -50,6 +50,9 @@ def test_a_document_of_the_helpers_satisfies_the_schema():
         {"holds": []},
         {"holds": [{"statement": "s", "where": "w", "value": 1}]},
         {"holds": [{"statement": "s", "value": True}]},
+        {"holds": [{"statement": "s", "where": "w", "value": None}]},
+        {"holds": [{"statement": "s", "where": "w", "value": None, "noise": ""}]},
+        {"holds": [{"statement": "s", "where": "w", "value": True, "noise": "n"}]},
         {"measured": []},
         {"measured": [{"name": "n", "panel": "", "points": []}]},
         {"measured": [{"name": "n", "panel": "", "points": [[1, 2, 3]]}]},
@@ -274,6 +277,31 @@ def test_the_page(document, tmp_path):
         plot = f"images/papers/made-up-{name}.svg"
         assert f"![A title]({plot})" in lines
         assert (page.parent / plot).is_file()
+
+
+def test_what_the_noise_leaves_open(document, tmp_path):
+    """The quartiles of 1 to 5 are 2 apart, so those of two such measurements 2.8 together."""
+    runs = [3, 1, 2, 5, 4]
+
+    def than(more):
+        return Comparison(runs, [one + more for one in runs], f"{more} more", "ns")
+
+    assert [than(more).value for more in (2.9, 2.8, 0, -2.8, -2.9)] == [True, None, None, None, False]
+    assert Comparison([1, 1, 1], [1.01, 1.01, 1.01], "steady", "ns").value is True
+    assert claim_of("s", "w", [than(3), than(4)]) == Claim("s", "w", True)
+    assert claim_of("s", "w", [than(3), than(0), than(-3)]) == Claim("s", "w", False)
+    undecided = claim_of("s", "section 9", [than(3), than(-1)])
+    assert undecided == Claim("s", "section 9", None, "-1 more: a difference of -1 ns, a noise of 2.8")
+
+    result = Result("made-up/good", "t", "ns", "x", [Series("s", [(1, 2.5)])], [undecided, Claim("true", "w", True), Claim("false", "w", False)])
+    found = json.loads(json.dumps(result.document(False)))
+    running.validate(found, catalogue.Experiment("made-up", "good", "good"))
+    paper = catalogue.Paper("made-up", "Nobody", "Nothing")
+    page = tmp_path / "papers.md"
+    markdown.write(page, [paper], [catalogue.Experiment("made-up", "good", "good")], {"made-up/good": found}, {}, {})
+    lines = page.read_text().splitlines()
+    assert "1 of 3 claims hold, 1 undecided." in lines
+    assert "- **undecided**: s (section 9): -1 more: a difference of -1 ns, a noise of 2.8" in lines
 
 
 def test_the_page_says_when_it_is_from_a_quick_run(document, tmp_path):

@@ -114,6 +114,33 @@ def test_the_papers_layers_move_what_the_paper_says(found, tmp_path):
     assert one["flushes"] == 0
 
 
+def test_stratas_flushes_are_the_arrays_that_are_emptied(found, tmp_path):
+    """The first process leaves blocks of 16 bytes in the array of CPU 0 and ends; the second goes on, from CPU to CPU, with larger ones."""
+
+    def replay(seconds):
+        first, second = Trace(), Trace(1000)
+        for unit in range(100):
+            first.event(ALLOC, 16, 1000 + unit)
+        for unit in range(100):
+            first.event(FREE, 0, 1000 + unit)
+        for _ in range(int(50 * seconds)):
+            for unit in range(200):
+                second.event(ALLOC, 1024, 10000 + 64 * unit)
+            for unit in range(200):
+                second.event(FREE, 0, 10000 + 64 * unit)
+            second.event(TIME, 20_000)
+        folder = tmp_path / f"traces-{seconds}"
+        first.write(folder, "1")
+        second.write(folder, "2")
+        return found("kmem_replay", "strata", 64, folder)
+
+    at_once, later = replay(0.2), replay(3)
+    # Its own, as the heap grew for its first blocks, and that of the idle CPU; of the 30 CPUs of the second, those of the last second or so are left.
+    assert [row(result, 16)["flushes"] for result in (at_once, later)] == [1, 2]
+    assert row(later, 16)["free"]["global"] == row(at_once, 16)["free"]["global"] + 1
+    assert 10 <= row(later, 1024)["flushes"] <= 30
+
+
 def test_the_load_is_read_at_its_peak_and_below(found, tmp_path):
     trace = Trace()
     for unit in range(2560):
@@ -296,7 +323,11 @@ def test_the_models_demands_by_hand():
             ],
         }
     )
-    # Two locks share a visit of the depot: 30 ns each, and two lines of 40 ns with each hand-over.
-    assert model.demands(counts, constants) == pytest.approx([0.02 * 30 + 0.005 * 80, 0.001 * 400 + 0.001 * 80, 0.002 * 100])
-    assert model.own_ns(10, counts, constants) == pytest.approx(10 - 1.0 - 0.48 - 0.2)
+    # Two locks share a visit of the depot: 30 ns each, and two lines of 40 ns with each hand-over, beside the eight of a magazine.
+    assert model.demands(counts, constants) == pytest.approx([0.02 * 30 + 0.005 * 400, 0.001 * 400 + 0.001 * 80, 0.002 * 100])
+    assert model.demands(counts, constants, 0.5) == pytest.approx([0.02 * 15 + 0.005 * 400, 0.001 * 200 + 0.001 * 80, 0.002 * 50])
+    assert model.own_ns(10, counts, constants) == pytest.approx(10 - 2.6 - 0.48 - 0.2)
+    assert model.hold_share(10, counts, constants) == 1
+    assert model.hold_share(4 + 1.64, counts, constants) == pytest.approx(0.5)
+    assert model.hold_share(3, counts, constants) == 1  # nothing is known then
     assert model.own_ns(1, counts, constants) == 4  # never less than the array alone

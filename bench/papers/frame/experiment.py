@@ -7,6 +7,7 @@ wrong and exits with another status. Whether a claim of the paper holds is no er
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -54,11 +55,12 @@ class Map:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, as a statement about our measurements, and whether it is true of them."""
+    """What the paper says, as a statement about our measurements, and whether it is true of them; None: they can't tell, as `noise` says."""
 
     statement: str
     where: str
-    value: bool
+    value: bool | None
+    noise: str = ""
 
 
 @dataclass
@@ -82,7 +84,11 @@ class Result:
     y_log: bool = False
 
     def document(self, quick: bool) -> dict:
-        return {**asdict(self), "quick": quick}
+        document = asdict(self)
+        for claim in document["holds"]:
+            if claim["value"] is not None:
+                del claim["noise"]
+        return {**document, "quick": quick}
 
 
 class Context:
@@ -143,6 +149,43 @@ def interleaved(repetitions: int, jobs: Mapping[object, Callable[[], dict]]) -> 
 
 def median(runs: Sequence[dict], name: str) -> float:
     return statistics.median(run[name] for run in runs)
+
+
+def spread(values: Sequence[float]) -> float:
+    """How far apart the same measurement is when it is repeated: the distance of the quartiles."""
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Of two measurements, each made several times: whether the median of one is less. `shown` names them for a reader."""
+
+    less: Sequence[float]
+    more: Sequence[float]
+    shown: str
+    unit: str
+
+    @property
+    def difference(self) -> float:
+        return statistics.median(self.more) - statistics.median(self.less)
+
+    @property
+    def noise(self) -> float:
+        return math.hypot(spread(self.less), spread(self.more))
+
+    @property
+    def value(self) -> bool | None:
+        return None if abs(self.difference) <= self.noise else self.difference > 0
+
+
+def claim_of(statement: str, where: str, comparisons: Sequence[Comparison]) -> Claim:
+    """A claim that all of the comparisons together make: one that fails refutes it; else one within its noise leaves it open."""
+    values = [one.value for one in comparisons]
+    if False in values or None not in values:
+        return Claim(statement, where, False not in values)
+    noise = [f"{one.shown}: a difference of {one.difference:.2g} {one.unit}, a noise of {one.noise:.2g}" for one in comparisons if one.value is None]
+    return Claim(statement, where, None, "; ".join(noise))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ This page is written by `make papers`; do not edit it by hand.
 
 strata implements what these papers describe. Here their experiments are repeated: what each paper published, what strata
 and its rivals measured here, and whether the paper's claim is true of these measurements. Machines differ by decades, so published
-and measured figures are not to be compared with each other; the claims are. Every experiment works from fixed seeds and checks
-its own results.
+and measured figures are not to be compared with each other; the claims are. Where a difference is smaller than what repeated measurements of the same
+differ by, the claim is undecided. Every experiment works from fixed seeds and checks its own results.
 """
 
 QUICK_WARNING = "**From a QUICK run of seconds: the figures are rough, and claims about time may fail by chance.**\n"
@@ -63,11 +63,29 @@ def measured_tables(document: dict) -> list[str]:
     return lines
 
 
+def verdict(claim: dict) -> str:
+    """What is said of a claim in front of it."""
+    return {True: "holds", False: "does not hold", None: "undecided"}[claim["value"]]
+
+
+def summary(claims: Sequence[dict]) -> str:
+    """How many claims hold, and of how many nobody can tell."""
+    values = [claim["value"] for claim in claims]
+    undecided = f", {values.count(None)} undecided" if None in values else ""
+    return f"{values.count(True)} of {len(values)} claims hold{undecided}"
+
+
+def claim_line(claim: dict) -> str:
+    said = verdict(claim)
+    noise = f": {claim['noise']}" if claim["value"] is None else ""
+    return f"- {said if claim['value'] else f'**{said}**'}: {claim['statement']} ({claim['where']}){noise}"
+
+
 def section(document: dict, plot: str) -> list[str]:
     lines = [f"### {document['title']}", ""]
     if document["note"]:
         lines += [document["note"], ""]
-    lines += [f"- {'holds' if claim['value'] else '**does not hold**'}: {claim['statement']} ({claim['where']})" for claim in document["holds"]]
+    lines += [claim_line(claim) for claim in document["holds"]]
     lines += ["", f"![{document['title']}]({plot})", ""]
     if document["published"]:
         rows = [[one["what"], one["where"], f"{number(one['value'])} {one['unit']}".strip()] for one in document["published"]]
@@ -87,7 +105,7 @@ def document_text(
     if any(document["quick"] for document in documents.values()):
         lines.append(QUICK_WARNING)
     claims = [claim for document in documents.values() for claim in document["holds"]]
-    lines += [f"{sum(claim['value'] for claim in claims)} of {len(claims)} claims hold.", ""]
+    lines += [f"{summary(claims)}.", ""]
     for paper in papers:
         present = [one for one in experiments if one.paper == paper.name and one.id in documents]
         if present:

@@ -75,6 +75,7 @@ enum sim_call {
     SIM_FAULTS_KEEP,
     SIM_PROTECT, /* not of lifting it */
     SIM_ON_ACCESS_FAULT,
+    SIM_SHARED_SHOW,
     SIM_PAGED_OPEN,
     SIM_PAGED_MAP,
     SIM_PAGED_PROTECT,
@@ -203,7 +204,7 @@ unsigned sim_threads_alive(void);
 bool sim_run_threads(void);
 /* The same for a span of time: the clock jumps from one timeout to the next. */
 bool sim_run_threads_for(uint64_t ns);
-/* The current process is the child of a fork now: all other threads are gone, and no lock counts as held. */
+/* The current process is the child of a fork now: its number is the next one, all other threads are gone, and no lock counts as held. */
 void sim_fork_child(void);
 
 /* ------------------------------------------------------------------ exploration */
@@ -285,6 +286,15 @@ bool sim_access_fault(void *address, bool write);
 enum platform_access sim_access(const void *address);
 /* Calls that wake those who wait. */
 unsigned sim_fault_wakes(void);
+
+/*
+ * Memory at several addresses can be had from now on. enforced: writes to pages that are protected against them wait until they are woken; else they
+ * go on, as if nobody had protected anything, to show what a test would find then.
+ */
+void sim_shared_offer(bool enforced);
+/* The program reads through an address, or writes, within one page; false: it shows nothing. */
+bool sim_shared_read(const void *address, void *to, size_t bytes);
+bool sim_shared_write(void *address, const void *from, size_t bytes);
 
 /*
  * Memory whose pages the process brings itself: how many pages may be in reach at a time [UINT32_MAX], and whether pages can be mapped with

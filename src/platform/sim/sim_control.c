@@ -80,6 +80,7 @@ void sim_reset(const struct sim_config *config) {
     sim_memory_reset();
     sim_outside_reset();
     sim_fault_reset();
+    sim_shared_reset();
     sim_paged_reset();
     sim_store_reset();
 }

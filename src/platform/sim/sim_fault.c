@@ -75,6 +75,11 @@ uint64_t sim_fault_registrations(void) {
 }
 unsigned sim_fault_wakes(void) { return script.wakes; }
 
+void sim_fault_forget(void *address, size_t bytes) {
+    for (size_t i = 0; script.used && i < bytes / sim_config.page_bytes; i++)
+        script.pages[page_number(address) + i] &= (uint8_t)~(PAGE_MISSING | PAGE_PROTECTABLE | PAGE_PROTECTED | PAGE_TARGET);
+}
+
 void sim_faults_close(void) {
     script.gone = true;
     if (script.keeper == NOBODY) memset(script.pages, 0, script.end);
@@ -148,6 +153,7 @@ enum platform_faults_status platform_faults_register(struct platform_faults *fau
 
 enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes) {
     script.wakes++;
+    sim_shared_wake(address, bytes);
     if (faults->file == MOVER) return mark(pages_of("platform_faults_unregister", faults, address, bytes, PAGE_TARGET), bytes, PAGE_TARGET, 0);
     return mark(pages_of("platform_faults_unregister", faults, address, bytes, 0), bytes, PAGE_MISSING | PAGE_PROTECTABLE | PAGE_PROTECTED, 0);
 }
@@ -155,7 +161,7 @@ enum platform_faults_status platform_faults_unregister(struct platform_faults *f
 enum platform_faults_status platform_faults_protect(struct platform_faults *faults, void *address, size_t bytes, bool on) {
     uint8_t *pages = pages_of("platform_faults_protect", faults, address, bytes, PAGE_PROTECTABLE);
     if (on && sim_call_fails(SIM_FAULTS_PROTECT)) return PLATFORM_FAULTS_NO_MEMORY;
-    if (!on) script.wakes++;
+    if (!on) script.wakes++, sim_shared_wake(address, bytes);
     return mark(pages, bytes, on ? 0 : PAGE_PROTECTED, on ? PAGE_PROTECTED : 0);
 }
 
@@ -210,6 +216,7 @@ enum platform_faults_status platform_faults_move(struct platform_faults *faults,
 
 void platform_faults_wake(struct platform_faults *faults, void *address, size_t bytes) {
     (void)pages_of("platform_faults_wake", faults, address, bytes, 0);
+    sim_shared_wake(address, bytes);
     script.wakes++;
 }
 

@@ -150,6 +150,12 @@ const uint8_t *sim_cpu_explored(uint64_t *points);
 void sim_outside_reset(void);
 /* sim_fault.c */
 void sim_fault_reset(void);
+/* A range has a new mapping: nothing of it is registered or protected. */
+void sim_fault_forget(void *address, size_t bytes);
+/* sim_shared.c; the range is unreserved; who waits to write there tries again. */
+void sim_shared_reset(void);
+void sim_shared_forget(void *address, size_t bytes);
+void sim_shared_wake(const void *address, size_t bytes);
 /* sim_paged.c, sim_store.c */
 void sim_paged_reset(void);
 void sim_store_reset(void);

@@ -221,6 +221,7 @@ bool platform_reserve_at(void *address, size_t bytes) {
 void platform_unreserve(void *address, size_t bytes) {
     struct range range = check_range("platform_unreserve", address, bytes, NEEDS_RESERVED);
     sim_call_count(SIM_UNRESERVE);
+    sim_shared_forget(address, bytes);
     drop_pages(range);
     real(mprotect(address, bytes, PROT_NONE) == 0, "to close pages");
     sim_vma_unmap(range.start, range.end);

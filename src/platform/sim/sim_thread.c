@@ -78,6 +78,7 @@ void sim_thread_exit(void) {
 }
 
 void sim_fork_child(void) {
+    sim_config.process_id++;
     for (unsigned i = 0; i < SIM_BODIES_MAX; i++)
         if (i != running) bodies[i] = (struct body){0}; /* what they had on their stacks stays readable, as it does in a real child */
     if (running != NO_BODY) body_thread(running)->locks.count = 0;

@@ -355,6 +355,47 @@ static void a_sleeper_looks_again(void **state) {
     sound(state);
 }
 
+/* Integers of regions in turn, QUANTUM_MISSES of them and more, `apart_ns` from each other: what was found out about hints meanwhile. */
+static uint32_t way_after_turns(struct strata_arena *arena, const uint64_t starts[2], uint64_t apart_ns) {
+    for (unsigned turn = 0; turn < 3 * QUANTUM_MISSES; turn++) {
+        sim_clock_advance(apart_ns);
+        uint64_t start = starts[turn % 2];
+        ASSERT_OK(strata_arena_free(arena, start, 1));
+        ASSERT_STATUS(strata_arena_free(arena, start, 1), NOT_ALLOCATED);
+        assert_int_equal(must_alloc(arena, 1), start);
+        ASSERT_STATUS(strata_arena_free(arena, start, 2), SIZE_MISMATCH);
+    }
+    return ((struct quantum_arena *)(void *)arena)->table.way;
+}
+
+static void hints_are_looked_at_where_they_help(void **state) {
+    (void)state;
+    new_still_process(NULL);
+    enum { SPAN = 8, SPANS = 3 };
+    struct strata_arena *arena = with_caches("turns", 0, SPAN, 1, 2);
+    struct quantum_table *table = &((struct quantum_arena *)(void *)arena)->table;
+    uint64_t starts[SPANS * SPAN], start;
+    for (unsigned i = 0; i < SPAN; i++) starts[i] = must_alloc(arena, 1);
+    assert_int_equal(table->way, WAY_NONE);
+    ASSERT_STATUS(strata_arena_free(arena, UINT64_C(1) << 40, 1), NOT_ALLOCATED);
+    for (uint64_t i = 1; i < SPANS; i++) ASSERT_OK(strata_arena_add(arena, i << 40, SPAN));
+    for (unsigned i = SPAN; i < SPANS * SPAN; i++) starts[i] = must_alloc(arena, 1);
+    assert_int_equal(table->way, WAY_HINTED);
+    const uint64_t ends[2] = {UINT64_C(1) << 40, (UINT64_C(2) << 40) + SPAN - 1}, same[2] = {ends[0], ends[0] + 1};
+    assert_int_equal(way_after_turns(arena, ends, 1000), WAY_HINTED); /* so seldom a miss is cheap */
+    assert_int_equal(way_after_turns(arena, same, 0), WAY_HINTED);
+    assert_int_equal(way_after_turns(arena, ends, 0), WAY_HASHED);
+    assert_int_equal(way_after_turns(arena, same, 0), WAY_HASHED);
+    for (unsigned i = 0; i < QUANTUM_REFILLS; i++) {
+        assert_int_equal(table->way, WAY_HASHED);
+        ASSERT_STATUS(strata_arena_alloc(arena, 1, 0, &start), NO_SPACE);
+    }
+    assert_int_equal(way_after_turns(arena, same, 0), WAY_HINTED);
+    for (unsigned i = 0; i < SPANS * SPAN; i++) ASSERT_OK(strata_arena_free(arena, starts[i], 1));
+    ASSERT_OK(strata_arena_destroy(arena));
+    sound(state);
+}
+
 static void the_caches_are_in_the_figures(void **state) {
     (void)state;
     new_still_process(NULL);
@@ -386,6 +427,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_given_twice),
         cmocka_unit_test(slabs_come_from_the_source_and_go_back),
         cmocka_unit_test(a_sleeper_looks_again),
+        cmocka_unit_test(hints_are_looked_at_where_they_help),
         cmocka_unit_test(the_caches_are_in_the_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
 /* The program: it knows each block by its slot, and its contents by the slot's number. */
 static char *slots[BLOCKS];
 static unsigned asked;
-static enum { OBEYS, REFUSES, FREES, FREES_AND_MOVES, GROWS, ALLOCATES, COMPACTS } manner;
+static enum { OBEYS, REFUSES, FREES, FREES_AND_MOVES, GROWS, OTHERS_GROW, ALLOCATES, COMPACTS } manner;
 
 static const struct zone_block_config whole = {.bytes = SUPERPAGE_BYTES, .mobility = MOBILITY_MOVABLE, .huge = true, .compact = true};
 
@@ -40,6 +40,11 @@ static bool move_slot(void *from, void *to, size_t bytes, void *argument) {
         assert_int_equal(zone_block_join(&zone, from, (char *)from + bytes), ZONE_NO_BLOCK);
         assert_non_null(zone_block_resize(&zone, from, bytes / 2, true));
         assert_non_null(zone_block_resize(&zone, from, bytes / 2, true));
+        break;
+    case OTHERS_GROW: /* not into what is being emptied; elsewhere as ever */
+        for (unsigned i = 0; i < BLOCKS; i++)
+            if (slots[i] != NULL && slots[i] != from && zone.superpages[number_of(slots[i])].apart)
+                assert_null(zone_block_resize(&zone, slots[i], BLOCK_BYTES + GRANULE_BYTES, false));
         break;
     case ALLOCATES: {
         char *other = zone_block_alloc(&zone, BLOCK_BYTES, 1, NULL);
@@ -217,6 +222,17 @@ static void sizes_may_change_meanwhile(void **state) {
     must_empty(SUPERPAGE_BYTES, 4);
 }
 
+static void blocks_of_it_do_not_grow_where_they_are(void **state) {
+    (void)state;
+    fill();
+    thin_out(8, 5);
+    manner = OTHERS_GROW;
+    (void)must_empty(SUPERPAGE_BYTES, 4);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (slots[i] != NULL) drop_slot(i);
+    ASSERT_SOUND();
+}
+
 static void nobody_gets_a_part_of_what_is_emptied(void **state) {
     (void)state;
     fill();
@@ -274,6 +290,7 @@ int main(void) {
         cmocka_unit_test(a_refusal_leaves_all_as_it_was),
         cmocka_unit_test(blocks_may_be_freed_meanwhile),
         cmocka_unit_test(sizes_may_change_meanwhile),
+        cmocka_unit_test(blocks_of_it_do_not_grow_where_they_are),
         cmocka_unit_test(nobody_gets_a_part_of_what_is_emptied),
         cmocka_unit_test(functions_that_want_superpages_themselves_get_none),
         cmocka_unit_test(the_child_of_a_fork_has_all_blocks),

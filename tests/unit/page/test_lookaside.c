@@ -108,6 +108,25 @@ static void release_keeps_what_it_is_told_to(void **state) {
     assert_empty();
 }
 
+/* By calls for several at once, the last of which has fewer: each hole goes, and nothing beside it. */
+static void holes_of_a_large_heap_leave_together(void **state) {
+    (void)state;
+    static struct zone_run kept[SUPERPAGE_GRANULES], large[16];
+    for (unsigned i = 0; i < ARRAY_LENGTH(large); i++) large[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    unsigned n = make_holes(kept, 2, 140);
+    assert_int_equal(counters().idle, 140);
+    assert_true(counters().populated >= 32 * MIB / GRANULE_BYTES);
+    uint64_t populated = counters().populated, holes = sim_calls(SIM_RELEASE);
+    assert_int_equal(zone_release(&zone, 0), 140 * GRANULE_BYTES);
+    assert_int_equal(sim_calls(SIM_RELEASE) - holes, 70);
+    assert_int_equal(counters().populated, populated - 140);
+    assert_int_equal(present_granules(), counters().populated);
+    ASSERT_SOUND();
+    drop_all(kept, n);
+    for (unsigned i = 0; i < ARRAY_LENGTH(large); i++) drop_run(large[i]);
+    assert_empty();
+}
+
 static void whole_superpages_go_in_one_call(void **state) {
     (void)state;
     struct zone_run runs[3];
@@ -416,6 +435,7 @@ int main(void) {
         cmocka_unit_test_setup(blocks_take_part_in_the_exchange, plain_zone),
         cmocka_unit_test_setup(a_tick_gives_back_what_was_not_needed_since_the_last, plain_zone),
         cmocka_unit_test_setup(release_keeps_what_it_is_told_to, plain_zone),
+        cmocka_unit_test_setup(holes_of_a_large_heap_leave_together, plain_zone),
         cmocka_unit_test_setup(whole_superpages_go_in_one_call, plain_zone),
         cmocka_unit_test(above_the_soft_limit_nothing_stays_idle),
         cmocka_unit_test(pages_come_ahead_of_need_in_a_larger_heap),

@@ -199,10 +199,10 @@ static void without_groups_all_mobilities_share_superpages(void **state) {
 
 static void a_group_without_room_steals_and_takes_over(void **state) {
     (void)state;
-    static const unsigned rooms[] = {100, SUPERPAGE_GRANULES / 2, SUPERPAGE_GRANULES / 2 + 1, 500};
+    static const unsigned rooms[] = {100, SUPERPAGE_GRANULES / 2 - 1, SUPERPAGE_GRANULES / 2, 500};
     for (unsigned i = 0; i < ARRAY_LENGTH(rooms); i++) {
         struct zone_run runs[9];
-        bool taken_over = rooms[i] > SUPERPAGE_GRANULES / 2;
+        bool taken_over = rooms[i] >= SUPERPAGE_GRANULES / 2;
         fill_with_unmovable(runs, rooms[i]);
         runs[8] = must_run(30, 1, MOBILITY_RECLAIMABLE);
         ASSERT_SOUND();
@@ -219,6 +219,20 @@ static void a_group_without_room_steals_and_takes_over(void **state) {
         for (unsigned r = 0; r < 9; r++) drop_run(runs[r]);
         assert_empty();
     }
+}
+
+/* However much of it they get: they can go again, and what is unmovable there could not. */
+static void movable_runs_are_guests(void **state) {
+    (void)state;
+    struct zone_run runs[9];
+    fill_with_unmovable(runs, 500);
+    runs[8] = must_run(400, 1, MOBILITY_MOVABLE);
+    assert_int_equal(number_of(runs[8].address), number_of(runs[7].address));
+    assert_int_equal(group(MOBILITY_MOVABLE).superpages, 0);
+    assert_int_equal(group(MOBILITY_UNMOVABLE).superpages, 8);
+    ASSERT_SOUND();
+    for (unsigned r = 0; r < 9; r++) drop_run(runs[r]);
+    assert_empty();
 }
 
 static void stealing_takes_the_largest_room(void **state) {
@@ -330,6 +344,7 @@ int main(void) {
         cmocka_unit_test_setup(known_zeros_are_zeros, plain_zone),
         cmocka_unit_test(without_groups_all_mobilities_share_superpages),
         cmocka_unit_test(a_group_without_room_steals_and_takes_over),
+        cmocka_unit_test(movable_runs_are_guests),
         cmocka_unit_test(stealing_takes_the_largest_room),
         cmocka_unit_test(groups_grow_into_the_longest_holes),
         cmocka_unit_test(exhausted_address_space_is_a_refusal),

@@ -179,6 +179,11 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_false(sim_fault_registered(address + 4 * PAGE) || sim_fault_protected(address));
     assert_false(platform_protect(address, PAGE, PLATFORM_ACCESS_READ));
     assert_false(platform_on_access_fault(NULL));
+    sim_shared_offer(true);
+    const struct platform_shared shared = {.base = address, .bytes = PAGE};
+    uint64_t word;
+    assert_false(platform_shared_show(&shared, 0, PAGE, address + 12 * PAGE));
+    assert_false(sim_shared_read(address + 12 * PAGE, &word, sizeof word));
     assert_int_equal(platform_paged_open(&other, PAGE, PLATFORM_PAGED_ANY), PLATFORM_FAULTS_FORBIDDEN);
     assert_int_equal(platform_paged_map(&paged, 0, PAGE, &writable), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_paged_protect(&paged, 0, PAGE), PLATFORM_FAULTS_NO_MEMORY);

@@ -105,6 +105,8 @@ static void only_starts_of_objects_are_taken(void **state) {
         for (size_t at = 0; at < slab_bytes; at += at < 20000 ? 1 : 8) {
             bool is_start = at % bytes == 0 && at / bytes < capacity_min(c);
             assert_int_equal(slab_is_object(&slabs, c, start + at), is_start);
+            /* By the tags alone the rest behind the last object can't be told from one. */
+            assert_int_equal(slab_bytes_of(&slabs, start + at), at % bytes == 0 ? bytes : 0);
         }
         expect_death_of(start + 1, "not the start of an object");
         expect_death_of(start + 8, "not the start of an object");

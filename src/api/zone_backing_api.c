@@ -1,0 +1,86 @@
+/*
+ * zone_backing_api.c - the public functions of files behind blocks of zones (strata/zone_backing.h) over page/frames_backing.h. Arguments are looked
+ * at here, and what was wrong is kept with the zone for strata_zone_explain. No lock of its own.
+ */
+#include "strata/zone_backing.h"
+
+#include <errno.h>
+
+#include "page/frames_backing.h"
+
+static struct frame_zone *inner(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
+static int errno_of(int error) { return error == PLATFORM_STORE_NO_DATA ? ENODATA : error == PLATFORM_STORE_NO_MEMORY ? ENOMEM : error; }
+
+static enum strata_zone_status bad(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
+    frames_complain(inner(zone), function, &(struct frames_complaint){argument, allowed, value});
+    return STRATA_ZONE_BAD_ARGUMENT;
+}
+static enum strata_zone_status result_of(int error) {
+    if (error != 0) errno = errno_of(error);
+    return error == 0 ? STRATA_ZONE_OK : STRATA_ZONE_FILE_ERROR;
+}
+
+/* NULL, and it was said: no such owner, or it has no file. */
+static struct frames_backing *backing_of(struct strata_zone *zone, unsigned owner, const char *function) {
+    const struct frames_owner *known = frames_owner_get(inner(zone), owner);
+    struct frames_backing *backing = known != NULL ? frames_backing_of(known) : NULL;
+    if (backing == NULL) (void)bad(zone, function, "owner", owner, "one with a file: strata_zone_backing_open");
+    return backing;
+}
+
+typedef void written_function(struct strata_zone *, uint64_t, uint64_t, uint64_t, int, void *);
+static void written(struct frame_zone *zone, const struct frames_owner *owner, uint64_t frame, uint64_t frames, uint64_t token, int error) {
+    const struct frames_backing_config *config = &frames_backing_of(owner)->config;
+    ((written_function *)config->program_written)((struct strata_zone *)(void *)zone, frame, frames, token, errno_of(error), config->context);
+}
+
+enum strata_zone_status strata_zone_backing_open(struct strata_zone *zone, unsigned owner, const struct strata_zone_backing_config *config) {
+    if (zone == NULL || config == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (frames_owner_get(inner(zone), owner) == NULL) return bad(zone, "strata_zone_backing_open", "owner", owner, "what strata_zone_owner_add gave");
+    if (config->bytes == 0) return bad(zone, "strata_zone_backing_open", "bytes", config->bytes, "above 0");
+    const struct frames_backing_config wanted = {.path = config->path,
+                                                 .file = config->file,
+                                                 .bytes = config->bytes,
+                                                 .written = config->written != NULL ? written : NULL,
+                                                 .program_written = (void (*)(void))config->written,
+                                                 .context = config->context};
+    int error = 0;
+    enum frames_status status = frames_backing_open(inner(zone), owner, &wanted, &error);
+    return status == FRAMES_FILE_ERROR ? result_of(error) : (enum strata_zone_status)status;
+}
+
+enum strata_zone_status strata_zone_backing_read(struct strata_zone *zone, unsigned owner, uint64_t frame, uint64_t frames, uint64_t token) {
+    static const char *const name = "strata_zone_backing_read";
+    uint64_t at;
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    struct frames_backing *backing = backing_of(zone, owner, name);
+    if (backing == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (frame >= frames_count(inner(zone))) return bad(zone, name, "frame", frame, "below the number of frames");
+    if (frames == 0 || frames > frames_count(inner(zone)) - frame)
+        return bad(zone, name, "frames", frames, "above 0, and not beyond the end of the zone");
+    if (!frames_backing_has_place(inner(zone), backing, frames, token)) return bad(zone, name, "token", token, "a place within the file");
+    if (!frames_all_allocated(inner(zone), frame, frames, &at)) {
+        frames_complain(inner(zone), name, &(struct frames_complaint){"frame", "free; must be allocated", at});
+        return STRATA_ZONE_NOT_ALLOCATED;
+    }
+    return result_of(frames_backing_read(inner(zone), backing, frame, frames, token));
+}
+
+enum strata_zone_status strata_zone_backing_sync(struct strata_zone *zone, unsigned owner) {
+    struct frames_backing *backing = zone != NULL ? backing_of(zone, owner, "strata_zone_backing_sync") : NULL;
+    return backing != NULL ? result_of(platform_store_sync(&backing->store)) : STRATA_ZONE_BAD_ARGUMENT;
+}
+
+enum strata_zone_status strata_zone_backing_stats_get(struct strata_zone *zone, unsigned owner, struct strata_zone_backing_stats *stats) {
+    struct frames_backing *backing = zone != NULL && stats != NULL ? backing_of(zone, owner, "strata_zone_backing_stats_get") : NULL;
+    struct frames_backing_counts counts;
+    if (backing == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    frames_backing_counts_get(backing, &counts);
+    *stats = (struct strata_zone_backing_stats){.bytes = backing->config.bytes,
+                                                .written = counts.written,
+                                                .read = counts.read,
+                                                .write_errors = counts.write_errors,
+                                                .read_errors = counts.read_errors,
+                                                .without_place = counts.without_place};
+    return STRATA_ZONE_OK;
+}
