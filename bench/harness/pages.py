@@ -24,6 +24,9 @@ PAIR_BYTES, PAIR_ROUNDS = 256 * MIB, (5, 2000)
 DOUBLING_ROUNDS = {STRATA: 4, "copy": 2}
 SWAP_ROUNDS = {STRATA: 21, "copy": 5}
 AGED_DOUBLING_ROUNDS = 1
+# Two blocks that grow in turn have the memory of one that grows to twice their size.
+TURNS_BYTES = 512 * MIB
+TURNS_ROUNDS = 4
 
 
 def jobs(work_percent: int) -> dict[tuple[str, int], list[str]]:
@@ -43,6 +46,7 @@ def jobs(work_percent: int) -> dict[tuple[str, int], list[str]]:
     for way, rounds in SWAP_ROUNDS.items():
         found[f"swap {way}", SWAP_BYTES] = ["swap", way, str(SWAP_BYTES), share(rounds, 3)]
     found["double aged", DOUBLING_BYTES] = ["aged-double", STRATA, str(DOUBLING_BYTES), str(AGED_DOUBLING_ROUNDS)]
+    found["double turns", TURNS_BYTES] = ["turns", STRATA, str(TURNS_BYTES), share(TURNS_ROUNDS, 2)]
     found["swap aged", SWAP_BYTES] = ["aged-swap", STRATA, str(SWAP_BYTES), share(SWAP_ROUNDS[STRATA], 3)]
     return found
 
@@ -78,6 +82,10 @@ def build(documents: Sequence[dict]) -> dict | None:
     def step(way: str, index: int, metric: str) -> float:
         return statistics.median(document[f"double {way}", DOUBLING_BYTES]["steps"][index][metric] for document in documents)
 
+    def turn(index: int) -> dict:
+        found = [document["double turns", TURNS_BYTES]["steps"][index] for document in documents]
+        return {"bytes": found[0]["bytes"], **{metric: statistics.median(step[metric] for step in found) for metric in ("first_ns", "later_ns")}}
+
     steps = documents[0]["double strata", DOUBLING_BYTES]["steps"]
     return {
         "pairs": [
@@ -99,6 +107,7 @@ def build(documents: Sequence[dict]) -> dict | None:
             }
             for i in range(len(steps))
         ],
+        "turns": [turn(i) for i in range(len(documents[0]["double turns", TURNS_BYTES]["steps"]))],
         "swap": {
             "bytes": SWAP_BYTES,
             "strata_ns": median(("swap strata", SWAP_BYTES), "ns"),

@@ -170,6 +170,13 @@ def pages_tables(summary: dict) -> list[TextTable]:
         [size_text(step["bytes"]), us(step["first_ns"]), us(step["aged_ns"]), us(step["later_ns"]), us(step["copy_ns"]), times(step["first_ns"], step["copy_ns"])]
         for step in pages["doubling"]
     ]
+    turns = [[size_text(step["bytes"]), us(step["first_ns"]), us(step["later_ns"])] for step in pages.get("turns", [])]
+    in_turn = TextTable(
+        "Pages: two blocks that grow by doubling in turn, us a step",
+        "As above, the dearer of both: each lies where the other would grow, so that every second step gives a block another address.",
+        ["to", "strata, first round", "strata, later"],
+        turns,
+    )
     swap = pages["swap"]
     swaps = [[f"two of {size_text(swap['bytes'])}", us(swap["strata_ns"]), us(swap["aged_ns"]), us(swap["copy_ns"]), times(swap["strata_ns"], swap["copy_ns"])]]
     return [
@@ -189,6 +196,7 @@ def pages_tables(summary: dict) -> list[TextTable]:
             ["to", "strata, first round", "strata, with a history", "strata, later", "copying", "copying : first round"],
             steps,
         ),
+        *([in_turn] if turns else []),
         TextTable(
             "Pages: an exchange, us",
             "Of blocks of which every page is present; after the history that growth has above; by copying through a buffer of 64 KiB.",

@@ -6,11 +6,13 @@
  *     umpa_pages ring WAY MEMBERS OPERATIONS     blocks of 4 KiB to 8 MiB in a ring; times by powers of two, in ns a block
  *     umpa_pages resize strata|copy BYTES ROUNDS a block in use doubles its size: ns
  *     umpa_pages double strata|copy BYTES ROUNDS a block in use grows from 1 MiB to BYTES by doubling: ns of each step, in the first round and later
+ *     umpa_pages turns strata|copy BYTES ROUNDS  the same of two blocks in turn, which are in each other's way
  *     umpa_pages swap strata|copy BYTES ROUNDS   two blocks in use exchange their contents: ns
- *     umpa_pages aged-double|aged-swap ...       the same in a heap in which other blocks were exchanged before, and freed
+ *     umpa_pages aged-double|aged-turns|aged-swap ...     the same in a heap in which other blocks were exchanged before, and freed
  *
- * WAY: kernel (mmap), populated (mmap with MAP_POPULATE), huge (mmap at a multiple of 2 MiB, with huge pages), strata (strata_page_alloc), malloc
- * (strata's) or libc (the C library's malloc). Every block is checked to hold what was written. One thread.
+ * WAY: kernel (mmap), populated (mmap with MAP_POPULATE), huge (mmap at a multiple of 2 MiB, with huge pages), populated-huge (the same, populated by
+ * one call), strata (strata_page_alloc), malloc (strata's) or libc (the C library's malloc). Every block is checked to hold what was written. One
+ * thread.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -23,6 +25,9 @@
 #include "load.h"
 #include "timing.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 #define SMALLEST_SHIFT 12
 #define LARGEST_SHIFT 23
 #define BINS (LARGEST_SHIFT - SMALLEST_SHIFT)
@@ -33,8 +38,8 @@
 void *__libc_malloc(size_t bytes);
 void __libc_free(void *block);
 
-enum way { KERNEL, POPULATED, HUGE_PAGES, STRATA, MALLOC, LIBC, WAYS };
-static const char *const way_names[WAYS] = {"kernel", "populated", "huge", "strata", "malloc", "libc"};
+enum way { KERNEL, POPULATED, HUGE_PAGES, POPULATED_HUGE, STRATA, MALLOC, LIBC, WAYS };
+static const char *const way_names[WAYS] = {"kernel", "populated", "huge", "populated-huge", "strata", "malloc", "libc"};
 
 static void *map(size_t bytes, int flags) {
     void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
@@ -58,6 +63,10 @@ static void *allocate(enum way way, size_t bytes) {
     case KERNEL: block = map(bytes, 0); break;
     case POPULATED: block = map(bytes, MAP_POPULATE); break;
     case HUGE_PAGES: block = map_huge(bytes); break;
+    case POPULATED_HUGE:
+        block = map_huge(bytes);
+        if (block && madvise(block, bytes, MADV_POPULATE_WRITE)) load_fail("this kernel does not populate what is mapped (before Linux 5.14)");
+        break;
     case STRATA:
         if (strata_page_alloc(bytes, 0, &block) != STRATA_PAGE_OK) block = NULL;
         break;
@@ -102,7 +111,9 @@ static double median_ns(const struct timing_scale *scale, uint64_t *ticks, uint6
 static void run_fault(enum way way, size_t bytes, uint64_t rounds) {
     struct timing_scale scale = timing_measure();
     uint64_t allocation = 0, touching = 0, freeing = 0;
-    release(way, allocate(way, bytes), bytes); /* what the first one costs is no page's */
+    char *first = allocate(way, bytes); /* what it costs is no page's, and what it leaves in the lookaside is there for all that follow */
+    touch(first, bytes, 1);
+    release(way, first, bytes);
     for (uint64_t i = 0; i < rounds; i++) {
         uint64_t start = timing_ticks();
         char *block = allocate(way, bytes);
@@ -261,22 +272,37 @@ static void run_resize(bool by_copy, size_t bytes, uint64_t rounds) {
 
 #define DOUBLING_FROM ((size_t)1 << 20)
 #define STEPS_MAX 16
-static void run_double(bool by_copy, size_t bytes, uint64_t rounds) {
+#define IN_TURN 2
+
+/* One step of one block, from `size` on. */
+static uint64_t double_once(bool by_copy, void **block, size_t size, char mark) {
+    uint64_t taken = grow(by_copy, block, size);
+    for (size_t at = 0; at < size; at += TOUCH_STEP_BYTES)
+        if (((char *)*block)[at] != mark) load_fail("a byte is lost");
+    touch((char *)*block + size, size, mark);
+    return taken;
+}
+
+static void run_double(bool by_copy, unsigned count, size_t bytes, uint64_t rounds) {
     static uint64_t ticks[STEPS_MAX][SAMPLES_MAX];
     struct timing_scale scale = timing_measure();
     for (uint64_t round = 0; round < rounds; round++) {
         char mark = (char)(round + 1);
-        void *block;
-        if (strata_page_alloc(DOUBLING_FROM, 0, &block) != STRATA_PAGE_OK) load_fail("no memory for a block");
-        touch(block, DOUBLING_FROM, mark);
+        void *blocks[IN_TURN];
+        for (unsigned i = 0; i < count; i++) {
+            if (strata_page_alloc(DOUBLING_FROM, 0, &blocks[i]) != STRATA_PAGE_OK) load_fail("no memory for a block");
+            touch(blocks[i], DOUBLING_FROM, mark);
+        }
         unsigned step = 0;
         for (size_t size = DOUBLING_FROM; size < bytes; size *= 2, step++) {
-            ticks[step][round] = grow(by_copy, &block, size);
-            for (size_t at = 0; at < size; at += TOUCH_STEP_BYTES)
-                if (((char *)block)[at] != mark) load_fail("a byte is lost");
-            touch((char *)block + size, size, mark);
+            ticks[step][round] = 0;
+            for (unsigned i = 0; i < count; i++) { /* the dearer one counts */
+                uint64_t taken = double_once(by_copy, &blocks[i], size, mark);
+                if (taken > ticks[step][round]) ticks[step][round] = taken;
+            }
         }
-        if (strata_page_free(block) != STRATA_PAGE_OK) load_fail("a block is none");
+        for (unsigned i = 0; i < count; i++)
+            if (strata_page_free(blocks[i]) != STRATA_PAGE_OK) load_fail("a block is none");
     }
     printf("{\"steps\": [");
     unsigned step = 0;
@@ -326,10 +352,11 @@ static void run_swap(bool by_copy, size_t bytes, uint64_t rounds) {
 int main(int argc, char **argv) {
     uint64_t first = argc == 5 ? strtoull(argv[3], NULL, 10) : 0, second = argc == 5 ? strtoull(argv[4], NULL, 10) : 0;
     enum way way = KERNEL;
-    if (!first || !second) load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-]double|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
+    if (!first || !second)
+        load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-]double|[aged-]turns|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
     timing_pin(0);
     while (way < WAYS && strcmp(argv[2], way_names[way])) way++;
-    if (!strcmp(argv[1], "aged-double") || !strcmp(argv[1], "aged-swap")) {
+    if (!strcmp(argv[1], "aged-double") || !strcmp(argv[1], "aged-turns") || !strcmp(argv[1], "aged-swap")) {
         live_through();
         argv[1] += strlen("aged-");
     }
@@ -341,13 +368,14 @@ int main(int argc, char **argv) {
         run_ring(way, first, second);
     else if (!strcmp(argv[1], "resize") && (way == STRATA || !strcmp(argv[2], "copy")))
         run_resize(way != STRATA, first, second);
-    else if (!strcmp(argv[1], "double") && (way == STRATA || !strcmp(argv[2], "copy")) && first > DOUBLING_FROM &&
+    else if ((!strcmp(argv[1], "double") || !strcmp(argv[1], "turns")) && (way == STRATA || !strcmp(argv[2], "copy")) && first > DOUBLING_FROM &&
              first >> STEPS_MAX <= DOUBLING_FROM && (first & (first - 1)) == 0 && second <= SAMPLES_MAX)
-        run_double(way != STRATA, first, second);
+        run_double(way != STRATA, strcmp(argv[1], "turns") ? 1 : IN_TURN, first, second);
     else if (!strcmp(argv[1], "swap") && (way == STRATA || !strcmp(argv[2], "copy")) && first % TOUCH_STEP_BYTES == 0 && second <= SAMPLES_MAX)
         run_swap(way != STRATA, first, second);
     else
-        load_fail("usage: umpa_pages fault|pair|ring WAY ... | resize|double|swap strata|copy ...; bytes in whole pages, a ring of at most 512, "
-                  "at most 101 rounds of double and swap, double to a power of two from 2 MiB to 64 GiB");
+        load_fail(
+            "usage: umpa_pages fault|pair|ring WAY ... | resize|double|turns|swap strata|copy ...; bytes in whole pages, a ring of at most 512, "
+            "at most 101 rounds of double, turns and swap, double and turns to a power of two from 2 MiB to 64 GiB");
     return fflush(stdout) ? 2 : 0;
 }

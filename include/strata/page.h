@@ -54,7 +54,7 @@ STRATA_API const char *strata_page_status_text(enum strata_page_status status) S
 
 enum strata_page_flags {
     STRATA_PAGE_ZEROED = 1,       /* reads as zeros; else a new block may show what this process had there before */
-    STRATA_PAGE_HUGE = 2,         /* whole superpages of huge pages, as far as the system has them: see strata_page_query */
+    STRATA_PAGE_HUGE = 2,         /* whole superpages of huge pages, as far as the system has them, also when it grows: see strata_page_query */
     STRATA_PAGE_NO_MOVE = 4,      /* of a new block: its address never changes; of strata_page_realloc: not in this call */
     STRATA_PAGE_PREFAULT = 8,     /* all pages are present when the call returns */
     STRATA_PAGE_UNMOVABLE = 16,   /* of a new block of up to 1 MiB: it shares superpages with blocks that stay where they are */
@@ -90,12 +90,12 @@ STRATA_API enum strata_page_status strata_page_free(void *block) STRATA_NOEXCEPT
 /*
  * strata_page_realloc - another size: in place where it can, else the pages go to a new address, which *block is then.
  *
- * block: of a block; its contents stay, up to the smaller size. bytes: above 0. flags: STRATA_PAGE_ZEROED (what is new reads as zeros),
- * STRATA_PAGE_NO_MOVE, STRATA_PAGE_PREFAULT (all pages of the block, also of the part that was there, and at the same or a smaller size).
- * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_ROOM, where the address may not change and can't stay; STRATA_PAGE_NO_MEMORY, also where it would not have
- * to change; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; pages that
- * are idle elsewhere are moved along, some 10 to 25 us for each stretch; a copy only for small blocks and where the system has no mappings left; with
- * STRATA_PAGE_PREFAULT, linear in the pages. (UMPA, section 3, figure 11.)
+ * block: of a block; its contents stay, up to the smaller size. bytes: above 0; a block of STRATA_PAGE_HUGE stays one, of whole superpages. flags:
+ * STRATA_PAGE_ZEROED (what is new reads as zeros), STRATA_PAGE_NO_MOVE, STRATA_PAGE_PREFAULT (all pages of the block, also of the part that was
+ * there, and at the same or a smaller size). Returns STRATA_PAGE_OK; STRATA_PAGE_NO_ROOM, where the address may not change and can't stay;
+ * STRATA_PAGE_NO_MEMORY, also where it would not have to change; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and
+ * linear in superpages, some 0.3 us each; pages that are idle elsewhere are moved along, some 10 to 25 us for each stretch; a copy only for small
+ * blocks and where the system has no mappings left; with STRATA_PAGE_PREFAULT, linear in the pages. (UMPA, section 3, figure 11.)
  */
 STRATA_API enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned flags) STRATA_NOEXCEPT;
 
@@ -188,7 +188,7 @@ struct strata_page_info {
     size_t zero_bytes;               /* known to be zeros: neither of the two */
     size_t huge_bytes;               /* of the present ones, by huge pages */
     bool presence_known, huge_known; /* the system could tell: else the figures are 0 */
-    unsigned flags;                  /* STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
+    unsigned flags;                  /* STRATA_PAGE_HUGE, STRATA_PAGE_NO_MOVE, STRATA_PAGE_UNMOVABLE, STRATA_PAGE_RECLAIMABLE */
 };
 /*
  * strata_page_query - the block that an address is in, and what is there of it. address: any inside. Returns STRATA_PAGE_OK; STRATA_PAGE_NO_BLOCK;

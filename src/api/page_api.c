@@ -107,10 +107,10 @@ enum strata_page_status strata_page_free(void *block) {
 
 /* Where no page tables can be had for it, or it is small. */
 static void *copy_to_new(void *block, const struct zone_block_info *info, size_t bytes) {
-    const struct strata_page_request request = {.bytes = bytes,
-                                                .flags = info->mobility == MOBILITY_UNMOVABLE     ? STRATA_PAGE_UNMOVABLE
-                                                         : info->mobility == MOBILITY_RECLAIMABLE ? STRATA_PAGE_RECLAIMABLE
-                                                                                                  : 0};
+    unsigned group = info->mobility == MOBILITY_UNMOVABLE     ? STRATA_PAGE_UNMOVABLE
+                     : info->mobility == MOBILITY_RECLAIMABLE ? STRATA_PAGE_RECLAIMABLE
+                                                              : 0;
+    const struct strata_page_request request = {.bytes = bytes, .flags = group | (info->huge ? STRATA_PAGE_HUGE : 0)};
     void *fresh = create(&request, false, NULL);
     if (fresh == NULL) return NULL;
     (void)zone_block_set_move(&heap.zone, fresh, info->move, info->argument);
@@ -198,7 +198,7 @@ enum strata_page_status strata_page_query(const void *address, struct strata_pag
                                       .bytes = block.bytes,
                                       .capacity_bytes = block.capacity_bytes,
                                       .presence_known = true,
-                                      .flags = (block.fixed ? STRATA_PAGE_NO_MOVE : 0u) |
+                                      .flags = (block.fixed ? STRATA_PAGE_NO_MOVE : 0u) | (block.huge ? STRATA_PAGE_HUGE : 0u) |
                                                (block.mobility == MOBILITY_UNMOVABLE ? STRATA_PAGE_UNMOVABLE : 0u) |
                                                (block.mobility == MOBILITY_RECLAIMABLE ? STRATA_PAGE_RECLAIMABLE : 0u)};
     size_t page = page_api_page_bytes(), counts[3] = {0};

@@ -89,8 +89,12 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
     if (config->huge) granules = capacity * SUPERPAGE_GRANULES;
     if (reserve > capacity) capacity = reserve;
     zone_lock(zone);
-    struct block_desc block = {
-        .granules = granules, .superpages = capacity, .mobility = config->mobility, .fixed = config->fixed, .reserved = reserve != 0};
+    struct block_desc block = {.granules = granules,
+                               .superpages = capacity,
+                               .mobility = config->mobility,
+                               .fixed = config->fixed,
+                               .reserved = reserve != 0,
+                               .huge = config->huge};
     bool within = zone_within_limit(zone, granules);
     char *rested =
         within && !config->huge && reserve == 0 ? zone_block_rouse(zone, granules, capacity, align << SUPERPAGE_SHIFT, config->mobility) : NULL;

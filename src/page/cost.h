@@ -32,11 +32,17 @@ STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool abse
     return granules * copy_ns > COST_FAULTS_NS + ranges * COST_FAULTS_CALL_NS + granules * COST_FAULTS_GRANULE_NS;
 }
 
-/* A block that gets another size is never moved below this one, whatever is absent: a moved block has superpages of its own, and cuts mappings. */
-#define COST_GROW_GRANULES_MIN 16
+/*
+ * A block that gets another size is never moved below this one, whatever is absent: a moved block has superpages of its own, so that what it leaves
+ * behind when it ends serves no run; and what a copy leaves behind serves the next one, so that its first touches are paid once.
+ */
+#define COST_GROW_GRANULES_MIN 64
 /* Absent granules in a row that a new block gets from elsewhere: three moves' worth of first touches at least, as the search and the cuts cost too.
  */
 #define COST_FILL_GRANULES_MIN 64
+
+/* So many present granules of a superpage in the way of others are moved away; fewer are dropped, as a move is dearer than their next touches. */
+#define COST_CLEAR_GRANULES_MIN 16
 
 /*
  * A block of so many superpages whose page tables are to move as one takes no present pages from elsewhere, or behind borders of mappings, unless

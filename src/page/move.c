@@ -156,6 +156,14 @@ bool zone_can_move(struct zone *zone) {
 /* Three moves one by one, each for three times what a copy costs, would be no better than copying, and worse to undo. */
 bool zone_can_swap(const struct zone *zone) { return zone_can_move_tables(zone); }
 
+/* The advice is the mapping's, and moves along. What is less than a superpage has, by the marks, that of its place. */
+static void advice_follows(struct zone *zone, const char *from, const char *to, size_t bytes) {
+    if ((((uintptr_t)from | (uintptr_t)to) & (SUPERPAGE_BYTES - 1)) != 0) return;
+    const struct superpage *source = superpage_of(zone, from);
+    struct superpage *target = superpage_of(zone, to);
+    for (size_t i = 0; i < bytes >> SUPERPAGE_SHIFT; i++) zone_note_advice(zone, &target[i], 1, source[i].huge);
+}
+
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes) {
     bool one_by_one = zone->config.moves == ZONE_MOVES_AUTO || zone->config.moves == ZONE_MOVES_UFFD;
     *kept_bytes = 0;
@@ -164,6 +172,7 @@ bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *ke
         zone_note_cuts(zone, to, bytes);
         zone_exchange_forget(zone, from, bytes);
         zone_exchange_forget(zone, to, bytes);
+        advice_follows(zone, from, to, bytes);
     } else if (!one_by_one || !move_one_by_one(zone, from, to, bytes, kept_bytes)) {
         return false;
     }

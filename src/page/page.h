@@ -316,7 +316,7 @@ struct zone_block_info {
     size_t bytes, capacity_bytes;
     size_t unit_bytes; /* it can be cut at multiples of this */
     enum mobility mobility;
-    bool fixed;
+    bool fixed, huge;      /* of huge: the program asked for huge pages */
     zone_block_move *move; /* see zone_block_set_move */
     void *argument;
 };

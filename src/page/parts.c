@@ -46,6 +46,7 @@ enum zone_status zone_block_find(struct zone *zone, const void *address, size_t 
                                          .unit_bytes = unit_of(zone, block),
                                          .mobility = (enum mobility)block->mobility,
                                          .fixed = block->fixed,
+                                         .huge = block->huge,
                                          .move = block->move,
                                          .argument = block->argument};
         if (offset < size && bytes <= size - offset) status = ZONE_OK;
@@ -147,6 +148,7 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
         block->holes |= behind.holes;
         block->watched |= behind.watched;
         block->fixed |= behind.fixed;
+        block->huge &= behind.huge;
         if (behind.move != block->move || behind.argument != block->argument) block->move = NULL; /* their owners know of two */
         zone->counters.blocks--;
     }

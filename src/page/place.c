@@ -5,6 +5,7 @@
  * would be given others, and have the pages moved there or handed back. Looks at a bounded number of places, so that the cost does not grow with the
  * heap. Lock: LOCK_RANK_ZONE.
  */
+#include "page/cost.h"
 #include "page/zone_internal.h"
 
 /* So many superpages are looked at as the first one of a block; of a longer block so many count. So many of each bucket for a run. */
@@ -13,6 +14,8 @@
 #define BUCKET_PLACES 8
 /* Present granules that make up for a place that is not the best fit. */
 #define PLACE_GAIN_GRANULES 32
+/* So many more places are looked at for a block that moves, where pages would be dropped at the first one. */
+#define MOVE_PLACES 3
 
 /* What a block wants: superpages, and among the first ones granules [from, to) to be present; what is in front of these would be lost. */
 struct wish {
@@ -68,6 +71,46 @@ struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, 
     /* Refused where address space was reserved piece by piece, and they are not of one piece. */
     if (arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_INSTANT_FIT, &taken) == ARENA_OK) return better;
     return zone_superpages_take(zone, count, align);
+}
+
+/* Superpages of which pages in the way of others would be dropped, as nothing behind them is free of present ones (zone_clear_way). */
+static size_t superpages_lost(const struct superpage *first, size_t count, size_t to) {
+    size_t head = (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES, in_the_way = 0, room = 0;
+    for (size_t i = 0; i < head; i++) in_the_way += count_present(&first[i], i * SUPERPAGE_GRANULES, 0, to) >= COST_CLEAR_GRANULES_MIN;
+    for (size_t i = head; i < count && room < in_the_way; i++) room += bits_count(first[i].populated) == 0;
+    return in_the_way - room;
+}
+
+/*
+ * Another place: of those that were used before, at last one that never was, as long as the heap has at most twice the superpages that its peak takes
+ * (else what blocks leave behind would have them move on for ever). NULL: none.
+ */
+static struct superpage *take_another(struct zone *zone, size_t count, bool unused) {
+    uint64_t used = zone->base + ((uint64_t)zone->used_superpages << SUPERPAGE_SHIFT), bytes = (uint64_t)count << SUPERPAGE_SHIFT, address;
+    uint64_t end = zone->base + ((2 * (zone->populated_peak / SUPERPAGE_GRANULES) + 2 * count) << SUPERPAGE_SHIFT);
+    enum arena_status status = arena_xalloc(&zone->addresses, bytes, 0, 0, 0, unused ? used : 0, unused ? end : used, ARENA_BEST_FIT, &address);
+    struct superpage *first = status == ARENA_OK ? superpage_of(zone, (char *)(uintptr_t)address) : NULL;
+    if (first == NULL || zone_superpages_commit(zone, first, count, true)) return first;
+    zone_superpages_give(zone, first, count);
+    return NULL;
+}
+
+struct superpage *zone_superpages_take_moved(struct zone *zone, size_t count, size_t from, size_t to) {
+    struct superpage *best = zone_superpages_take_present(zone, count, 1, from, to), *others[MOVE_PLACES];
+    if (best == NULL || list_empty(&zone->idle_free)) return best;
+    unsigned held = 0;
+    size_t lost = superpages_lost(best, count, from);
+    for (unsigned tries = 0; lost != 0 && tries < MOVE_PLACES; tries++) {
+        struct superpage *next = take_another(zone, count, tries == MOVE_PLACES - 1);
+        if (next == NULL) continue;
+        size_t next_lost = superpages_lost(next, count, from);
+        others[held++] = next_lost < lost ? best : next; /* held until the end, so that the arena has another one */
+        if (next_lost >= lost) continue;
+        best = next;
+        lost = next_lost;
+    }
+    while (held-- != 0) zone_superpages_give(zone, others[held], count);
+    return best;
 }
 
 /* The place for a run in one superpage with the most present granules, of those that begin or end where free or present ones do. */

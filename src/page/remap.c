@@ -11,16 +11,24 @@
 /* So many superpages are looked at for the longest run of idle pages, of those that are wholly free and of the others. */
 #define SOURCE_LOOKS 16
 
+/* Bits [at, at + count) become bits [to_at, ...) of `target`: by words where they lie alike, as whole page tables do. */
+static void copy_bits(const uint64_t *source, unsigned at, uint64_t *target, unsigned to_at, unsigned count) {
+    unsigned i = 0;
+    if (at == to_at && at % 64 == 0)
+        for (; i + 64 <= count; i += 64) target[(to_at + i) / 64] = source[(at + i) / 64];
+    for (; i < count; i++) {
+        unsigned from = at + i, to = to_at + i;
+        uint64_t bit = source[from / 64] >> (from % 64) & 1;
+        target[to / 64] = (target[to / 64] & ~(UINT64_C(1) << (to % 64))) | bit << (to % 64);
+    }
+}
+
 /* Granules [at, at + count) of `source` have moved to [to_at, ...) of `target`: the marks follow the pages, those of the source read as zeros. */
 static void marks_follow(struct zone *zone, struct superpage *source, unsigned at, struct superpage *target, unsigned to_at, unsigned count) {
     unsigned source_idle = source->idle, target_idle = target->idle;
     uint64_t dropped = bits_count_range(target->populated, to_at, count);
-    for (unsigned i = 0; i < count; i++) {
-        unsigned from = at + i, to = to_at + i;
-        uint64_t from_bit = UINT64_C(1) << (from % 64), to_bit = UINT64_C(1) << (to % 64);
-        target->populated[to / 64] = (target->populated[to / 64] & ~to_bit) | ((source->populated[from / 64] & from_bit) != 0 ? to_bit : 0);
-        target->dirty[to / 64] = (target->dirty[to / 64] & ~to_bit) | ((source->dirty[from / 64] & from_bit) != 0 ? to_bit : 0);
-    }
+    copy_bits(source->populated, at, target->populated, to_at, count);
+    copy_bits(source->dirty, at, target->dirty, to_at, count);
     bits_clear(source->populated, at, count);
     bits_clear(source->dirty, at, count);
     COUNTER_SUB(zone->counters.populated, dropped);
@@ -111,13 +119,11 @@ static bool fill(struct zone *zone, const struct target *target, struct superpag
         if (!zone_can_move(zone)) return false;
         struct source source = find_source(zone, target, granules);
         if (source.superpage == NULL) return false;
-        bool whole = source.count == SUPERPAGE_GRANULES, huge = source.superpage->huge;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
         char *to = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
         size_t kept_bytes;
         if (!zone_move(zone, from, to, (size_t)source.count << GRANULE_SHIFT, &kept_bytes)) return false;
         zone_moved_pages(zone, from, to, source.count, kept_bytes);
-        if (whole) zone_note_advice(zone, superpage, 1, huge); /* the advice belongs to the mapping, which moved */
         start += source.count;
         granules -= source.count;
     }
@@ -150,9 +156,7 @@ static size_t fill_row(struct zone *zone, const struct target *target, struct su
     if (source == NULL || !zone_can_move(zone)) return 0;
     char *from = superpage_address(zone, source), *to = superpage_address(zone, superpage);
     if (!zone_move(zone, from, to, longest << SUPERPAGE_SHIFT, &kept_bytes)) return 0;
-    bool huge = source->huge;
     zone_moved_pages(zone, from, to, longest * SUPERPAGE_GRANULES, kept_bytes);
-    for (size_t i = 0; i < longest; i++) zone_note_advice(zone, &superpage[i], 1, huge);
     return longest;
 }
 
@@ -177,5 +181,35 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
         unsigned present = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
         if (present - absent >= COST_FILL_GRANULES_MIN && !fill(zone, &target, superpage, absent, present - absent)) return;
         from += present - start;
+    }
+}
+
+/* How many superpages from this one on, up to `wanted`, are wholly present. */
+static size_t whole_row(const struct superpage *first, size_t wanted) {
+    size_t count = 0;
+    while (count < wanted && bits_count(first[count].populated) == SUPERPAGE_GRANULES) count++;
+    return count;
+}
+
+/* What moves is wholly present: where the system copies in place of moving, what is absent would be present behind the copy. */
+void zone_clear_way(struct zone *zone, struct superpage *first, size_t to, size_t count) {
+    size_t end = (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES, place = end, kept_bytes;
+    for (size_t i = 0, row; i < end; i += row) {
+        unsigned limit = (unsigned)min_u64(SUPERPAGE_GRANULES, to - i * SUPERPAGE_GRANULES), at = 0;
+        row = 1;
+        size_t granules = longest_present(&first[i], SUPERPAGE_GRANULES, &at);
+        granules = at < limit ? min_u64(granules, limit - at) : 0;
+        if (granules < COST_CLEAR_GRANULES_MIN) continue;
+        while (place < count && bits_count(first[place].populated) != 0) place++;
+        if (place == count || !zone_can_move(zone)) return;
+        if (granules == SUPERPAGE_GRANULES) {
+            row = absent_row(&first[place], min_u64(whole_row(&first[i], to / SUPERPAGE_GRANULES - i), count - place));
+            granules = row * SUPERPAGE_GRANULES;
+        }
+        char *from_address = superpage_address(zone, &first[i]) + ((size_t)at << GRANULE_SHIFT);
+        char *to_address = superpage_address(zone, &first[place]) + ((size_t)at << GRANULE_SHIFT);
+        if (!zone_move(zone, from_address, to_address, granules << GRANULE_SHIFT, &kept_bytes)) return;
+        zone_moved_pages(zone, from_address, to_address, granules, kept_bytes);
+        place += row;
     }
 }

@@ -47,6 +47,16 @@ enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wa
     return ZONE_OK;
 }
 
+/* What a block of superpages grows by, before it is its own: huge pages where the program asked for them, else what is present elsewhere. */
+static void fill_growth(struct zone *zone, struct superpage *first, const struct block_desc *block, size_t from, size_t to) {
+    if (block->huge) {
+        zone_ask_huge(zone, first + from / SUPERPAGE_GRANULES, (to - from) / SUPERPAGE_GRANULES);
+        return;
+    }
+    zone_fill_from_idle(zone, first, from, to);                              /* dearer would be to give them back, one in, one out */
+    block_decide_huge(zone, first, block_superpages(from), to, false, NULL); /* a measurement would cost more than all else */
+}
+
 /* A block of superpages that shrinks, or grows within its address space or into what is free behind it. */
 static enum zone_status resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
     struct superpage *first = superpage_of(zone, address);
@@ -54,7 +64,6 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
     if (needed > owned) {
         enum zone_status status = zone_block_extend(zone, address, needed);
         if (status != ZONE_OK) return status;
-        block_decide_huge(zone, first, owned, granules, false, NULL); /* a measurement would cost more than all else */
     }
     if (granules < block->granules) {
         block_mark_free(zone, first, granules, block->granules);
@@ -62,7 +71,7 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
     } else {
         bool zeroed;
         zone_wake_blocks(zone);
-        zone_fill_from_idle(zone, first, block->granules, granules); /* as above */
+        fill_growth(zone, first, block, block->granules, granules);
         uint64_t fresh = block_mark_allocated(zone, first, block->granules, granules, &zeroed);
         if (fresh != 0) zone_make_room(zone, fresh);
     }
@@ -103,12 +112,13 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     struct block_desc moved = *block;
     size_t needed = block_superpages(granules);
     moved.superpages = zone->growing ? needed : needed * 2;
-    struct superpage *first = zone_superpages_take_present(zone, moved.superpages, 1, block->granules, granules);
-    if (first == NULL) first = zone_superpages_take_present(zone, moved.superpages = needed, 1, block->granules, granules);
+    struct superpage *first = zone_superpages_take_moved(zone, moved.superpages, block->granules, granules);
+    if (first == NULL) first = zone_superpages_take_moved(zone, moved.superpages = needed, block->granules, granules);
     if (first == NULL) return NULL;
     char *target = superpage_address(zone, first);
     block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
     size_t old = moved.granules, kept_bytes;
+    zone_clear_way(zone, first, old, moved.superpages);
     if (!zone_move(zone, address, target, old << GRANULE_SHIFT, &kept_bytes)) {
         block_give_up(zone, first, 0, moved.superpages);
         return NULL;
@@ -117,6 +127,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     block_end(zone, address);
     zone_wake_blocks(zone); /* it shall not rest: its pages are gone */
     zone_moved_pages(zone, address, target, old, kept_bytes);
+    fill_growth(zone, first, &moved, old, granules);
     bool zeroed;
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, &zeroed);
     moved.granules = granules;
@@ -136,6 +147,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     char *address = *at;
     enum zone_status status;
     platform_lock_acquire(&zone->lock);
+    if (STRATA_UNLIKELY(block_of(zone, address)->huge)) granules = align_up(granules, SUPERPAGE_GRANULES);
     if (zone_block_grow_unmarked(zone, address, granules)) {
         platform_lock_release(&zone->lock);
         return ZONE_OK;

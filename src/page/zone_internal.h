@@ -16,6 +16,7 @@ struct block_desc {
     bool reserved;         /* address space was asked for: it stays when the block shrinks */
     bool holes;            /* pages may be absent that count as present: see zone_settle_holes */
     bool watched;          /* a range of it may be watched: see zone_end_watches */
+    bool huge;             /* the program asked for huge pages: whole superpages of them, also when it grows */
     zone_block_move *move; /* the owner's, to be called without the lock; NULL: the block stays where it is */
     void *argument;
 };
@@ -72,6 +73,8 @@ struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t a
 void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count);
 /* The same, preferring places where granules [from, to) of them are present (place.c). */
 struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to);
+/* The same for pages that move to granules [0, from), where none is dropped for them, if such a place is among the first few. */
+struct superpage *zone_superpages_take_moved(struct zone *zone, size_t count, size_t from, size_t to);
 /* The superpage of runs, of the first few, in which the most of such a run is present, and where. NULL: nothing is, where there is room. */
 struct superpage *zone_find_most_present(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start);
 /*
@@ -121,6 +124,11 @@ void zone_trim_to_limit(struct zone *zone);
  * allocated, out of other superpages with idle ones, by changing page tables; as far as it goes.
  */
 void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to);
+/*
+ * Before pages move to granules [0, to) of `count` superpages, none of which is allocated: what is present there would be dropped, and goes to the
+ * superpages behind, where nothing is, as far as these reach.
+ */
+void zone_clear_way(struct zone *zone, struct superpage *first, size_t to, size_t count);
 /* After zone_move of `granules` from `from` to `to`, which kept so many bytes: the marks follow the pages. Neither side is allocated at this moment.
  */
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules, size_t kept_bytes);

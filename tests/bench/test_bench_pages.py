@@ -24,6 +24,7 @@ def small(monkeypatch):
     """The same figures of blocks that take milliseconds."""
     monkeypatch.setattr(pages, "PAIR_SIZES", (4096, 4 * MIB))
     monkeypatch.setattr(pages, "DOUBLING_BYTES", 8 * MIB)
+    monkeypatch.setattr(pages, "TURNS_BYTES", 4 * MIB)
     monkeypatch.setattr(pages, "SWAP_BYTES", 4 * MIB)
 
 
@@ -42,11 +43,12 @@ def test_pages_are_measured_and_shown(small, launcher, programs, strata_lib):
     assert [pair["bytes"] for pair in measured["pairs"]] == [4096, 4 * MIB]
     assert [step["bytes"] for step in measured["doubling"]] == [2 * MIB, 4 * MIB, 8 * MIB]
     assert measured["swap"]["aged_ns"] > 0 and all(step["aged_ns"] > 0 for step in measured["doubling"])
+    assert [step["bytes"] for step in measured["turns"]] == [2 * MIB, 4 * MIB] and all(step["later_ns"] > 0 for step in measured["turns"])
     large = measured["pairs"][1]
     assert large["kernel_ns"] > 1024 * 50 > large["strata_ns"]  # 1,024 first touches against a lock and some marks
     assert sum(verdict["what"].startswith("pages") for verdict in made["bar"]) == 4
     page = markdown.document(made)
-    for text in ("## Pages: allocation and release, us", "## Pages: growth by doubling", "## Pages: an exchange", "| 4 KiB |", "| two of 4 MiB |", "with a history", "- pages: us for an exchange"):
+    for text in ("## Pages: allocation and release, us", "## Pages: growth by doubling", "## Pages: two blocks", "## Pages: an exchange", "| 4 KiB |", "| two of 4 MiB |", "with a history", "- pages: us for an exchange"):
         assert text in page
 
 

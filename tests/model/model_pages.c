@@ -124,6 +124,7 @@ static void follow_alloc(char *start, size_t bytes, unsigned flags, unsigned how
 }
 
 static void follow_realloc(struct block *block, char *start, size_t bytes, unsigned flags, unsigned how) {
+    if ((block->flags & STRATA_PAGE_HUGE) != 0) bytes = align_up(bytes, STRATA_PAGE_SUPERPAGE_BYTES);
     size_t before = block->pages, pages = round_up(bytes) / page_bytes;
     bool fixed = (block->flags & STRATA_PAGE_NO_MOVE) != 0 || (flags & STRATA_PAGE_NO_MOVE) != 0;
     MODEL_EXPECT(model, !fixed || start == block->start, "%p has moved to %p, and may not", (void *)block->start, (void *)start);

@@ -19,7 +19,7 @@
 #define PAGE_WORDS 4
 
 /* Where the flags of a block show in strata_page_query. */
-#define SHOWN_FLAGS (STRATA_PAGE_NO_MOVE | STRATA_PAGE_UNMOVABLE | STRATA_PAGE_RECLAIMABLE)
+#define SHOWN_FLAGS (STRATA_PAGE_NO_MOVE | STRATA_PAGE_HUGE | STRATA_PAGE_UNMOVABLE | STRATA_PAGE_RECLAIMABLE)
 
 struct block {
     char *start;
@@ -135,6 +135,7 @@ static void join_blocks(struct block *block, struct block *second) {
     memcpy(block->page + block->pages, second->page, second->pages * sizeof *second->page);
     block->pages += second->pages;
     block->flags |= second->flags & STRATA_PAGE_NO_MOVE;
+    block->flags &= second->flags | ~(unsigned)STRATA_PAGE_HUGE;
     remove_block(second);
 }
 

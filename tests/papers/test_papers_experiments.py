@@ -104,7 +104,7 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     "arguments",
     [(), ("fault", "nobody", 4096, 1), ("fault", "kernel", 5, 1), ("ring", "strata", 513, 1), ("resize", "kernel", 4096, 1), ("double", "kernel", 4 * MIB, 1),
-     ("double", "strata", MIB, 1), ("double", "strata", 3 * MIB, 1), ("double", "strata", 4 * MIB, 102), ("swap", "strata", 5, 1), ("swap", "copy", 4096, 102)],
+     ("double", "strata", MIB, 1), ("double", "strata", 3 * MIB, 1), ("double", "strata", 4 * MIB, 102), ("turns", "strata", 4 * MIB, 102), ("swap", "strata", 5, 1), ("swap", "copy", 4096, 102)],
 )  # fmt: skip
 def test_page_experiments_refuse_what_they_do_not_know(run, arguments):
     done = run("umpa_pages", *arguments)
@@ -112,7 +112,7 @@ def test_page_experiments_refuse_what_they_do_not_know(run, arguments):
     assert "usage" in done.stderr
 
 
-@pytest.mark.parametrize("way", ["kernel", "populated", "huge", "strata", "malloc", "libc"])
+@pytest.mark.parametrize("way", ["kernel", "populated", "huge", "populated-huge", "strata", "malloc", "libc"])
 def test_every_way_to_pages_keeps_what_is_written(run, way):
     """The program looks itself: a byte that is lost ends it."""
     for done in (run("umpa_pages", "fault", way, 1 << 21, 2), run("umpa_pages", "ring", way, 8, 50)):
@@ -126,6 +126,9 @@ def test_growth_and_exchange_keep_what_is_written(run, way, heap):
     done = run("umpa_pages", f"{heap}double", way, 8 * MIB, 2)
     assert done.returncode == 0, done.stderr
     assert [step["bytes"] for step in json.loads(done.stdout)["steps"]] == [2 * MIB, 4 * MIB, 8 * MIB]
+    done = run("umpa_pages", f"{heap}turns", way, 4 * MIB, 2)
+    assert done.returncode == 0, done.stderr
+    assert [step["bytes"] for step in json.loads(done.stdout)["steps"]] == [2 * MIB, 4 * MIB]
     done = run("umpa_pages", f"{heap}swap", way, 4 * MIB, 4)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ns"] > 0

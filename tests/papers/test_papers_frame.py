@@ -165,6 +165,17 @@ def test_quick_is_passed_on(program, document, tmp_path):
     assert "exit status 1" in run_all([is_quick], tmp_path)[0].failure
 
 
+def test_a_panel_with_values_below_zero_has_them_in_its_plot(document, tmp_path):
+    """Where others are logarithmic, on which there is no place for them."""
+    drawn = {}
+    for lowest in (-5.0, 5.0):
+        one = document(y_log=True)
+        one["measured"][0]["points"] = [[1, lowest], [2, 100.0]]
+        plots.draw(one, tmp_path / "plot.svg")
+        drawn[lowest] = "".join(ElementTree.parse(tmp_path / "plot.svg").getroot().itertext())
+    assert ["80" in drawn[lowest] for lowest in (-5.0, 5.0)] == [True, False]  # no power of ten
+
+
 def test_plots_are_whole_and_the_same_each_time(document, tmp_path):
     first, second = tmp_path / "one/plot.svg", tmp_path / "two.svg"
     plots.draw(document(), first)

@@ -77,11 +77,13 @@ def draw(document: dict, file: Path) -> None:
     axes = grid.flat[len(maps) : count]
     for axis, panel in zip(axes, panels, strict=True):
         xs: set[float] = set()
+        negative = any(y < 0 for _, series in curves_of(document, panel) for _, y in series["points"])
+        y_log = document["y_log"] and not negative  # below nothing there are no powers of ten
         for name, series in curves_of(document, panel):
             index = names.index(name)
             x, y = zip(*series["points"], strict=True)
             xs.update(x)
-            if document["y_log"]:  # nothing has no place there; lines end beside it
+            if y_log:  # nothing has no place there; lines end beside it
                 y = [value if value > 0 else math.nan for value in y]
             # Many points are a line; the marks of a hundred would hide it.
             marker = MARKERS[index % len(MARKERS)] if len(x) <= MARKED_POINTS_MAX else ""
@@ -95,9 +97,9 @@ def draw(document: dict, file: Path) -> None:
         if len(xs) <= TICKS_MAX and max(xs) < TICK_VALUE_MAX and all(float(x).is_integer() for x in xs):
             axis.set_xticks(sorted(xs), labels=[f"{x:,.0f}" for x in sorted(xs)])
             axis.set_xticks([], minor=True)
-        if document["y_log"]:
+        if y_log:
             axis.set_yscale("log")
-        else:
+        elif not negative:
             axis.set_ylim(bottom=0)
         axis.legend(fontsize=8)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -193,15 +193,15 @@ static void a_run_that_can_not_grow_moves_with_its_pages(void **state) {
 
 static void small_blocks_are_left_to_a_copy(void **state) {
     (void)state;
-    char *block = must_block(15 * GRANULE_BYTES, 1), *wall = must_block(GRANULE_BYTES, 1), *large = must_block(16 * GRANULE_BYTES, 1);
+    char *block = must_block(63 * GRANULE_BYTES, 1), *wall = must_block(GRANULE_BYTES, 1), *large = must_block(64 * GRANULE_BYTES, 1);
     char *last = must_block(GRANULE_BYTES, 1);
-    mark(block, 15, 1), mark(large, 16, 2);
+    mark(block, 63, 1), mark(large, 64, 2);
     assert_null(zone_block_resize(&zone, block, 100 * GRANULE_BYTES, true));
-    assert_true(is_marked(block, 15, 1));
-    assert_int_equal(zone_block_bytes(&zone, block), 15 * GRANULE_BYTES);
+    assert_true(is_marked(block, 63, 1));
+    assert_int_equal(zone_block_bytes(&zone, block), 63 * GRANULE_BYTES);
     char *moved = zone_block_resize(&zone, large, 100 * GRANULE_BYTES, true);
     assert_non_null(moved);
-    assert_true(is_marked(moved, 16, 2));
+    assert_true(is_marked(moved, 64, 2));
     ASSERT_SOUND();
     drop_block(block), drop_block(wall), drop_block(moved), drop_block(last);
     assert_empty();

@@ -280,6 +280,36 @@ static void a_block_that_grows_follows_what_is_known(void **state) {
     ASSERT_SOUND();
 }
 
+/* Who asks for huge pages gets them for what the block grows by, too, in place or elsewhere, and never base pages that are present in their place. */
+static void a_block_that_was_asked_for_grows_by_them(void **state) {
+    (void)state;
+    const struct zone_block_config config = {.bytes = 3 * MIB, .mobility = MOBILITY_MOVABLE, .huge = true};
+    huge_zone(ZONE_THP_AUTO);
+    zone.huge.trust = 0; /* by itself the heap would not ask */
+    char *first = zone_block_create(&zone, &config, NULL);
+    assert_non_null(first);
+    assert_int_equal(zone_block_bytes(&zone, first), 4 * MIB);
+    assert_ptr_equal(zone_block_resize(&zone, first, 20 * MIB + 1, false), first);
+    assert_int_equal(zone_block_bytes(&zone, first), 22 * MIB);
+    assert_int_equal(huge_from(first, 0, 11), 11);
+
+    drop_run(small_heap[0]); /* present, and idle */
+    char *wall = must_block(3 * MIB, 1), *moved = zone_block_resize(&zone, first, 25 * MIB, true);
+    assert_true(moved != NULL && moved != first);
+    assert_int_equal(zone_block_bytes(&zone, moved), 26 * MIB);
+    assert_int_equal(huge_from(moved, 0, 13), 13);
+    assert_int_equal(zone_block_bytes(&zone, zone_block_resize(&zone, moved, 1, false)), 2 * MIB);
+    ASSERT_SOUND();
+
+    struct zone_block_info info;
+    assert_int_equal(zone_block_find(&zone, moved, 1, &info), ZONE_OK);
+    assert_true(info.huge);
+    assert_int_equal(zone_block_find(&zone, wall, 1, &info), ZONE_OK);
+    assert_false(info.huge);
+    drop_block(wall);
+    assert_true(zone_block_free(&zone, moved));
+}
+
 /* A kernel without MADV_POPULATE_WRITE: the page is touched by a store, and the answer is as good. */
 static void blocks_are_measured_where_populating_fails(void **state) {
     (void)state;
@@ -330,6 +360,7 @@ int main(void) {
         cmocka_unit_test(what_is_taken_again_is_decided_on_again),
         cmocka_unit_test(room_is_not_made_out_of_the_fresh_one),
         cmocka_unit_test(a_block_that_grows_follows_what_is_known),
+        cmocka_unit_test(a_block_that_was_asked_for_grows_by_them),
         cmocka_unit_test(blocks_are_measured_where_populating_fails),
         cmocka_unit_test(mappings_are_counted_by_borders),
     };

@@ -63,6 +63,34 @@ static void what_will_not_move_is_copied(void **state) {
     }
 }
 
+/* What is in the way of a block that moves goes behind it, whatever part of it will not move, and is marked as it is then. */
+static void what_is_in_the_way_is_marked_wherever_it_is(void **state) {
+    (void)state;
+    for (unsigned nth = 1; nth <= 800; nth += 57) {
+        struct zone_config config = plain_config();
+        char *holed[2];
+        config.moves = ZONE_MOVES_UFFD;
+        begin(NULL, config);
+        wall = must_block(GRANULE_BYTES, 1);
+        block = must_block(250 * GRANULE_BYTES, 1);
+        mark(block, 250, 1);
+        for (unsigned i = 0; i < ARRAY_LENGTH(holed); i++) holed[i] = must_block(SUPERPAGE_BYTES, 1);
+        char *behind = must_block(64 * MIB - 3 * SUPERPAGE_BYTES, 1); /* the rest of the address space */
+        mark(holed[0], SUPERPAGE_GRANULES, 3);                        /* the first one is present but for a part, the second one absent */
+        assert_int_equal(zone_pages_release(&zone, holed[0] + 40 * GRANULE_BYTES, 60 * GRANULE_BYTES), ZONE_OK);
+        assert_int_equal(zone_pages_release(&zone, holed[1], SUPERPAGE_BYTES), ZONE_OK);
+        drop_block(holed[0]), drop_block(holed[1]);
+        sim_faults_offer(PLATFORM_FAULTS_MOVE);
+        sim_fail_only(UINT64_C(1) << SIM_FAULTS_MOVE);
+        sim_fail_call(nth, SIM_FOREVER);
+        char *moved = zone_block_resize(&zone, block, 2 * MIB, true);
+        if (moved != NULL) block = moved;
+        assert_true(is_marked(block, 250, 1));
+        ASSERT_SOUND();
+        drop_block(block), drop_block(wall), drop_block(behind);
+    }
+}
+
 /* Nor taken back, as locked pages are not: what the copy leaves is idle, counted and all zeros. */
 static void what_a_copy_leaves_is_counted(void **state) {
     (void)state;
@@ -229,6 +257,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_mappings_pages_move_one_by_one),
         cmocka_unit_test(what_will_not_move_is_copied),
+        cmocka_unit_test(what_is_in_the_way_is_marked_wherever_it_is),
         cmocka_unit_test(what_a_copy_leaves_is_counted),
         cmocka_unit_test(a_refusal_leaves_the_block),
         cmocka_unit_test(a_system_without_is_asked_once),

@@ -193,6 +193,48 @@ static void advice_moves_with_whole_superpages(void **state) {
     assert_empty();
 }
 
+static void advice_follows_a_block_that_moves(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_ALWAYS;
+    begin(NULL, config);
+    char *block = must_block(8 * MIB, 1), *wall = must_block(2 * MIB, 1);
+    assert_true(superpage_of(&zone, block)->huge);
+    char *moved = zone_block_resize(&zone, block, 9 * MIB, true);
+    assert_true(moved != NULL && moved != block);
+    for (unsigned i = 0; i < 4; i++) assert_true(superpage_of(&zone, moved + i * SUPERPAGE_BYTES)->huge);
+    assert_false(superpage_of(&zone, moved + 4 * SUPERPAGE_BYTES)->huge);
+    ASSERT_SOUND();
+    drop_block(moved), drop_block(wall);
+    assert_empty();
+}
+
+/* What is present where a block moves to would be dropped page by page; and what is idle elsewhere serves what it grows by. */
+static void two_blocks_that_grow_in_turn_drop_no_pages(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.reserve_bytes = 1 * GIB;
+    begin(NULL, config);
+    uint64_t populated = 0;
+    for (unsigned round = 0; round < 4; round++) {
+        char *blocks[2] = {must_block(1 * MIB, 1), must_block(1 * MIB, 1)};
+        for (unsigned i = 0; i < 2; i++) mark(blocks[i], 256, i + 1);
+        uint64_t released = counters().released_total;
+        for (size_t bytes = 2 * MIB; bytes <= 32 * MIB; bytes *= 2)
+            for (unsigned i = 0; i < 2; i++) {
+                blocks[i] = zone_block_resize(&zone, blocks[i], bytes, true);
+                assert_non_null(blocks[i]);
+                assert_true(is_marked(blocks[i], 256, i + 1));
+                ASSERT_SOUND();
+            }
+        assert_in_range(counters().released_total - released, 0, SUPERPAGE_GRANULES);                   /* a run's, where no place is without */
+        if (round != 0) assert_in_range(counters().populated_total - populated, 0, SUPERPAGE_GRANULES); /* the rest came in the first round */
+        populated = counters().populated_total;
+        drop_block(blocks[0]), drop_block(blocks[1]);
+    }
+    assert_empty();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_is_filled_from_idle_pages, plain_zone),
@@ -205,6 +247,8 @@ int main(void) {
         cmocka_unit_test_setup(mappings_are_won_back, plain_zone),
         cmocka_unit_test(huge_pages_move_whole),
         cmocka_unit_test(advice_moves_with_whole_superpages),
+        cmocka_unit_test(advice_follows_a_block_that_moves),
+        cmocka_unit_test(two_blocks_that_grow_in_turn_drop_no_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
