@@ -10,6 +10,7 @@
 #include "strata/handle.h"
 
 #include "api/handle_state.h"
+#include "api/zone_public.h"
 #include "page/frames.h"
 #include "platform/platform.h"
 
@@ -103,10 +104,6 @@ static struct entry *entry_of(struct strata_handles *handles, strata_handle hand
     return place < __atomic_load_n(&handles->entries_used, __ATOMIC_ACQUIRE) ? &handles->entries[place] : NULL;
 }
 
-/* Kept with the zone, for strata_zone_explain. */
-static STRATA_COLD void complain(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
-    frames_complain((struct frame_zone *)(void *)zone, function, &(struct frames_complaint){argument, allowed, value});
-}
 static STRATA_COLD enum strata_handle_status misused(struct strata_handles *handles, const char *function, strata_handle handle,
                                                      enum strata_handle_status status) {
     static const char *const texts[] = {[STRATA_HANDLE_NO_HANDLE] = "freed, or never was one; must be of strata_handle_alloc",
@@ -114,7 +111,7 @@ static STRATA_COLD enum strata_handle_status misused(struct strata_handles *hand
                                         [STRATA_HANDLE_NOT_HELD] = "not held in this way; must be",
                                         [STRATA_HANDLE_TOO_OFTEN] = "held as often as can be counted; must be less often"};
     const char *text = status < ARRAY_LENGTH(texts) ? texts[status] : NULL;
-    if (text != NULL) complain(handles->zone, function, "handle", handle, text);
+    if (text != NULL) (void)zone_bad(zone_of(handles->zone), function, "handle", handle, text);
     return status;
 }
 
@@ -182,7 +179,7 @@ static enum strata_zone_answer migrate(struct strata_zone *zone, uint64_t from, 
 enum strata_handle_status strata_handles_create(struct strata_zone *zone, uint64_t handles_max, struct strata_handles **out) {
     if (zone == NULL || out == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
     if (handles_max > STRATA_HANDLES_MAX) {
-        complain(zone, "strata_handles_create", "handles_max", handles_max, "at most STRATA_HANDLES_MAX, 2^28");
+        (void)zone_bad(zone_of(zone), "strata_handles_create", "handles_max", handles_max, "at most STRATA_HANDLES_MAX, 2^28");
         return STRATA_HANDLE_BAD_ARGUMENT;
     }
     if (strata_zone_address(zone, 0) == NULL) return STRATA_HANDLE_UNSUPPORTED;
@@ -257,7 +254,7 @@ enum strata_handle_status strata_handle_alloc(struct strata_handles *handles, si
     if (handles == NULL || handle == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
     uint64_t frames = bytes / handles->frame_bytes + (bytes % handles->frame_bytes != 0), frame;
     if (bytes == 0 || frames > strata_zone_frames(handles->zone)) {
-        complain(handles->zone, "strata_handle_alloc", "bytes", bytes, "above 0, at most those of the zone");
+        (void)zone_bad(zone_of(handles->zone), "strata_handle_alloc", "bytes", bytes, "above 0, at most those of the zone");
         return STRATA_HANDLE_BAD_ARGUMENT;
     }
     struct entry *entry = take_place(handles, &status);

@@ -95,18 +95,25 @@ void *strata_calloc(size_t count, size_t size) {
 }
 ALSO_AS(calloc, strata_calloc)
 
-/* Usable bytes of the object or block at p; ends the process where there is none. */
+/*
+ * Usable bytes of the object or block at p; ends the process where there is none. Small ones first, without a detour: redis asks for each block that
+ * it gets and gives back. An object of a class is never a debugged one, and what a dying process has got last is not in the heap.
+ */
 static size_t usable_bytes(enum heap_function function, void *p, unsigned *tag) {
-    if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) && (*tag = 0, emergency_bytes(p)) != 0) return emergency_bytes(p);
-    size_t asked;
+    uintptr_t units = units_of(p);
+    bool inside = in_heap(units);
+    size_t bytes = 0, asked;
+    *tag = inside ? tag_at(units) : 0;
+    if (STRATA_LIKELY(*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES)) bytes = slab_bytes_of(&heap.slabs, p);
+    if (STRATA_LIKELY(bytes != 0)) return bytes;
+    if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) && (bytes = emergency_bytes(p)) != 0) {
+        *tag = 0;
+        return bytes;
+    }
     if (heap_debug_usable(function, p, &asked)) {
         *tag = TAG_DEBUG;
         return asked;
     }
-    if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & (NATURAL_ALIGN - 1)) != 0) heap_bad_address(function, p);
-    *tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
-    size_t bytes = 0;
-    if (*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES) bytes = slab_bytes_of(&heap.slabs, p);
     if (*tag == TAG_BLOCK) bytes = zone_block_bytes(&heap.zone, p);
     if (bytes == 0) heap_bad_address(function, p);
     return bytes;
@@ -236,14 +243,8 @@ void *strata_pvalloc(size_t size) {
 }
 ALSO_AS(pvalloc, strata_pvalloc)
 
-/* Some programs ask for each block that they get and give back (redis, for its count of memory): small ones without a detour. */
 size_t strata_malloc_usable_size(void *p) {
     unsigned tag;
-    uintptr_t units = units_of(p);
-    if (STRATA_LIKELY(in_heap(units)) && (tag = tag_at(units)) < SLAB_CACHE_MAGAZINES) {
-        size_t small = slab_bytes_of(&heap.slabs, p);
-        if (STRATA_LIKELY(small != 0)) return small;
-    }
     size_t bytes = p == NULL ? 0 : usable_bytes(HEAP_USABLE_SIZE, p, &tag);
     return bytes != SIZE_MAX ? bytes : 0;
 }

@@ -16,16 +16,16 @@ _Static_assert(4 * ARENA_QCACHES_MAX <= REGION_QUANTA, "a slab lies in one regio
 
 __thread struct quantum_hint quantum_hint;
 
-/* The slot of a region, or the free one that it would get. */
-static struct quantum_slot *slot_for(struct quantum_regions *regions, uint64_t region) {
-    uint64_t i = region * QUANTUM_MIX >> (64 - REGION_SLOTS_SHIFT);
+/* The slot of the region that the quantum of this number is in, or the free one that it would get. */
+static struct quantum_slot *slot_for(struct quantum_regions *regions, uint64_t number) {
+    uint64_t i = quantum_slot_of(number), region = number >> REGION_SHIFT;
     while (regions->slots[i].region != region && regions->slots[i].region != REGION_NONE) i = (i + 1) & ((1 << REGION_SLOTS_SHIFT) - 1);
     return &regions->slots[i];
 }
 
 uint8_t *quantum_region_find(const struct quantum_table *table, uint64_t number) {
     if (table->regions == NULL) return NULL;
-    const struct quantum_slot *slot = slot_for(table->regions, number >> REGION_SHIFT);
+    const struct quantum_slot *slot = slot_for(table->regions, number);
     return slot->region != REGION_NONE ? (uint8_t *)(slot->marks + number) : NULL;
 }
 
@@ -55,7 +55,7 @@ uint8_t *quantum_region_add(struct quantum_table *table, uint64_t number) {
     table->regions_closed = (table->regions == NULL && !open_regions(table)) || quanta == space_bytes(table) ||
                             !platform_commit(table->regions_at + quanta, REGION_QUANTA);
     if (table->regions_closed) return NULL;
-    struct quantum_slot *slot = slot_for(table->regions, region);
+    struct quantum_slot *slot = slot_for(table->regions, number);
     slot->marks = (uintptr_t)table->regions_at + quanta - (region << REGION_SHIFT);
     table->regions->starts[quanta >> REGION_SHIFT] = ((region << REGION_SHIFT) - quanta) << table->quantum_shift;
     __atomic_store_n(&slot->region, region, __ATOMIC_RELEASE);

@@ -10,6 +10,7 @@
 
 #include "api/heap.h"
 #include "api/zone_fork.h"
+#include "api/zone_public.h"
 #include "base/check.h"
 #include "page/frames.h"
 
@@ -61,9 +62,6 @@ SAME(STRATA_ZONE_ORDERS, FRAMES_ORDERS);
 SAME(STRATA_ZONE_NAME_BYTES, FRAMES_NAME_BYTES);
 SAME(STRATA_ZONE_SUPERPAGE_BYTES, FRAMES_SUPERPAGE_BYTES);
 
-STRATA_INLINE struct frame_zone *zone_of(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
-STRATA_INLINE struct strata_zone *public_zone(struct frame_zone *zone) { return (struct strata_zone *)(void *)zone; }
-
 const char *strata_zone_status_text(enum strata_zone_status status) {
     static const char *const texts[] = {[STRATA_ZONE_OK] = "success",
                                         [STRATA_ZONE_NO_MEMORY] = "no memory",
@@ -90,9 +88,6 @@ static enum strata_zone_status complain(struct frame_zone *zone, const char *fun
     frames_complain(zone, function, complaint);
     return (enum strata_zone_status)status;
 }
-static enum strata_zone_status bad(struct frame_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
-    return complain(zone, function, FRAMES_BAD_ARGUMENT, &(struct frames_complaint){argument, allowed, value});
-}
 
 /* What a status says of a single frame of a run. */
 static const char *said_of_frame(enum frames_status status) {
@@ -115,8 +110,8 @@ static bool in_zone(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
 }
 static STRATA_COLD enum strata_zone_status bad_run(struct frame_zone *zone, const char *function, uint64_t frame, uint64_t frames) {
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (frame >= frames_count(zone)) return bad(zone, function, "frame", frame, "below the number of frames");
-    return bad(zone, function, "frames", frames, "above 0, and not beyond the end of the zone");
+    if (frame >= frames_count(zone)) return zone_bad(zone, function, "frame", frame, "below the number of frames");
+    return zone_bad(zone, function, "frames", frames, "above 0, and not beyond the end of the zone");
 }
 
 static size_t explain(const char *function, const struct frames_complaint *complaint, char *text, size_t bytes) {
@@ -204,7 +199,7 @@ static enum frames_answer reclaim(struct frame_zone *zone, const struct frames_o
 
 enum strata_zone_status strata_zone_owner_add(struct strata_zone *zone, const struct strata_zone_owner *owner, unsigned *number) {
     if (zone == NULL || owner == NULL || number == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (owner->name == NULL) return bad(zone_of(zone), "strata_zone_owner_add", "name", 0, "not NULL");
+    if (owner->name == NULL) return zone_bad(zone_of(zone), "strata_zone_owner_add", "name", 0, "not NULL");
     struct frames_owner inner = {.migrate = owner->migrate != NULL ? migrate : NULL,
                                  .reclaim = owner->reclaim != NULL ? reclaim : NULL,
                                  .context = owner->context,
@@ -297,7 +292,7 @@ enum strata_zone_status strata_zone_copy(struct strata_zone *public, uint64_t fr
     struct frame_zone *zone = zone_of(public);
     if (zone == NULL || !in_zone(zone, from, frames)) return bad_run(zone, "strata_zone_copy", from, frames);
     if (!in_zone(zone, to, frames)) return bad_run(zone, "strata_zone_copy", to, frames);
-    if (from < to + frames && to < from + frames) return bad(zone, "strata_zone_copy", "to", to, "a run that does not overlap the other");
+    if (from < to + frames && to < from + frames) return zone_bad(zone, "strata_zone_copy", "to", to, "a run that does not overlap the other");
     uint64_t at;
     if (!frames_all_allocated(zone, from, frames, &at) || !frames_all_allocated(zone, to, frames, &at))
         return result(zone, "strata_zone_copy", FRAMES_NOT_ALLOCATED, at);
@@ -341,7 +336,7 @@ enum strata_zone_status strata_zone_window_open(struct strata_zone *zone, size_t
     if (zone == NULL || address == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     enum frames_status status = frames_window_open(zone_of(zone), bytes, address);
     if (status == FRAMES_BAD_ARGUMENT)
-        return bad(zone_of(zone), "strata_zone_window_open", "bytes", bytes, "a multiple of the frame's size, of huge pages 2 MiB, above 0");
+        return zone_bad(zone_of(zone), "strata_zone_window_open", "bytes", bytes, "a multiple of the frame's size, of huge pages 2 MiB, above 0");
     return (enum strata_zone_status)status;
 }
 enum strata_zone_status strata_zone_window_close(struct strata_zone *zone, void *address) {
@@ -383,13 +378,13 @@ enum strata_zone_status strata_zone_partition_resize(struct strata_zone *zone, u
 enum strata_zone_status strata_zone_set_reserve(struct strata_zone *zone, uint64_t bytes) {
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     if (frames_set_reserve(zone_of(zone), bytes) != FRAMES_OK)
-        return bad(zone_of(zone), "strata_zone_set_reserve", "bytes", bytes, "at most the zone");
+        return zone_bad(zone_of(zone), "strata_zone_set_reserve", "bytes", bytes, "at most the zone");
     return STRATA_ZONE_OK;
 }
 enum strata_zone_status strata_zone_set_effort(struct strata_zone *zone, unsigned effort) {
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     if ((effort & ~(unsigned)(FRAMES_COMPACT | FRAMES_RECLAIM | FRAMES_RECLAIM_CAPTURES)) != 0)
-        return bad(zone_of(zone), "strata_zone_set_effort", "effort", effort, "those of strata_zone_effort");
+        return zone_bad(zone_of(zone), "strata_zone_set_effort", "effort", effort, "those of strata_zone_effort");
     frames_set_effort(zone_of(zone), effort);
     return STRATA_ZONE_OK;
 }
@@ -440,7 +435,7 @@ static struct frames_capture *capture_of(struct strata_zone_capture *public, con
     struct frame_zone *zone;
     if (public == NULL) return NULL;
     struct frames_capture *capture = frames_capture_of(public, &zone);
-    if (capture == NULL) (void)bad(zone, function, "capture", (uintptr_t)public, "under way: neither had nor given up");
+    if (capture == NULL) (void)zone_bad(zone, function, "capture", (uintptr_t)public, "under way: neither had nor given up");
     return capture;
 }
 enum strata_zone_status strata_zone_capture_push(struct strata_zone_capture *public, uint64_t blocks) {
@@ -479,7 +474,7 @@ enum strata_zone_status strata_zone_map_get(struct strata_zone *zone, uint64_t f
     if (zone == NULL || out == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     uint64_t superpages = frames_count(zone_of(zone)) / (FRAMES_SUPERPAGE_BYTES / frames_frame_bytes(zone_of(zone)));
     if (first > superpages || count > superpages - first)
-        return bad(zone_of(zone), "strata_zone_map_get", "count", count, "up to the last superpage");
+        return zone_bad(zone_of(zone), "strata_zone_map_get", "count", count, "up to the last superpage");
     for (uint64_t i = 0; i < count; i++) {
         struct frames_superpage_info info;
         (void)frames_map_get(zone_of(zone), first + i, 1, &info);

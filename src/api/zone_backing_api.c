@@ -6,15 +6,11 @@
 
 #include <errno.h>
 
+#include "api/zone_public.h"
 #include "page/frames_backing.h"
 
-static struct frame_zone *inner(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
 static int errno_of(int error) { return error == PLATFORM_STORE_NO_DATA ? ENODATA : error == PLATFORM_STORE_NO_MEMORY ? ENOMEM : error; }
 
-static enum strata_zone_status bad(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
-    frames_complain(inner(zone), function, &(struct frames_complaint){argument, allowed, value});
-    return STRATA_ZONE_BAD_ARGUMENT;
-}
 static enum strata_zone_status result_of(int error) {
     if (error != 0) errno = errno_of(error);
     return error == 0 ? STRATA_ZONE_OK : STRATA_ZONE_FILE_ERROR;
@@ -22,22 +18,23 @@ static enum strata_zone_status result_of(int error) {
 
 /* NULL, and it was said: no such owner, or it has no file. */
 static struct frames_backing *backing_of(struct strata_zone *zone, unsigned owner, const char *function) {
-    const struct frames_owner *known = frames_owner_get(inner(zone), owner);
+    const struct frames_owner *known = frames_owner_get(zone_of(zone), owner);
     struct frames_backing *backing = known != NULL ? frames_backing_of(known) : NULL;
-    if (backing == NULL) (void)bad(zone, function, "owner", owner, "one with a file: strata_zone_backing_open");
+    if (backing == NULL) (void)zone_bad(zone_of(zone), function, "owner", owner, "one with a file: strata_zone_backing_open");
     return backing;
 }
 
 typedef void written_function(struct strata_zone *, uint64_t, uint64_t, uint64_t, int, void *);
 static void written(struct frame_zone *zone, const struct frames_owner *owner, uint64_t frame, uint64_t frames, uint64_t token, int error) {
     const struct frames_backing_config *config = &frames_backing_of(owner)->config;
-    ((written_function *)config->program_written)((struct strata_zone *)(void *)zone, frame, frames, token, errno_of(error), config->context);
+    ((written_function *)config->program_written)(public_zone(zone), frame, frames, token, errno_of(error), config->context);
 }
 
 enum strata_zone_status strata_zone_backing_open(struct strata_zone *zone, unsigned owner, const struct strata_zone_backing_config *config) {
     if (zone == NULL || config == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (frames_owner_get(inner(zone), owner) == NULL) return bad(zone, "strata_zone_backing_open", "owner", owner, "what strata_zone_owner_add gave");
-    if (config->bytes == 0) return bad(zone, "strata_zone_backing_open", "bytes", config->bytes, "above 0");
+    if (frames_owner_get(zone_of(zone), owner) == NULL)
+        return zone_bad(zone_of(zone), "strata_zone_backing_open", "owner", owner, "what strata_zone_owner_add gave");
+    if (config->bytes == 0) return zone_bad(zone_of(zone), "strata_zone_backing_open", "bytes", config->bytes, "above 0");
     const struct frames_backing_config wanted = {.path = config->path,
                                                  .file = config->file,
                                                  .bytes = config->bytes,
@@ -45,7 +42,7 @@ enum strata_zone_status strata_zone_backing_open(struct strata_zone *zone, unsig
                                                  .program_written = (void (*)(void))config->written,
                                                  .context = config->context};
     int error = 0;
-    enum frames_status status = frames_backing_open(inner(zone), owner, &wanted, &error);
+    enum frames_status status = frames_backing_open(zone_of(zone), owner, &wanted, &error);
     return status == FRAMES_FILE_ERROR ? result_of(error) : (enum strata_zone_status)status;
 }
 
@@ -55,15 +52,16 @@ enum strata_zone_status strata_zone_backing_read(struct strata_zone *zone, unsig
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     struct frames_backing *backing = backing_of(zone, owner, name);
     if (backing == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (frame >= frames_count(inner(zone))) return bad(zone, name, "frame", frame, "below the number of frames");
-    if (frames == 0 || frames > frames_count(inner(zone)) - frame)
-        return bad(zone, name, "frames", frames, "above 0, and not beyond the end of the zone");
-    if (!frames_backing_has_place(inner(zone), backing, frames, token)) return bad(zone, name, "token", token, "a place within the file");
-    if (!frames_all_allocated(inner(zone), frame, frames, &at)) {
-        frames_complain(inner(zone), name, &(struct frames_complaint){"frame", "free; must be allocated", at});
+    if (frame >= frames_count(zone_of(zone))) return zone_bad(zone_of(zone), name, "frame", frame, "below the number of frames");
+    if (frames == 0 || frames > frames_count(zone_of(zone)) - frame)
+        return zone_bad(zone_of(zone), name, "frames", frames, "above 0, and not beyond the end of the zone");
+    if (!frames_backing_has_place(zone_of(zone), backing, frames, token))
+        return zone_bad(zone_of(zone), name, "token", token, "a place within the file");
+    if (!frames_all_allocated(zone_of(zone), frame, frames, &at)) {
+        frames_complain(zone_of(zone), name, &(struct frames_complaint){"frame", "free; must be allocated", at});
         return STRATA_ZONE_NOT_ALLOCATED;
     }
-    return result_of(frames_backing_read(inner(zone), backing, frame, frames, token));
+    return result_of(frames_backing_read(zone_of(zone), backing, frame, frames, token));
 }
 
 enum strata_zone_status strata_zone_backing_sync(struct strata_zone *zone, unsigned owner) {

@@ -4,6 +4,7 @@
  */
 #include "strata/zone_compact.h"
 
+#include "api/zone_public.h"
 #include "page/frames_compact.h"
 
 #define DEFAULT_ORDER 3u
@@ -14,23 +15,16 @@
 
 _Static_assert(STRATA_ZONE_ORDERS <= FRAMES_INDEX_ORDERS, "the index knows all orders");
 
-static struct frame_zone *inner(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
-
-static enum strata_zone_status bad(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
-    frames_complain(inner(zone), function, &(struct frames_complaint){argument, allowed, value});
-    return STRATA_ZONE_BAD_ARGUMENT;
-}
-
 static bool is_within_superpage(struct strata_zone *zone, unsigned order) {
-    return order < STRATA_ZONE_ORDERS && frames_frame_bytes(inner(zone)) << order <= STRATA_ZONE_SUPERPAGE_BYTES;
+    return order < STRATA_ZONE_ORDERS && frames_frame_bytes(zone_of(zone)) << order <= STRATA_ZONE_SUPERPAGE_BYTES;
 }
 
 enum strata_zone_status strata_zone_indices_get(struct strata_zone *zone, unsigned order, struct strata_zone_indices *indices) {
     if (zone == NULL || indices == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (order >= STRATA_ZONE_ORDERS) return bad(zone, "strata_zone_indices_get", "order", order, "below STRATA_ZONE_ORDERS, 31");
+    if (order >= STRATA_ZONE_ORDERS) return zone_bad(zone_of(zone), "strata_zone_indices_get", "order", order, "below STRATA_ZONE_ORDERS, 31");
     struct frames_free free, movable;
-    frames_free_get(inner(zone), 0, false, &free);
-    frames_free_get(inner(zone), 0, true, &movable);
+    frames_free_get(zone_of(zone), 0, false, &free);
+    frames_free_get(zone_of(zone), 0, true, &movable);
     *indices = (struct strata_zone_indices){.fragmentation = frames_fragmentation_index(&free, order),
                                             .movable_fragmentation = frames_fragmentation_index(&movable, order),
                                             .unusable = frames_unusable_index(&free, order)};
@@ -56,11 +50,11 @@ static void tell_counts(struct strata_zone_compact_counts *told, const struct fr
 
 enum strata_zone_status strata_zone_compact(struct strata_zone *zone, unsigned order, struct strata_zone_compact_counts *told) {
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (!is_within_superpage(zone, order)) return bad(zone, "strata_zone_compact", "order", order, "at most that of a superpage");
+    if (!is_within_superpage(zone, order)) return zone_bad(zone_of(zone), "strata_zone_compact", "order", order, "at most that of a superpage");
     const struct frames_compact_goal goal = {.order = order};
     struct frames_compact_counts counts;
     enum frames_compact_end end;
-    while ((end = frames_compact(inner(zone), &goal, &counts, NULL)) == FRAMES_COMPACT_OTHER) continue;
+    while ((end = frames_compact(zone_of(zone), &goal, &counts, NULL)) == FRAMES_COMPACT_OTHER) continue;
     if (end == FRAMES_COMPACT_WITHIN) return STRATA_ZONE_BUSY;
     if (end == FRAMES_COMPACT_NO_MEMORY) return STRATA_ZONE_NO_MEMORY;
     if (told != NULL) tell_counts(told, &counts);
@@ -73,24 +67,25 @@ enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, co
     if (config != NULL && config->unusable != 0) inner_config.unusable = config->unusable;
     if (config != NULL && config->interval_ns != 0) inner_config.interval_ns = config->interval_ns;
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (!is_within_superpage(zone, inner_config.order)) return bad(zone, START, "order", inner_config.order, "at most that of a superpage");
+    if (!is_within_superpage(zone, inner_config.order))
+        return zone_bad(zone_of(zone), START, "order", inner_config.order, "at most that of a superpage");
     /* The interval may double six times; what is no number is not inside of these either. Complaints have whole numbers. */
     if (!(inner_config.unusable > 0 && inner_config.unusable <= 1)) {
         bool is_whole = inner_config.unusable >= 0 && inner_config.unusable < (double)UINT64_MAX;
-        return bad(zone, START, "unusable", is_whole ? (uint64_t)inner_config.unusable : 0, "a number above 0, at most 1");
+        return zone_bad(zone_of(zone), START, "unusable", is_whole ? (uint64_t)inner_config.unusable : 0, "a number above 0, at most 1");
     }
     if (inner_config.interval_ns < INTERVAL_NS_MIN || inner_config.interval_ns > UINT64_MAX >> 8)
-        return bad(zone, START, "interval_ns", inner_config.interval_ns, "1 ms at least, 2^56 ns at most");
-    return (enum strata_zone_status)frames_compactor_start(inner(zone), &inner_config);
+        return zone_bad(zone_of(zone), START, "interval_ns", inner_config.interval_ns, "1 ms at least, 2^56 ns at most");
+    return (enum strata_zone_status)frames_compactor_start(zone_of(zone), &inner_config);
 }
 
 enum strata_zone_status strata_zone_compactor_stop(struct strata_zone *zone) {
-    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_compactor_stop(inner(zone));
+    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_compactor_stop(zone_of(zone));
 }
 
 enum strata_zone_status strata_zone_compactor_wake(struct strata_zone *zone) {
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    frames_compaction_wake(inner(zone));
+    frames_compaction_wake(zone_of(zone));
     return STRATA_ZONE_OK;
 }
 
@@ -98,8 +93,8 @@ enum strata_zone_status strata_zone_compact_stats_get(struct strata_zone *zone, 
     if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     struct frames_compact_counts counts;
     struct frames_compactor_counts compactor;
-    frames_compact_counts_get(inner(zone), &counts);
-    frames_compactor_counts_get(inner(zone), &compactor);
+    frames_compact_counts_get(zone_of(zone), &counts);
+    frames_compactor_counts_get(zone_of(zone), &compactor);
     *stats = (struct strata_zone_compact_stats){.compactor = compactor.running,
                                                 .looks = compactor.looks,
                                                 .wakes = compactor.wakes,

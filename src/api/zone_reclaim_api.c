@@ -4,6 +4,7 @@
  */
 #include "strata/zone_reclaim.h"
 
+#include "api/zone_public.h"
 #include "page/frames_reclaim.h"
 
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), "the same numbers")
@@ -12,14 +13,8 @@ SAME(STRATA_ZONE_RECLAIM_LINEAR, FRAMES_RECLAIM_LINEAR);
 SAME(STRATA_ZONE_RECLAIM_AREA, FRAMES_RECLAIM_AREA);
 SAME(STRATA_ZONE_RECLAIM_POLICIES, FRAMES_RECLAIM_POLICIES);
 
-static struct frame_zone *inner(struct strata_zone *zone) { return (struct frame_zone *)(void *)zone; }
-
-static enum strata_zone_status bad(struct strata_zone *zone, const char *function, const char *argument, uint64_t value, const char *allowed) {
-    frames_complain(inner(zone), function, &(struct frames_complaint){argument, allowed, value});
-    return STRATA_ZONE_BAD_ARGUMENT;
-}
 static enum strata_zone_status not_started(struct strata_zone *zone, const char *function) {
-    return bad(zone, function, "reclaim", 0, "started: strata_zone_reclaim_start");
+    return zone_bad(zone_of(zone), function, "reclaim", 0, "started: strata_zone_reclaim_start");
 }
 
 enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone, const struct strata_zone_reclaim_config *config) {
@@ -30,30 +25,30 @@ enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone, cons
                                            .low_frames = config->low_frames,
                                            .high_frames = config->high_frames,
                                            .thread = config->thread};
-    if (frames_reclaim_config_check(inner(zone), &wanted, &complaint) != FRAMES_OK)
-        return bad(zone, "strata_zone_reclaim_start", complaint.argument, complaint.value, complaint.allowed);
-    return (enum strata_zone_status)frames_reclaim_start(inner(zone), &wanted);
+    if (frames_reclaim_config_check(zone_of(zone), &wanted, &complaint) != FRAMES_OK)
+        return zone_bad(zone_of(zone), "strata_zone_reclaim_start", complaint.argument, complaint.value, complaint.allowed);
+    return (enum strata_zone_status)frames_reclaim_start(zone_of(zone), &wanted);
 }
 
 enum strata_zone_status strata_zone_reclaim_stop(struct strata_zone *zone) {
-    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_reclaim_stop(inner(zone));
+    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_reclaim_stop(zone_of(zone));
 }
 
 enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_zone *zone, enum strata_zone_reclaim_policy policy) {
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     if ((unsigned)policy >= STRATA_ZONE_RECLAIM_POLICIES)
-        return bad(zone, "strata_zone_reclaim_set_policy", "policy", policy, "0 lru, 1 linear, 2 area");
-    if (!frames_reclaim_set_policy(inner(zone), (enum frames_reclaim_policy)policy)) return not_started(zone, "strata_zone_reclaim_set_policy");
+        return zone_bad(zone_of(zone), "strata_zone_reclaim_set_policy", "policy", policy, "0 lru, 1 linear, 2 area");
+    if (!frames_reclaim_set_policy(zone_of(zone), (enum frames_reclaim_policy)policy)) return not_started(zone, "strata_zone_reclaim_set_policy");
     return STRATA_ZONE_OK;
 }
 
 /* The end of a call that reclaims. */
 static enum strata_zone_status reclaimed_or_busy(struct strata_zone *zone, const char *function, enum frames_status status) {
     if (status != FRAMES_BUSY) return (enum strata_zone_status)status;
-    bool within = frames_reclaim_is_within(inner(zone));
+    bool within = frames_reclaim_is_within(zone_of(zone));
     const struct frames_complaint complaint = {within ? "calls within an owner's function" : "threads that reclaim", within ? "0" : "below 16",
                                                within ? 1 : FRAMES_RECLAIM_CALLERS};
-    frames_complain(inner(zone), function, &complaint);
+    frames_complain(zone_of(zone), function, &complaint);
     return STRATA_ZONE_BUSY;
 }
 
@@ -61,11 +56,11 @@ enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t f
     uint64_t dropped = 0;
     if (reclaimed != NULL) *reclaimed = 0;
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (frames == 0) return bad(zone, "strata_zone_reclaim", "frames", frames, "above 0");
+    if (frames == 0) return zone_bad(zone_of(zone), "strata_zone_reclaim", "frames", frames, "above 0");
     if (order >= STRATA_ZONE_ORDERS || strata_zone_frame_bytes(zone) << order > STRATA_ZONE_SUPERPAGE_BYTES)
-        return bad(zone, "strata_zone_reclaim", "order", order, "at most that of a superpage");
-    if (!frames_reclaim_is_started(inner(zone))) return not_started(zone, "strata_zone_reclaim");
-    enum frames_status status = frames_reclaim(inner(zone), frames, order, &dropped);
+        return zone_bad(zone_of(zone), "strata_zone_reclaim", "order", order, "at most that of a superpage");
+    if (!frames_reclaim_is_started(zone_of(zone))) return not_started(zone, "strata_zone_reclaim");
+    enum frames_status status = frames_reclaim(zone_of(zone), frames, order, &dropped);
     if (reclaimed != NULL) *reclaimed = dropped;
     return reclaimed_or_busy(zone, "strata_zone_reclaim", status);
 }
@@ -74,8 +69,8 @@ enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, ui
     uint64_t dropped = 0;
     if (reclaimed != NULL) *reclaimed = 0;
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (!frames_reclaim_is_started(inner(zone))) return not_started(zone, "strata_zone_reclaim_balance");
-    enum frames_status status = frames_reclaim_balance(inner(zone), &dropped);
+    if (!frames_reclaim_is_started(zone_of(zone))) return not_started(zone, "strata_zone_reclaim_balance");
+    enum frames_status status = frames_reclaim_balance(zone_of(zone), &dropped);
     if (reclaimed != NULL) *reclaimed = dropped;
     return reclaimed_or_busy(zone, "strata_zone_reclaim_balance", status);
 }
@@ -83,7 +78,7 @@ enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, ui
 enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, struct strata_zone_reclaim_stats *stats) {
     struct frames_reclaim_info info;
     if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    frames_reclaim_info_get(inner(zone), &info);
+    frames_reclaim_info_get(zone_of(zone), &info);
     const struct frames_reclaim_counts *counts = &info.counts;
     *stats = (struct strata_zone_reclaim_stats){.policy = (enum strata_zone_reclaim_policy)info.config.policy,
                                                 .running = info.running,
@@ -112,4 +107,4 @@ enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, 
     return STRATA_ZONE_OK;
 }
 
-const char *strata_zone_reclaim_check(struct strata_zone *zone) { return zone != NULL ? frames_reclaim_check(inner(zone)) : "reclaim: no zone"; }
+const char *strata_zone_reclaim_check(struct strata_zone *zone) { return zone != NULL ? frames_reclaim_check(zone_of(zone)) : "reclaim: no zone"; }

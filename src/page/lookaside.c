@@ -80,13 +80,6 @@ static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsi
     return count;
 }
 
-/* One by one. Emptying a range twice harms nothing. */
-static bool release_each(const struct platform_range *ranges, size_t count) {
-    bool ok = true;
-    for (size_t i = 0; i < count; i++) ok &= platform_release(ranges[i].address, ranges[i].bytes);
-    return ok;
-}
-
 /* Holes are short and many, and a call for each costs six times what it costs within one for several. */
 static bool release_picked(struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
     char *address = superpage_address(zone, superpage);
@@ -99,7 +92,7 @@ static bool release_picked(struct zone *zone, const struct superpage *superpage,
         ranges[count++] = (struct platform_range){address + ((size_t)start << GRANULE_SHIFT), (size_t)(end - start) << GRANULE_SHIFT};
         start = bits_next(picked, end, 0);
         if (count < a_call && start < SUPERPAGE_GRANULES) continue;
-        ok &= platform_release_all(ranges, count) || release_each(ranges, count);
+        ok &= platform_release_all(ranges, count);
         count = 0;
     }
     return ok;

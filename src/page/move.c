@@ -62,8 +62,7 @@ static bool move_one_by_one(struct zone *zone, char *from, char *to, size_t byte
 static void empty_targets(const struct zone_pages_move *moves, size_t count) {
     struct platform_range ranges[ROW_MOVES];
     for (size_t i = 0; i < count; i++) ranges[i] = (struct platform_range){moves[i].to, moves[i].bytes};
-    if (platform_release_all(ranges, count)) return;
-    for (size_t i = 0; i < count; i++) (void)platform_release(moves[i].to, moves[i].bytes);
+    (void)platform_release_all(ranges, count);
 }
 
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count) {

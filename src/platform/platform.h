@@ -48,8 +48,9 @@ struct platform_range {
     void *address;
     size_t bytes;
 };
-/* Both of many ranges by one call. False: the system has none for that, or failed in between: then do it one by one. */
+/* The same for many ranges, by one call where the system has one for that. False: one of them was not released, the others were. */
 bool platform_release_all(const struct platform_range *ranges, size_t count);
+/* platform_populate of many ranges by one call. False: the system has none for that, or failed in between: then do it one by one. */
 bool platform_populate_all(const struct platform_range *ranges, size_t count);
 /* Makes pages present and writable now, without changing their contents. */
 bool platform_populate(void *address, size_t bytes);

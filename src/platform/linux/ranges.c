@@ -58,9 +58,12 @@ static bool advise_all(const struct platform_range *ranges, size_t count, int ad
     return ok;
 }
 
-/* One alone needs no descriptor. */
+/* One alone has its own call. */
 STRATA_COLD bool platform_release_all(const struct platform_range *ranges, size_t count) {
-    return count == 1 ? platform_release(ranges->address, ranges->bytes) : advise_all(ranges, count, MADV_DONTNEED);
+    bool ok = true;
+    if (count > 1 && advise_all(ranges, count, MADV_DONTNEED)) return true;
+    for (size_t i = 0; i < count; i++) ok &= platform_release(ranges[i].address, ranges[i].bytes);
+    return ok;
 }
 STRATA_COLD bool platform_populate_all(const struct platform_range *ranges, size_t count) {
     return count == 1 ? platform_populate(ranges->address, ranges->bytes) : advise_all(ranges, count, MADV_POPULATE_WRITE);

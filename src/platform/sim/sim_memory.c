@@ -346,9 +346,9 @@ static uint64_t huge_bytes_in(struct range range) {
 }
 
 bool platform_release_all(const struct platform_range *ranges, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (!platform_release(ranges[i].address, ranges[i].bytes)) return false;
-    return true;
+    bool ok = true;
+    for (size_t i = 0; i < count; i++) ok &= platform_release(ranges[i].address, ranges[i].bytes);
+    return ok;
 }
 bool platform_populate_all(const struct platform_range *ranges, size_t count) {
     for (size_t i = 0; i < count; i++)

@@ -82,6 +82,14 @@ static inline bool own(uint64_t frames) {
     return true;
 }
 
+/* The block that is in the way of the lowest region. */
+static inline uint64_t lowest(void) {
+    uint64_t found = 0, frame = UINT64_MAX;
+    for (uint64_t i = 0; i < owned_count; i++)
+        if (owned[i].live && owned[i].frame < frame) found = i, frame = owned[i].frame;
+    return found;
+}
+
 static inline void disown(uint64_t token) {
     uint64_t at;
     owned[token].live = false;

@@ -173,12 +173,6 @@ static enum frames_answer move_unless_written(struct frame_zone *of, const struc
     moves_seen = true;
     return FRAMES_YES;
 }
-static uint64_t lowest(void) {
-    uint64_t found = 0, frame = UINT64_MAX;
-    for (uint64_t i = 0; i < owned_count; i++)
-        if (owned[i].live && owned[i].frame < frame) found = i, frame = owned[i].frame;
-    return found;
-}
 /* Looks again where it has moved in between; else what was read was there. */
 static void read_it(void *unused) {
     (void)unused;

@@ -64,13 +64,6 @@ static void explore(struct scene scene) {
     assert_true(passed);
 }
 
-static uint64_t lowest(void) {
-    uint64_t found = 0, frame = UINT64_MAX;
-    for (uint64_t i = 0; i < owned_count; i++)
-        if (owned[i].live && owned[i].frame < frame) found = i, frame = owned[i].frame;
-    return found;
-}
-
 /* ------------------------------------------------------------------ what threads do */
 
 static void compact(void *unused) {

@@ -68,12 +68,6 @@ static void intrude(void *unused) {
     take(FRAMES_MOVABLE);
 }
 
-static uint64_t lowest(void) {
-    uint64_t found = 0, frame = UINT64_MAX;
-    for (uint64_t i = 0; i < owned_count; i++)
-        if (owned[i].live && owned[i].frame < frame) found = i, frame = owned[i].frame;
-    return found;
-}
 /*
  * Frees what is in the way, and wants a frame for it: the second half of figure 11. Marked first, so that its owner does not let it move away from
  * under its number, under which something else may be by then.
