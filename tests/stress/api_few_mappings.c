@@ -165,17 +165,21 @@ static void windows(void) {
     /* By what mmap gives a process may have one more than the limit: then it may not even replace one. */
     while (mmap(NULL, page_bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) continue;
     for (size_t at = 0; at < 2 * SHOWN; at += 4) unmap_and_map(at + 1, true);
-    EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK && counts.moved > 0 && counts.failed_later > 0);
+    /* Whether one or another block can move all the same is the layout's chance: where a mapping meets its neighbour in the file, none is needed. */
+    EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK);
+    EXPECT(counts.failed_later > 0);
+    uint64_t moved = 0;
     check_shown(0, 2 * SHOWN);
     EXPECT(strata_zone_check(zone) == NULL);
     for (size_t left = 1; left < LEFT_MAX; left++) {
         crowd_give(&crowd, left);
         for (size_t at = 0; at < 2 * SHOWN; at += 4) unmap_and_map(at + 1, true);
         EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK);
+        moved += counts.moved;
         check_shown(0, 2 * SHOWN);
         EXPECT(strata_zone_check(zone) == NULL);
     }
-    EXPECT(counts.failed_later == 0);
+    EXPECT(counts.failed_later == 0 && moved > 0);
     crowd_end(&crowd);
     unmap_and_map(1, false);
     check_shown(0, 2 * SHOWN);
