@@ -280,6 +280,9 @@ bool platform_thread_start(void (*body)(void *), void *argument);
  * or it can't be known.
  */
 bool platform_on_first_thread_exit(void (*callback)(void));
+/* A number of the calling thread, never 0: another one's at the same time is another number, but for chances of one in thousands of millions.
+ * Constant. */
+uint32_t platform_thread_token(void);
 /* Whether the process surely has one thread: none was ever created, ours included. False where it can't be known. */
 bool platform_thread_is_alone(void);
 /* Whether the first thread has ended and no thread but our own is left (a read of /proc: slow). Asked by threads of platform_thread_start. */
