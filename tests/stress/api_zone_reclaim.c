@@ -118,6 +118,7 @@ static void run(enum strata_zone_backend backend, enum strata_zone_reclaim_polic
     EXPECT(atomic_load(&superpages) > 0);
     EXPECT(strata_zone_reclaim_stop(zone) == STRATA_ZONE_OK);
     const char *broken = strata_zone_check(zone);
+    if (broken == NULL) broken = strata_zone_reclaim_check(zone);
     if (broken != NULL) fprintf(stderr, "%s\n", broken);
     EXPECT(broken == NULL);
     EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
