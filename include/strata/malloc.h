@@ -231,7 +231,8 @@ STRATA_API struct strata_mallinfo strata_mallinfo(void) STRATA_NOEXCEPT;
 #endif
 
 /*
- * strata_malloc_info - writes the state of the heap as an XML document, <malloc version="strata-1">, with the elements of glibc's.
+ * strata_malloc_info - writes the state of the heap as an XML document, <malloc version="strata-1">, with the elements of glibc's, and
+ * <superpages> with <group> and <free>: the heap's superpages by group, what compaction did and lost to others, and free blocks by order.
  *
  * options: 0; any other value gives -1 and EINVAL. stream: open for writing; its own locking applies.
  * Returns 0, or -1 with the stream's error in errno where it did not take all of the text. No cancellation point. Cost: that of strata_stats_json,

@@ -270,16 +270,19 @@ STRATA_API void strata_zone_touch(struct strata_zone *zone, uint64_t frame, bool
  * strata_zone_populate - memory behind a run is taken now, so that touching it can't fail (a write that finds none ends the process by SIGBUS, or by
  * the system's killer). The contents stay.
  *
- * Returns STRATA_ZONE_OK; STRATA_ZONE_NO_MEMORY: the system has none, or no more for the file (STRATA_ZONE_MEMFD): a part of the run may have its
- * memory then, and nothing else has changed; STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY: being moved; STRATA_ZONE_BAD_ARGUMENT: not in the zone.
- * Where a memory control group is at its limit, the system ends a process of the group here, too. On STRATA_ZONE_SIM it does nothing. Cost: linear in
- * frames: those without memory are cleared by the system, the others looked at. No lock while it does.
+ * Returns STRATA_ZONE_OK; STRATA_ZONE_NO_MEMORY: the system has none (STRATA_ZONE_HUGETLB: its pool), or no more for the file (STRATA_ZONE_MEMFD): a
+ * part of the run may have its memory then, and nothing else has changed; STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY: being moved;
+ * STRATA_ZONE_BAD_ARGUMENT: not in the zone. Where a memory control group is at its limit, the system ends a process of the group here, too. On
+ * STRATA_ZONE_SIM it does nothing. Cost: linear in frames: those without memory are cleared by the system, the others looked at. No lock while it
+ * does.
  *
  * strata_zone_discard - gives the memory back; the run stays allocated, and reads as zeros.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_UNSUPPORTED: the system can't take it out, as of shared memory that the process has locked (mlock);
  * STRATA_ZONE_NOT_ALLOCATED, STRATA_ZONE_BUSY, STRATA_ZONE_BAD_ARGUMENT: as above. Pinned and mapped frames may be discarded: what shows them shows
- * zeros. Parts of STRATA_ZONE_HUGETLB's pages are cleared, whole ones given back. Cost: of the system's call, linear in frames that have memory.
+ * zeros. Parts of STRATA_ZONE_HUGETLB's pages are cleared; whole ones go back to the system's pool, of which they are no more the zone's:
+ * strata_zone_populate takes them again, or tells that others have them (STRATA_ZONE_NO_MEMORY), where a touch would end the process by SIGBUS. Cost:
+ * of the system's call, linear in frames that have memory.
  */
 STRATA_API enum strata_zone_status strata_zone_populate(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
 STRATA_API enum strata_zone_status strata_zone_discard(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;

@@ -225,6 +225,7 @@ static void fill_snapshot(struct report_snapshot *snapshot) {
     totals->moves = zone.moves;
     totals->compactions = zone.compactions;
     totals->block_moves = zone.block_moves;
+    totals->races_lost_bytes = zone.races_lost << GRANULE_SHIFT;
     totals->mappings = zone.mappings;
     totals->mappings_limit = platform_map_count_limit() / 4;
     totals->soft_limit = zone_soft_limit(&heap.zone);

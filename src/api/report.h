@@ -32,11 +32,13 @@ struct report_heap {
     uint64_t moves;                 /* of pages from one address to another, since the start */
     uint64_t compactions;           /* times that superpages were emptied for a block */
     uint64_t block_moves;           /* of blocks by their owners, for that */
-    uint64_t mappings;              /* that the heap costs now */
-    uint64_t mappings_limit;        /* that the process may have */
-    uint64_t soft_limit;            /* bytes; 0 is none */
-    uint64_t hard_limit;            /* bytes; 0 is none */
-    uint64_t pressure_events;       /* times that the system said that memory is short */
+    /* Bytes that other threads took of the room for these meanwhile, where one had no place then and the superpages were given up. */
+    uint64_t races_lost_bytes;
+    uint64_t mappings;        /* that the heap costs now */
+    uint64_t mappings_limit;  /* that the process may have */
+    uint64_t soft_limit;      /* bytes; 0 is none */
+    uint64_t hard_limit;      /* bytes; 0 is none */
+    uint64_t pressure_events; /* times that the system said that memory is short */
     /* Calls of the program's handlers for that, and what there was less after them: in its hands, and resident. */
     uint64_t handler_calls, handler_freed_bytes, handler_resident_bytes;
 };

@@ -54,6 +54,7 @@ static void put_heap(struct report_writer *writer, const struct report_heap *hea
     PUT(heap, moves);
     PUT(heap, compactions);
     PUT(heap, block_moves);
+    PUT(heap, races_lost_bytes);
     PUT(heap, mappings);
     PUT(heap, mappings_limit);
     PUT(heap, soft_limit);

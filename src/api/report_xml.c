@@ -57,7 +57,9 @@ static void put_totals(struct report_writer *writer, const struct report_snapsho
 
 /* Names of groups are ours. */
 static void put_superpages(struct report_writer *writer, const struct report_snapshot *snapshot) {
-    report_format(writer, "<superpages huge_bytes=\"%lu\">\n", snapshot->heap.heap_huge_bytes);
+    const struct report_heap *heap = &snapshot->heap;
+    report_format(writer, "<superpages huge_bytes=\"%lu\" compactions=\"%lu\" block_moves=\"%lu\" races_lost_bytes=\"%lu\">\n", heap->heap_huge_bytes,
+                  heap->compactions, heap->block_moves, heap->races_lost_bytes);
     for (unsigned i = 0; i < snapshot->group_count; i++) {
         const struct report_group *group = &snapshot->groups[i];
         report_format(writer, "  <group name=\"");

@@ -6,7 +6,8 @@
  * superpages to be emptied are known exactly: adjacent ones that are free, or hold nothing but blocks that may move, with the fewest granules in use,
  * where the other superpages of movable blocks have room for these. The paper's indices answer the same from less knowledge. They are set apart,
  * which captures them (section 8): in no bucket, kept from the arena when the last block has gone, and closed to growth in place, so that nobody else
- * gets a part of them.
+ * gets a part of them. The room that blocks go to is not: what others take of it while an owner is asked is counted (races_lost), where it is
+ * missing in the end.
  *
  * Blocks go to the fullest superpages that have room, lowest first out of those apart, each by a call of its owner without the lock. One thread at a
  * time does that (compaction->thread), and knows of one block at a time.
@@ -42,6 +43,20 @@ static unsigned room_in(const struct superpage *superpage) {
     return superpage->state == SUPERPAGE_RUNS && superpage->mobility == MOBILITY_MOVABLE ? superpage->free : 0;
 }
 
+static bool is_whole_and_free(struct zone *zone, const struct superpage *superpage) {
+    return superpage->state == SUPERPAGE_FREE && arena_contains(&zone->addresses, (uintptr_t)superpage_address(zone, superpage), SUPERPAGE_BYTES);
+}
+
+/* Room for blocks outside of what is apart. Linear in the heap. */
+static uint64_t room_elsewhere(struct zone *zone) {
+    uint64_t room = 0;
+    for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT; i++) {
+        const struct superpage *superpage = &zone->superpages[i];
+        if (!superpage->apart) room += is_whole_and_free(zone, superpage) ? SUPERPAGE_GRANULES : room_in(superpage);
+    }
+    return room;
+}
+
 /* The adjacent superpages that are emptied with the fewest moves; NULL: none. Linear in the heap. */
 static struct superpage *choose(struct zone *zone, size_t count, size_t align) {
     struct superpage *best = NULL;
@@ -51,10 +66,7 @@ static struct superpage *choose(struct zone *zone, size_t count, size_t align) {
     for (size_t i = 0; i < superpages; i++) {
         struct superpage *superpage = &zone->superpages[i];
         uintptr_t address = (uintptr_t)superpage_address(zone, superpage);
-        bool usable = superpage->state == SUPERPAGE_FREE   ? arena_contains(&zone->addresses, address, SUPERPAGE_BYTES)
-                      : superpage->state == SUPERPAGE_RUNS ? can_be_emptied(zone, superpage)
-                                                           : false;
-        if (!usable) {
+        if (!is_whole_and_free(zone, superpage) && (superpage->state != SUPERPAGE_RUNS || !can_be_emptied(zone, superpage))) {
             first = i + 1;
             granules = room_inside = 0;
             continue;
@@ -115,7 +127,12 @@ static char *place_for(struct zone *zone, const char *from, uint64_t *fresh) {
     unsigned granules = (unsigned)block.granules, start;
     if (!zone_within_limit(zone, granules)) return NULL;
     struct superpage *target = zone_group_find(zone, MOBILITY_MOVABLE, granules, zone->page_granules, &start);
-    if (target == NULL) return NULL;
+    if (target == NULL) { /* room was known, and the lock let go since: others took some, or it lies in pieces */
+        uint64_t room = room_elsewhere(zone);
+        if (room < zone->compaction.room) zone->counters.races_lost += zone->compaction.room - room;
+        return NULL;
+    }
+    zone->compaction.room -= granules;
     bool zeroed;
     char *to = superpage_address(zone, target) + ((size_t)start << GRANULE_SHIFT);
     *fresh = zone_mark_allocated(zone, target, start, granules, &zeroed);
@@ -132,7 +149,8 @@ static bool move_block(struct zone *zone, char *from) {
     char *to = move != NULL ? place_for(zone, from, &fresh) : NULL;
     if (to == NULL) return false;
     void *argument = block_of(zone, to)->argument;
-    size_t bytes = (size_t)block_of(zone, to)->granules << GRANULE_SHIFT;
+    uint64_t granules = block_of(zone, to)->granules;
+    size_t bytes = (size_t)granules << GRANULE_SHIFT;
     compaction->from = from;
     compaction->to = to;
     compaction->freed = false;
@@ -142,7 +160,10 @@ static bool move_block(struct zone *zone, char *from) {
     zone_lock(zone);
     bool freed = compaction->freed;
     compaction->from = compaction->to = NULL;
-    if (!moved) block_end(zone, to);
+    if (!moved) {
+        block_end(zone, to);
+        compaction->room += granules;
+    }
     if (moved || freed) block_end(zone, from);
     zone->counters.block_moves += moved;
     zone_trim_to_limit(zone);
@@ -181,6 +202,7 @@ struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_
     struct superpage *taken = zone_superpages_take(zone, count, align); /* while another thread was at it */
     struct superpage *first = taken == NULL ? choose(zone, count, align) : NULL;
     if (first != NULL && set_apart(zone, first, count)) {
+        compaction->room = room_elsewhere(zone);
         bool emptied = empty_all(zone);
         put_back(zone);
         if (emptied && take_exactly(zone, first, count)) {

@@ -73,11 +73,11 @@ static enum frames_status compact_for(struct frame_zone *zone, const struct fram
     return FRAMES_NO_FRAMES;
 }
 
-/* False: nothing was had back. *frame: as frames_reclaim_function has it. */
+/* False: nothing was had back. *frame: as frames_reclaim_function has it: also where what was captured for the request was free already. */
 static bool reclaim_for(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     frames_reclaim_function *reclaim = compaction == NULL ? NULL : __atomic_load_n(&compaction->reclaim, __ATOMIC_ACQUIRE);
-    return reclaim != NULL && reclaim(zone, request, frame) != 0;
+    return reclaim != NULL && (reclaim(zone, request, frame) != 0 || *frame != FRAMES_NONE);
 }
 
 enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {

@@ -100,8 +100,10 @@ static void release_part(struct frame_zone *zone, struct frames_superpage *super
     uint64_t base = frames_first_of(zone, superpage);
     uint32_t note = zone->notes[base + head] & NOTE_OF_HEAD;
     bool owned = note_owner(note) != 0;
-    if (owned && zone->hooks.leaving != NULL) zone->hooks.leaving(zone, base + head, frames, note);
+    if (owned && zone->hooks.leaving != NULL && !frames_waits(zone, base + head)) zone->hooks.leaving(zone, base + head, frames, note);
+    if (first == head) frames_note_set(zone, superpage, base + head, 0); /* before the next is told of, with which this one may be settled */
     unsigned rest = first + count, rest_frames = head + frames - rest;
+    if (first != head && owned && zone->hooks.placed != NULL) zone->hooks.placed(zone, base + head, first - head, note);
     if (rest_frames != 0) { /* what follows begins a block now */
         frames_bit_set(superpage->heads, rest);
         frames_note_set(zone, superpage, base + rest,
@@ -109,11 +111,7 @@ static void release_part(struct frame_zone *zone, struct frames_superpage *super
         if (owned) zone->tokens[base + rest] = zone->tokens[base + head];
         if (owned && zone->hooks.placed != NULL) zone->hooks.placed(zone, base + rest, rest_frames, note);
     }
-    if (first == head)
-        frames_note_set(zone, superpage, base + head, 0);
-    else if (owned && zone->hooks.placed != NULL)
-        zone->hooks.placed(zone, base + head, first - head, note);
-    if (owned && zone->hooks.freed != NULL) zone->hooks.freed(zone, base + first, count);
+    if (owned && zone->hooks.freed != NULL && frames_may_be_used(zone, base + first, count)) zone->hooks.freed(zone, base + first, count);
     give(zone, superpage, first, count, note_mobility(note));
 }
 

@@ -7,7 +7,7 @@
  *   frames_pin.c       pins, query                     frames_backend.c   the memory behind the frames
  *   frames_superpage.c pure transitions                frames_check.c     invariants
  *   frames_fork.c      steps, and fork
- *   frames_index.c     indices (section 7)             frames_compact.c, frames_reclaim.c, frames_lru.c, frames_direct.c
+ *   frames_index.c     indices (section 7)             frames_compact.c, frames_reclaim.c, frames_lru.c, frames_told.c, frames_direct.c
  */
 #ifndef STRATA_PAGE_FRAMES_INTERNAL_H
 #define STRATA_PAGE_FRAMES_INTERNAL_H
@@ -28,7 +28,6 @@
 #define NOTE_DEAD (UINT32_C(1) << 11)    /* freed meanwhile: whoever has isolated it frees it */
 #define NOTE_NEVER (UINT32_C(1) << 12)   /* its owner does not want to be asked */
 #define NOTE_MAPPED (UINT32_C(1) << 13)  /* in a window: zone->addresses */
-#define NOTE_LRU (UINT32_C(3) << 14)     /* frames_lru.c's own */
 #define NOTE_RUN (UINT32_C(1) << 16)     /* a part of a run of several superpages, each of which is a block: it does not move alone */
 #define NOTE_GOES_ON (UINT32_C(1) << 17) /* with NOTE_RUN: not the first part; the superpage in front of it ends with the one before */
 #define NOTE_PIN_SHIFT 20
@@ -63,11 +62,14 @@ struct frames_capture {
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
 #define SLOT_WHOLE FRAMES_MOBILITIES
+#define SLOT_WAITS 52u
 struct frames_slot {
     struct platform_lock lock; /* LOCK_RANK_FRAMES_SLOT */
     uint32_t reserved[FRAMES_MOBILITIES + 1];
     uint64_t allocs;
     int64_t free; /* free frames of its superpages; changes with them under the lock, atomic to read */
+    /* frames_told.c: blocks of its superpages that reclaim's lists are still to be told of, in that order. waiting: atomic to read */
+    uint32_t waiting, waits[SLOT_WAITS];
 } STRATA_ALIGNED(128);
 
 struct frames_window {
@@ -92,7 +94,8 @@ extern const struct frames_backend frames_backend_memfd, frames_backend_hugetlb,
 
 /*
  * What compaction and reclaim want to be told, each set once by their start, or NULL. placed, leaving, moved: under the lock of the superpage, which
- * ranks above LOCK_RANK_FRAMES_LRU; of blocks with an owner only. fell_back, grew_short: with no lock held.
+ * ranks above LOCK_RANK_FRAMES_LRU; of blocks with an owner only. placed: once the block is what it shall be. leaving: as long as it is, or when
+ * its note is gone. fell_back, grew_short: with no lock held.
  */
 struct frames_hooks {
     void (*placed)(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note);
@@ -115,11 +118,12 @@ struct frame_zone {
     uint64_t frames, superpage_count;
     struct frames_superpage *superpages;
     struct frames_slot *slots;
-    uint32_t *notes;              /* a frame each, and so on */
-    uint64_t *tokens;             /* of first frames of blocks with an owner; by the superpage's lock */
-    uint64_t *addresses;          /* pages of windows that show them; where NOTE_MAPPED */
-    char *base;                   /* the memory; NULL on FRAMES_SIM */
-    uint64_t *words;              /* the contents on FRAMES_SIM; atomic */
+    uint32_t *notes;                 /* a frame each, and so on */
+    uint64_t *tokens;                /* of first frames of blocks with an owner; by the superpage's lock */
+    uint64_t *addresses;             /* pages of windows that show them; where NOTE_MAPPED */
+    char *base;                      /* the memory; NULL on FRAMES_SIM */
+    uint64_t *words;                 /* the contents on FRAMES_SIM; atomic */
+    uint64_t (*waits)[FRAMES_WORDS]; /* a bit a frame: it waits in the slot that has its superpage; by the superpage's lock. frames_told.c */
     uint64_t *referenced, *dirty; /* a bit a frame; atomic: set by frames_touch and on FRAMES_SIM by whatever reads and writes. Else frames_lru.c's */
     int file;
     char *memory; /* all the arrays, and this struct */
@@ -215,6 +219,17 @@ STRATA_INLINE void frames_superpage_changed(struct frame_zone *zone, struct fram
     COUNTER_ADD(zone->free_frames, (uint64_t)more);
     frames_superpage_relink(zone, superpage);
 }
+/* Whether reclaim's lists are still to be told of what begins at a frame, so that there is nothing to tell now. Under the superpage's lock. */
+STRATA_INLINE bool frames_waits(const struct frame_zone *zone, uint64_t frame) {
+    return frames_bit(zone->waits[frame >> zone->superpage_shift], frames_offset_of(zone, frame));
+}
+/* Whether a run was used or written to since that was last forgotten: of one frame; true for longer ones, which takes a closer look. */
+STRATA_INLINE bool frames_may_be_used(const struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    uint64_t bits = __atomic_load_n(&zone->referenced[frame / 64], __ATOMIC_RELAXED) | __atomic_load_n(&zone->dirty[frame / 64], __ATOMIC_RELAXED);
+    return frames != 1 || (bits >> frame % 64 & 1) != 0;
+}
+/* Tells them of all that waits in a slot. Under its lock. */
+void frames_settle(struct frame_zone *zone, struct frames_slot *slot);
 /* Which lists are a group's, and the same in the partition. */
 STRATA_INLINE unsigned frames_set_of(const struct frame_zone *zone, unsigned group, bool partition) {
     return ((zone->flags & FRAMES_NO_GROUPING) != 0 ? 0 : group) + (partition ? FRAMES_MOBILITIES : 0);

@@ -14,6 +14,7 @@
 static void give_back(struct frame_zone *zone, struct frames_slot *slot, unsigned which) {
     if (slot->reserved[which] == FRAMES_NO_SUPERPAGE) return;
     struct frames_superpage *superpage = &zone->superpages[slot->reserved[which]];
+    if (slot->waiting != 0) frames_settle(zone, slot); /* as long as its lock guards what waits */
     slot->reserved[which] = FRAMES_NO_SUPERPAGE;
     __atomic_store_n(&slot->free, slot->free - superpage->free, __ATOMIC_RELAXED);
     COUNTER_ADD(zone->free_frames, superpage->free);

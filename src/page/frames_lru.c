@@ -81,6 +81,15 @@ bool frames_lru_remove(struct frames_lru *lru, uint64_t frame) {
     return listed;
 }
 
+void frames_lru_settle(struct frames_lru *lru, const uint32_t *frames, unsigned count, uint64_t come) {
+    platform_lock_acquire(&lru->lock);
+    for (unsigned i = 0; i < count; i++) {
+        if (is_listed(lru, frames[i])) unlink(lru, frames[i]);
+        if ((come >> i & 1) != 0) link_young(lru, frames[i], LRU_INACTIVE);
+    }
+    platform_lock_release(&lru->lock);
+}
+
 void frames_lru_replace(struct frames_lru *lru, uint64_t from, uint64_t to) {
     platform_lock_acquire(&lru->lock);
     if (is_listed(lru, from)) {

@@ -19,9 +19,15 @@ static void note_ended(struct frame_zone *zone, struct frames_superpage *superpa
     __atomic_fetch_sub(&zone->moving, 1, __ATOMIC_RELAXED);
 }
 
+/* Under the slot's lock, if any: reclaim goes by how long its lists are, so what it drops leaves them at once. */
+static void settle_now(struct frame_zone *zone, struct frames_slot *slot) {
+    if (slot != NULL && slot->waiting != 0) frames_settle(zone, slot);
+}
+
 /* ------------------------------------------------------------------ isolation */
 
-static enum frames_status isolate(struct frame_zone *zone, struct frames_superpage *superpage, unsigned offset, struct frames_block *block) {
+static enum frames_status isolate(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned offset,
+                                  struct frames_block *block) {
     unsigned head, count;
     if (!frames_bit(superpage->allocated, offset) || frames_bit(superpage->captured, offset)) return FRAMES_NOT_ALLOCATED;
     frames_block_at(zone, superpage, offset, &head, &count);
@@ -36,6 +42,7 @@ static enum frames_status isolate(struct frame_zone *zone, struct frames_superpa
     }
     if (note_owner(note) == 0 && block->address == 0) return FRAMES_UNSUPPORTED;
     if (note_owner(note) != 0) block->token = zone->tokens[first];
+    settle_now(zone, slot); /* it takes its place in the lists along, where it moves */
     frames_note_set(zone, superpage, first, note | NOTE_MOVING);
     note_begun(zone, superpage);
     return FRAMES_OK;
@@ -44,7 +51,7 @@ static enum frames_status isolate(struct frame_zone *zone, struct frames_superpa
 enum frames_status frames_isolate(struct frame_zone *zone, uint64_t frame, struct frames_block *block) {
     struct frames_superpage *superpage = frames_superpage_of(zone, frame);
     struct frames_slot *slot = frames_lock(zone, superpage);
-    enum frames_status status = isolate(zone, superpage, frames_offset_of(zone, frame), block);
+    enum frames_status status = isolate(zone, superpage, slot, frames_offset_of(zone, frame), block);
     frames_unlock(zone, slot);
     return status;
 }
@@ -58,6 +65,7 @@ static void end(struct frame_zone *zone, uint64_t first, uint64_t frames, bool n
     frames_note_set(zone, superpage, first, (note & ~(NOTE_MOVING | NOTE_DEAD)) | (never ? NOTE_NEVER : 0));
     note_ended(zone, superpage);
     if (dead) frames_release(zone, superpage, slot, frames_offset_of(zone, first), (unsigned)frames);
+    settle_now(zone, slot);
     frames_unlock(zone, slot);
 }
 
@@ -76,6 +84,7 @@ void frames_drop_all(struct frame_zone *zone, uint64_t number, const uint64_t *h
         note_ended(zone, superpage);
         frames_release(zone, superpage, slot, head, count);
     }
+    settle_now(zone, slot);
     frames_unlock(zone, slot);
 }
 

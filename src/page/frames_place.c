@@ -62,7 +62,7 @@ STRATA_INLINE uint64_t place(struct frame_zone *zone, struct frames_superpage *s
         frames_note_set(zone, superpage, frame, wish->note);
         if (wish->request->owner != 0) {
             zone->tokens[frame] = wish->request->token;
-            if (zone->hooks.placed != NULL) zone->hooks.placed(zone, frame, wish->count, wish->note);
+            if (zone->hooks.placed != NULL && !frames_waits(zone, frame)) zone->hooks.placed(zone, frame, wish->count, wish->note);
         }
     }
     return frame;
@@ -295,6 +295,15 @@ uint64_t frames_free_now(const struct frame_zone *zone) {
     return (int64_t)free < 0 ? 0 : free;
 }
 
+/*
+ * Whether there may be fewer free frames than are to be told of, or there were: counts of other CPUs, which change all the time, are not looked at
+ * while those frames that nobody has reserved are enough.
+ */
+STRATA_INLINE bool may_be_short(const struct frame_zone *zone) {
+    uint64_t low = __atomic_load_n(&zone->low_frames, __ATOMIC_RELAXED);
+    return low != 0 && (__atomic_load_n(&zone->free_frames, __ATOMIC_RELAXED) < low || __atomic_load_n(&zone->is_short, __ATOMIC_RELAXED) != 0);
+}
+
 /* With no lock held: what others wait for. */
 static STRATA_NOINLINE void tell(struct frame_zone *zone, const struct news *news) {
     void (*fell_back)(struct frame_zone *) = __atomic_load_n(&zone->hooks.fell_back, __ATOMIC_ACQUIRE);
@@ -303,7 +312,7 @@ static STRATA_NOINLINE void tell(struct frame_zone *zone, const struct news *new
     if (low == 0) return;
     uint64_t free = frames_free_now(zone);
     if (free >= low) {
-        __atomic_store_n(&zone->is_short, 0, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&zone->is_short, __ATOMIC_RELAXED) != 0) __atomic_store_n(&zone->is_short, 0, __ATOMIC_RELAXED);
         return;
     }
     void (*grew_short)(struct frame_zone *, uint64_t) = __atomic_load_n(&zone->hooks.grew_short, __ATOMIC_ACQUIRE);
@@ -326,7 +335,7 @@ enum frames_status frames_alloc(struct frame_zone *zone, const struct frames_req
         found = alloc_whole(zone, &wish);
     } else
         found = alloc_run(zone, &wish, align);
-    if (STRATA_UNLIKELY(news.fell_back || __atomic_load_n(&zone->low_frames, __ATOMIC_RELAXED) != 0)) tell(zone, &news);
+    if (STRATA_UNLIKELY(news.fell_back || may_be_short(zone))) tell(zone, &news);
     if (found == FRAMES_NONE) return FRAMES_NO_FRAMES;
     *frame = found;
     return FRAMES_OK;

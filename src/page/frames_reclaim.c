@@ -126,10 +126,7 @@ static bool part_is_free(struct frame_zone *zone, const struct frames_superpage 
     return frames_bits_next_set(superpage->allocated, from, to) == to;
 }
 
-static bool can_go(const struct frame_zone *zone, uint32_t note) {
-    return note_mobility(note) != FRAMES_UNMOVABLE && (note & (NOTE_MOVING | NOTE_NEVER | NOTE_RUN)) == 0 && note_owner(note) != 0 &&
-           zone->owners[note_owner(note)].reclaim != NULL;
-}
+static bool can_go(const struct frame_zone *zone, uint32_t note) { return (note & NOTE_MOVING) == 0 && frames_can_be_dropped(zone, note); }
 
 static bool part_can_be_emptied(struct frame_zone *zone, const struct frames_superpage *superpage, unsigned from, unsigned to) {
     const uint32_t *notes = &zone->notes[frames_first_of(zone, superpage)];
@@ -263,6 +260,12 @@ static bool is_done(const struct frame_zone *zone, const struct frames_reclaim_w
     return !wish->one_area && dropped >= wish->goal && (wish->free_goal == 0 || frames_free_now(zone) >= wish->free_goal);
 }
 
+/* The oldest block of a list, which goes to its young end. LRU_NONE: there is none, or another one has come to its place since. */
+static uint64_t pick_oldest(struct frame_zone *zone, struct frames_lru *lru, enum frames_lru_list list) {
+    uint64_t frame = frames_lru_turn(lru, list);
+    return frame != LRU_NONE && frames_settle_at(zone, frame) ? LRU_NONE : frame;
+}
+
 /*
  * The oldest active block, where that list is the longer one, or all of the other has been looked at in vain since the last drop: pinned blocks would
  * hold it up for ever. Used, it stays there. Its whole area becomes inactive with it, where areas count (areas: NULL where they don't).
@@ -271,7 +274,7 @@ static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, 
     struct frames_lru *lru = &reclaim->lru;
     uint64_t inactive = frames_lru_count(lru, LRU_INACTIVE);
     if (frames_lru_count(lru, LRU_ACTIVE) <= inactive && in_vain < inactive) return;
-    uint64_t frame = frames_lru_turn(lru, LRU_ACTIVE), frames = frame != LRU_NONE ? frames_of(zone, frame) : 0;
+    uint64_t frame = pick_oldest(zone, lru, LRU_ACTIVE), frames = frame != LRU_NONE ? frames_of(zone, frame) : 0;
     if (frames == 0) return;
     bool dirty;
     COUNT(reclaim, scanned, frames);
@@ -298,7 +301,7 @@ static uint64_t by_age(struct frame_zone *zone, struct frames_reclaim *reclaim, 
     uint64_t in_vain = 0;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
         age_active(zone, reclaim, NULL, in_vain);
-        uint64_t frame = frames_lru_turn(lru, LRU_INACTIVE);
+        uint64_t frame = pick_oldest(zone, lru, LRU_INACTIVE);
         if (frame == LRU_NONE) continue;
         enum outcome outcome = try_to_drop(zone, reclaim, frame, false, false, &dropped);
         if (outcome == USED && frames_lru_renew(lru, frame, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
@@ -353,7 +356,7 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
             patience *= 2;
         }
         age_active(zone, reclaim, wish, in_vain++);
-        uint64_t oldest = frames_lru_turn(lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
+        uint64_t oldest = pick_oldest(zone, lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
         bool dirty;
         if (frames == 0) continue;
         if (frames_used_take(zone, oldest, frames, &dirty)) {
@@ -380,6 +383,7 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
 uint64_t frames_reclaim_by_policy(struct frame_zone *zone, const struct frames_reclaim_wish *wish, uint64_t *frame) {
     struct frames_reclaim *reclaim = frames_reclaim_of(zone);
     enum frames_reclaim_policy policy = __atomic_load_n(&reclaim->config.policy, __ATOMIC_RELAXED);
+    frames_settle_all(zone);
     if (policy == FRAMES_RECLAIM_LINEAR) return by_address(zone, reclaim, wish, frame);
     if (policy == FRAMES_RECLAIM_AREA && wish->area > 1) return by_area_of_oldest(zone, reclaim, wish, frame);
     return by_age(zone, reclaim, wish, 0);

@@ -1,5 +1,6 @@
 /*
- * frames_reclaim_internal.h - what frames_reclaim.c (policies), frames_reclaimer.c (life, hooks, the thread) and frames_used.c (what was used) share.
+ * frames_reclaim_internal.h - what frames_reclaim.c (policies), frames_reclaimer.c (life, the thread), frames_told.c (blocks that come
+ * and go) and frames_used.c (what was used) share.
  */
 #ifndef STRATA_PAGE_FRAMES_RECLAIM_INTERNAL_H
 #define STRATA_PAGE_FRAMES_RECLAIM_INTERNAL_H
@@ -43,6 +44,17 @@ bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames, 
 void frames_used_forget(struct frame_zone *zone, uint64_t first, uint64_t frames);
 /* What was noted of one run is noted of another. */
 void frames_used_move(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames);
+
+/* frames_told.c: the lists are told of blocks from now on, or no more. */
+void frames_told_set(struct frame_zone *zone, bool on);
+/* Of all that waits in slots, so that the lists are what they should be at some moment of the call. No lock held. */
+void frames_settle_all(struct frame_zone *zone);
+/* Where a frame waits, of all in its slot; false: it does not. No lock held. */
+bool frames_settle_at(struct frame_zone *zone, uint64_t frame);
+/* Whether a block with such a note at its first frame belongs in a list. */
+bool frames_can_be_dropped(const struct frame_zone *zone, uint32_t note);
+/* NULL, or what does not agree; nobody else is in a call. */
+const char *frames_told_check(struct frame_zone *zone);
 
 /* frames_reclaim.c: what is wanted, until it is had or all was looked at. */
 struct frames_reclaim_wish {

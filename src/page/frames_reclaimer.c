@@ -1,5 +1,5 @@
 /*
- * frames_reclaimer.c - the life of reclaim in a zone: the record, what allocation and free tell it, and the thread between the watermarks.
+ * frames_reclaimer.c - the life of reclaim in a zone: the record, and the thread between the watermarks.
  *
  * The thread begins when free frames have fallen below the low watermark, which an allocation tells (frames_hooks.grew_short), and goes on until they
  * reach the high one, by areas as large as requests have lately wanted; then compaction is woken (section 7.3). Where it can't get that far it tries
@@ -14,24 +14,6 @@
 
 /* ------------------------------------------------------------------ what is told */
 
-static void placed(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note) {
-    (void)frames;
-    unsigned owner = note_owner(note);
-    if (owner == 0 || zone->owners[owner].reclaim == NULL || note_mobility(note) == FRAMES_UNMOVABLE || (note & (NOTE_NEVER | NOTE_RUN)) != 0) return;
-    frames_lru_put(&frames_reclaim_of(zone)->lru, frame, LRU_INACTIVE);
-}
-
-static void leaving(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint32_t note) {
-    (void)frames;
-    (void)note;
-    (void)frames_lru_remove(&frames_reclaim_of(zone)->lru, frame);
-}
-
-static void moved(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames) {
-    frames_used_move(zone, from, to, frames);
-    frames_lru_replace(&frames_reclaim_of(zone)->lru, from, to);
-}
-
 static void wake(struct frames_reclaim *reclaim) {
     if (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) != RECLAIMER_RUNS) return;
     __atomic_store_n(&reclaim->wanted, 1, __ATOMIC_RELEASE);
@@ -43,14 +25,9 @@ static void grew_short(struct frame_zone *zone, uint64_t free) {
     wake(frames_reclaim_of(zone));
 }
 
-/* All of them, or none. */
 static void set_hooks(struct frame_zone *zone, bool on) {
-    struct frames_hooks *hooks = &zone->hooks;
-    __atomic_store_n(&hooks->placed, on ? placed : NULL, __ATOMIC_RELEASE);
-    __atomic_store_n(&hooks->leaving, on ? leaving : NULL, __ATOMIC_RELEASE);
-    __atomic_store_n(&hooks->moved, on ? moved : NULL, __ATOMIC_RELEASE);
-    __atomic_store_n(&hooks->freed, on ? frames_used_forget : NULL, __ATOMIC_RELEASE);
-    __atomic_store_n(&hooks->grew_short, on ? grew_short : NULL, __ATOMIC_RELEASE);
+    frames_told_set(zone, on);
+    __atomic_store_n(&zone->hooks.grew_short, on ? grew_short : NULL, __ATOMIC_RELEASE);
 }
 
 /* ------------------------------------------------------------------ the thread */
@@ -129,7 +106,8 @@ static void list_all(struct frame_zone *zone, struct frames_reclaim *reclaim) {
         for (unsigned at = 0;
              superpage->noted != 0 && (at = frames_bits_next_set(superpage->heads, at, zone->superpage_frames)) < zone->superpage_frames; at++) {
             uint64_t frame = frames_first_of(zone, superpage) + at;
-            if (frames_lru_where(&reclaim->lru, frame) == LRU_LISTS) placed(zone, frame, 0, zone->notes[frame]);
+            bool listed = frames_lru_where(&reclaim->lru, frame) != LRU_LISTS;
+            if (!listed && frames_can_be_dropped(zone, zone->notes[frame])) frames_lru_put(&reclaim->lru, frame, LRU_INACTIVE);
         }
         frames_unlock(zone, slot);
     }
@@ -261,6 +239,7 @@ void frames_reclaim_info_get(struct frame_zone *zone, struct frames_reclaim_info
     uint64_t *to = (uint64_t *)&info->counts;
     for (size_t i = 0; i < sizeof info->counts / sizeof *to; i++) to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
     info->thread = reclaim->process == platform_process_id() && __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) == RECLAIMER_RUNS;
+    frames_settle_all(zone);
     info->active = frames_lru_count(&reclaim->lru, LRU_ACTIVE);
     info->inactive = frames_lru_count(&reclaim->lru, LRU_INACTIVE);
 }
@@ -289,40 +268,4 @@ double frames_reclaim_cost(const struct frames_reclaim_counts *counts) {
     return sum < 1 ? 0 : log10_of(sum);
 }
 
-struct look {
-    struct frame_zone *zone;
-    const char *broken;
-};
-
-static bool look_at(uint64_t frame, void *argument) {
-    struct look *look = argument;
-    const struct frame_zone *zone = look->zone;
-    const struct frames_superpage *superpage = frames_superpage_of(zone, frame);
-    uint32_t note = zone->notes[frame];
-    if (!frames_bit(superpage->heads, frames_offset_of(zone, frame)))
-        look->broken = "reclaim: a frame is listed at which no block begins";
-    else if (note_owner(note) == 0 || zone->owners[note_owner(note)].reclaim == NULL || note_mobility(note) == FRAMES_UNMOVABLE)
-        look->broken = "reclaim: a block is listed that nobody can drop";
-    return look->broken == NULL;
-}
-
-const char *frames_reclaim_check(struct frame_zone *zone) {
-    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
-    if (reclaim == NULL) return NULL;
-    struct look look = {zone, frames_lru_check(&reclaim->lru)};
-    for (enum frames_lru_list list = LRU_INACTIVE; list < LRU_LISTS && look.broken == NULL; list++)
-        frames_lru_walk(&reclaim->lru, list, look_at, &look);
-    uint64_t listable = 0;
-    for (uint64_t i = 0; i < zone->superpage_count && look.broken == NULL; i++) {
-        const struct frames_superpage *superpage = &zone->superpages[i];
-        if (superpage->noted == 0) continue;
-        for (unsigned at = 0; (at = frames_bits_next_set(superpage->heads, at, zone->superpage_frames)) < zone->superpage_frames; at++) {
-            uint32_t note = zone->notes[frames_first_of(zone, superpage) + at];
-            listable += note_owner(note) != 0 && zone->owners[note_owner(note)].reclaim != NULL && note_mobility(note) != FRAMES_UNMOVABLE &&
-                        (note & (NOTE_NEVER | NOTE_RUN)) == 0;
-        }
-    }
-    uint64_t listed = frames_lru_count(&reclaim->lru, LRU_ACTIVE) + frames_lru_count(&reclaim->lru, LRU_INACTIVE);
-    if (look.broken == NULL && listed < listable) look.broken = "reclaim: a block that could be dropped is in no list";
-    return look.broken;
-}
+const char *frames_reclaim_check(struct frame_zone *zone) { return frames_reclaim_of(zone) != NULL ? frames_told_check(zone) : NULL; }

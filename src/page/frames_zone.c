@@ -62,6 +62,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     size_t map_at = part(&total, (superpages / 64 + 1 + superpages / 4096 + 1) * 8);
     size_t notes_at = part(&total, frames * sizeof(uint32_t)), tokens_at = part(&total, frames * sizeof(uint64_t));
     size_t bits_at = part(&total, (frames / 64 + 1) * 16);
+    size_t waits_at = part(&total, superpages * FRAMES_WORDS * sizeof(uint64_t));
     size_t addresses_at = backend->show != NULL ? part(&total, frames * sizeof(uint64_t)) : 0;
     size_t words_at = config->backend == FRAMES_SIM ? part(&total, frames * sizeof(uint64_t)) : 0;
     char *memory = platform_reserve(NULL, total, platform_info()->page_bytes);
@@ -91,6 +92,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     zone->tokens = (uint64_t *)(void *)(memory + tokens_at);
     zone->referenced = (uint64_t *)(void *)(memory + bits_at);
     zone->dirty = zone->referenced + frames / 64 + 1;
+    zone->waits = (uint64_t(*)[FRAMES_WORDS])(void *)(memory + waits_at);
     if (addresses_at != 0) zone->addresses = (uint64_t *)(void *)(memory + addresses_at);
     if (words_at != 0) zone->words = (uint64_t *)(void *)(memory + words_at);
     zone->file = -1;

@@ -124,6 +124,7 @@ struct zone_counters {
     uint64_t populated_total, released_total;
     uint64_t moves;
     uint64_t compactions, block_moves; /* superpages or runs of them that were emptied, and the blocks that their owners moved for it */
+    uint64_t races_lost;               /* granules that others took of the room for these blocks, where one had no place then */
     uint64_t described;                /* superpages whose descriptors and heads may be present */
     uint64_t mappings;                 /* an estimate of what the heap's address space costs */
 };
@@ -162,6 +163,7 @@ struct compaction {
     bool freed;       /* `from` was freed by the program while it was asked */
     char *from, *to;  /* a block that its owner is asked to move; NULL: none */
     size_t at, count; /* superpages that are apart */
+    uint64_t room;    /* granules that are left for blocks elsewhere, if nobody else takes any */
 };
 
 struct metadata {

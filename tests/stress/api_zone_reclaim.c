@@ -2,8 +2,8 @@
  * api_zone_reclaim.c - a cache of "disk blocks" in a zone that is a quarter as large: threads read and write them while the zone's thread, and the
  * threads' own requests, have frames back. Every block that is read has what was last written, whether it stayed, was dropped clean or written first.
  *
- * On shared memory with a file number (used or not is told by page tables), and on private memory (the program tells). For some turns of each thread
- * a superpage is asked for, which area reclaim must find. Before, that a page which is read alone stays alone.
+ * On shared memory with a file number (used or not is told by page tables), on private memory, and on huge pages where there are (the program tells).
+ * For some turns of each thread a superpage is asked for, which area reclaim must find. Before, that a page which is read alone stays alone.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,6 +15,7 @@
 
 #include "pages_support.h"
 #include "strata/zone_reclaim.h"
+#include "stress/huge_pool.h"
 
 enum { SUPERPAGES = 8, ZONE_FRAMES = SUPERPAGES * 512, DISK_BLOCKS = 4 * ZONE_FRAMES, THREADS = 2, TURNS = 12000, SUPERPAGE_TURNS = 2000 };
 
@@ -118,6 +119,7 @@ static void run(enum strata_zone_backend backend, enum strata_zone_reclaim_polic
     EXPECT(atomic_load(&superpages) > 0);
     EXPECT(strata_zone_reclaim_stop(zone) == STRATA_ZONE_OK);
     const char *broken = strata_zone_check(zone);
+    if (broken == NULL) broken = strata_zone_reclaim_check(zone);
     if (broken != NULL) fprintf(stderr, "%s\n", broken);
     EXPECT(broken == NULL);
     EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
@@ -163,6 +165,7 @@ static void reads_are_told_by_the_page(void) {
 }
 
 int main(void) {
+    long added;
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     if (page_bytes != 4096) return 0; /* superpages are counted in frames of 4 KiB */
     reads_are_told_by_the_page();
@@ -170,5 +173,8 @@ int main(void) {
     run(STRATA_ZONE_ANON, STRATA_ZONE_RECLAIM_AREA, STRATA_ZONE_RECLAIM | STRATA_ZONE_RECLAIM_CAPTURES);
     run(STRATA_ZONE_ANON, STRATA_ZONE_RECLAIM_LINEAR, STRATA_ZONE_RECLAIM);
     run(STRATA_ZONE_MEMFD, STRATA_ZONE_RECLAIM_AREA, STRATA_ZONE_RECLAIM);
+    if (huge_pool_begin(SUPERPAGES, "reclaim", &added))
+        run(STRATA_ZONE_HUGETLB, STRATA_ZONE_RECLAIM_AREA, STRATA_ZONE_RECLAIM | STRATA_ZONE_RECLAIM_CAPTURES);
+    huge_pool_end(added);
     return 0;
 }

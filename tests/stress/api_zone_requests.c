@@ -2,6 +2,8 @@
  * api_zone_requests.c - threads that ask for superpages of a fragmented zone, which are emptied for them by compaction, while others take and give
  * back small runs of every mobility: no request loses a frame that was emptied for it, no superpage is anybody else's, no block loses its contents.
  *
+ * Without memory, and on huge pages of the system's pool, where these can be had.
+ *
  * api_zone_requests [TURNS]: the least; all go on until some superpages were had by compaction.
  */
 #include <sched.h>
@@ -11,6 +13,7 @@
 #include <strata/zone_compact.h>
 
 #include "concurrency/concurrency.h"
+#include "stress/huge_pool.h"
 
 enum { INTRUDERS = 2, DEFAULT_TURNS = 5000, SUPERPAGES = 32, SUPERPAGE_FRAMES = 512, HELD = 16, DONE_MIN = 30, YIELDS = 16, PATIENCE_SECONDS = 150 };
 enum { BLOCKS = SUPERPAGES * SUPERPAGE_FRAMES * 3 / 4, BLOCKS_EACH = BLOCKS / INTRUDERS };
@@ -108,18 +111,17 @@ static void ask(void) {
     }
 }
 
-int main(int argc, char **argv) {
+static void run(enum strata_zone_backend backend) {
     const struct strata_zone_config config = {
-        .name = "requests", .backend = STRATA_ZONE_SIM, .bytes = SUPERPAGES * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096};
+        .name = "requests", .backend = backend, .bytes = SUPERPAGES * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096};
     const struct strata_zone_owner description = {.name = "blocks", .migrate = migrate};
     pthread_t threads[INTRUDERS];
     struct strata_zone_compact_stats stats;
     struct strata_zone_stats whole;
-    if (argc > 1) turns = strtoul(argv[1], NULL, 10);
+    over = false;
     EXPECT(strata_zone_create(&config, &zone) == STRATA_ZONE_OK && strata_zone_owner_add(zone, &description, &owner) == STRATA_ZONE_OK);
     EXPECT(strata_zone_set_effort(zone, STRATA_ZONE_COMPACT) == STRATA_ZONE_OK);
-    for (uint64_t i = 0; i < BLOCKS; i++) EXPECT(pthread_mutex_init(&blocks[i].lock, NULL) == 0);
-
+    for (uint64_t i = 0; i < BLOCKS; i++) blocks[i].live = false;
     for (uintptr_t i = 0; i < INTRUDERS; i++) EXPECT(pthread_create(&threads[i], NULL, intrude, (void *)i) == 0);
     ask();
     __atomic_store_n(&over, true, __ATOMIC_RELAXED);
@@ -135,6 +137,15 @@ int main(int argc, char **argv) {
         if (blocks[i].live) give(&blocks[i], i);
     EXPECT(strata_zone_stats_get(zone, &whole) == STRATA_ZONE_OK && whole.free == SUPERPAGES * SUPERPAGE_FRAMES);
     EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
+}
+
+int main(int argc, char **argv) {
+    long added;
+    if (argc > 1) turns = strtoul(argv[1], NULL, 10);
+    for (uint64_t i = 0; i < BLOCKS; i++) EXPECT(pthread_mutex_init(&blocks[i].lock, NULL) == 0);
+    run(STRATA_ZONE_SIM);
+    if (huge_pool_begin(SUPERPAGES, "requests", &added)) run(STRATA_ZONE_HUGETLB);
+    huge_pool_end(added);
     expect_sound();
     return 0;
 }

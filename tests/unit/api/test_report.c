@@ -43,8 +43,8 @@ static void add_cache(const char *name, uint64_t object_bytes, uint64_t in_use, 
 /* A small heap whose every figure differs. */
 static int small_snapshot(void **state) {
     empty_snapshot(state);
-    snapshot.heap = (struct report_heap){1001, 2048, 3 * KIB + 512, 640 * GIB, 5 * MIB, 6,  68, 7,        8, 9 * KIB, 10, 11, 12, 78,
-                                         79,   13,   65530,         0,         2 * GIB, 14, 15, 16 * KIB, 17};
+    snapshot.heap = (struct report_heap){1001, 2048, 3 * KIB + 512, 640 * GIB, 5 * MIB, 6, 68,      7,  8,  9 * KIB,  10, 11, 12,
+                                         78,   79,   8192,          13,        65530,   0, 2 * GIB, 14, 15, 16 * KIB, 17};
     add_cache("malloc-16", 16, 1000, 24, 4096);
     add_cache("malloc-32", 32, 0, 0, 0);
     add_cache("magazine-64", 512, 3, 1, 128);
@@ -116,7 +116,8 @@ static void test_json_exact(void **state) {
         "\"heap\":{\"in_use_bytes\":1001,\"populated_bytes\":2048,\"lookaside_bytes\":3584,\"reserved_bytes\":687194767360,"
         "\"metadata_bytes\":5242880,\"huge_bytes\":6,\"heap_huge_bytes\":68,\"resident_bytes\":7,\"large_blocks\":8,\"large_bytes\":9216,\"released_"
         "bytes_total\":10,"
-        "\"populated_bytes_total\":11,\"moves\":12,\"compactions\":78,\"block_moves\":79,\"mappings\":13,\"mappings_limit\":65530,\"soft_limit\":0,"
+        "\"populated_bytes_total\":11,\"moves\":12,\"compactions\":78,\"block_moves\":79,\"races_lost_bytes\":8192,\"mappings\":13,\"mappings_"
+        "limit\":65530,\"soft_limit\":0,"
         "\"hard_limit\":2147483648,\"pressure_"
         "events\":14,\"handler_calls\":15,\"handler_freed_bytes\":16384,\"handler_resident_bytes\":17},"
         "\"caches\":[{\"name\":\"malloc-16\",\"object_bytes\":16,\"slab_bytes\":65536,\"slabs\":1,\"in_use\":1000,\"cached\":24,\"total\":4096,"
@@ -143,7 +144,7 @@ static void test_json_empty(void **state) {
     (void)state;
     written(report_json);
     assert_python("import json, sys; d = json.load(sys.stdin)\n"
-                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == d[\"free_blocks\"] == [] and len(d[\"heap\"]) == 23");
+                  "assert d[\"caches\"] == d[\"arenas\"] == d[\"groups\"] == d[\"free_blocks\"] == [] and len(d[\"heap\"]) == 24");
 }
 
 static void test_json_hostile(void **state) {
@@ -298,7 +299,7 @@ static void test_xml_exact(void **state) {
                                              "<total type=\"mmap\" count=\"8\" size=\"9216\"/>\n"
                                              "<system type=\"current\" size=\"2048\"/>\n"
                                              "<aspace type=\"total\" size=\"687194767360\"/>\n"
-                                             "<superpages huge_bytes=\"68\">\n"
+                                             "<superpages huge_bytes=\"68\" compactions=\"78\" block_moves=\"79\" races_lost_bytes=\"8192\">\n"
                                              "  <group name=\"unmovable\" count=\"31\" partial=\"35\" huge=\"36\" pages=\"32\"/>\n"
                                              "  <free size=\"2097152\" count=\"210\" unusable=\"5\" fragmentation=\"1000\"/>\n"
                                              "</superpages>\n"

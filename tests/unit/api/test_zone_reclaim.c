@@ -430,6 +430,25 @@ static void bad_arguments(void **state) {
     }
 }
 
+/* The run that an area is captured for may be free, where nothing else in the area can go: then the request has it, and it is not lost. */
+static void a_run_that_was_free_is_had(void **state) {
+    (void)state;
+    begin(STRATA_ZONE_RECLAIM_AREA);
+    assert_int_equal(strata_zone_set_effort(zone, STRATA_ZONE_RECLAIM | STRATA_ZONE_RECLAIM_CAPTURES), STRATA_ZONE_OK);
+    make_many(0, SUPERPAGES * 512);
+    for (uint64_t i = 0; i < SUPERPAGES * 512; i++)
+        if (frame_of[i] % 1024 == 0) assert_int_equal(strata_zone_free(zone, frame_of[i], 1), STRATA_ZONE_OK);
+    answer = STRATA_ZONE_LATER;
+    struct strata_zone_request request = {.frames = 1, .align_frames = 1024, .mobility = STRATA_ZONE_UNMOVABLE};
+    uint64_t frame = UINT64_MAX;
+    assert_int_equal(strata_zone_alloc_as(zone, &request, &frame), STRATA_ZONE_OK);
+    assert_int_equal(frame % 1024, 0);
+    assert_int_equal(strata_zone_free(zone, frame, 1), STRATA_ZONE_OK);
+    struct strata_zone_stats now;
+    assert_int_equal(strata_zone_stats_get(zone, &now), STRATA_ZONE_OK);
+    assert_int_equal(now.free, SUPERPAGES / 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_oldest_go_first, end),
@@ -437,6 +456,7 @@ int main(void) {
         cmocka_unit_test_teardown(active_ones_that_are_used_are_kept, end),
         cmocka_unit_test_teardown(dirty_ones_are_written_and_counted, end),
         cmocka_unit_test_teardown(refusals, end),
+        cmocka_unit_test_teardown(a_run_that_was_free_is_had, end),
         cmocka_unit_test_teardown(blocks_come_go_and_are_cut, end),
         cmocka_unit_test_teardown(a_superpage_costs_one_area, end),
         cmocka_unit_test_teardown(the_area_is_that_of_the_oldest, end),

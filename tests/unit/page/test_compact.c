@@ -14,7 +14,9 @@
 /* The program: it knows each block by its slot, and its contents by the slot's number. */
 static char *slots[BLOCKS];
 static unsigned asked;
-static enum { OBEYS, REFUSES, FREES, FREES_AND_MOVES, GROWS, OTHERS_GROW, ALLOCATES, COMPACTS } manner;
+static char *taken[BLOCKS + 1]; /* by others, meanwhile */
+static unsigned taken_count;
+static enum { OBEYS, REFUSES, FREES, FREES_AND_MOVES, GROWS, OTHERS_GROW, ALLOCATES, COMPACTS, OTHERS_TAKE } manner;
 
 static const struct zone_block_config whole = {.bytes = SUPERPAGE_BYTES, .mobility = MOBILITY_MOVABLE, .huge = true, .compact = true};
 
@@ -54,6 +56,9 @@ static bool move_slot(void *from, void *to, size_t bytes, void *argument) {
         break;
     }
     case COMPACTS: assert_null(zone_block_create(&zone, &whole, NULL)); break;
+    case OTHERS_TAKE: /* all the room there is */
+        while ((taken[taken_count] = zone_block_alloc(&zone, BLOCK_BYTES, 1, NULL)) != NULL) taken_count++;
+        break;
     }
     memcpy(to, from, bytes);
     *slot = to;
@@ -112,6 +117,7 @@ static void assert_nothing_to_have(unsigned asks) {
     assert_null(zone_block_create(&zone, &whole, NULL));
     assert_int_equal(asked, asks);
     assert_int_equal(counters().compactions, 0);
+    assert_int_equal(counters().races_lost, 0);
     ASSERT_SOUND();
     assert_contents();
 }
@@ -197,6 +203,29 @@ static void a_refusal_leaves_all_as_it_was(void **state) {
     for (unsigned i = 0; i < BLOCKS; i++)
         if (slots[i] != NULL) drop_slot(i);
     assert_empty();
+}
+
+/* Others have the room, and not what is being emptied. What they took is counted; where nobody takes any, nothing is. */
+static void room_may_be_taken_meanwhile(void **state) {
+    (void)state;
+    fill();
+    thin_out(8, 5);
+    taken_count = 0;
+    manner = OTHERS_TAKE;
+    assert_null(zone_block_create(&zone, &whole, NULL));
+    assert_int_equal(asked, 1); /* it was moved; the next one has no place */
+    assert_int_equal(counters().compactions, 0);
+    assert_int_equal(counters().races_lost, taken_count * BLOCK_GRANULES);
+    ASSERT_SOUND();
+    assert_contents();
+    while (taken_count != 0) drop_block(taken[--taken_count]);
+    manner = OBEYS;
+    assert_non_null(zone_block_create(&zone, &whole, NULL));
+    assert_true(counters().races_lost != 0 && counters().compactions == 1);
+    manner = ALLOCATES; /* and gives it back: that is no race */
+    uint64_t before = counters().races_lost;
+    (void)zone_block_create(&zone, &whole, NULL);
+    assert_int_equal(counters().races_lost, before);
 }
 
 static void blocks_may_be_freed_meanwhile(void **state) {
@@ -288,6 +317,7 @@ int main(void) {
         cmocka_unit_test(fixed_blocks_get_no_function),
         cmocka_unit_test(without_room_nobody_is_asked),
         cmocka_unit_test(a_refusal_leaves_all_as_it_was),
+        cmocka_unit_test(room_may_be_taken_meanwhile),
         cmocka_unit_test(blocks_may_be_freed_meanwhile),
         cmocka_unit_test(sizes_may_change_meanwhile),
         cmocka_unit_test(blocks_of_it_do_not_grow_where_they_are),
