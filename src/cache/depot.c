@@ -26,7 +26,8 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 /* Full magazines wait up to this many bytes, or this share of the cache's objects. */
 #define DEPOT_BYTES_MIN (32 * KIB)
 #define DEPOT_SHARE 16
-/* Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits. Another one comes from its slab for less than a ns a round. */
+/* Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits. Another one comes from its slab for less than a ns a
+ * round. */
 #define DEPOT_EMPTY_MAX 8
 /* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
 #define CONTENDED_MAX 8

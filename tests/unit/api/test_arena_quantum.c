@@ -298,6 +298,8 @@ static void come_and_go_far_apart(uint64_t commits) {
         sound(NULL);
         (void)strata_release(0);
     }
+    uint64_t regions = ((struct quantum_arena *)(void *)arena)->table.regions_bytes >> REGION_STRIDE_SHIFT;
+    assert_int_equal(regions, commits == 0 ? REGIONS_MAX : regions < REGIONS_MAX ? regions : 0);
     ASSERT_OK(strata_arena_destroy(arena));
     assert_int_equal(sim_failures() != 0, commits != 0);
     sound(NULL);
