@@ -94,7 +94,7 @@ static enum arena_status alloc(void *cache, unsigned flags, uint64_t *start) {
     return status;
 }
 
-enum arena_status quantum_alloc_flagged(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+STRATA_ALIGNED(64) enum arena_status quantum_alloc_flagged(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
     return STRATA_LIKELY(flags == ARENA_SLEEP) ? quantum_take(arena, size, ARENA_SLEEP, start) : arena_alloc(&arena->arena, size, flags, start);
 }
 enum arena_status quantum_alloc_empty(struct quantum_arena *arena, uint64_t quanta, unsigned flags, uint64_t *start) {
