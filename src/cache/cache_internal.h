@@ -15,12 +15,12 @@ STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void
 
 /* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). */
 STRATA_INLINE void depot_lock(struct depot *depot) {
-    if (STRATA_LIKELY(platform_lock_try(&depot->lock))) return;
+    if (STRATA_LIKELY(platform_lock_try_here(&depot->lock))) return;
     platform_lock_acquire(&depot->lock);
     depot->contended++;
     depot->contention++;
 }
-STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release(&depot->lock); }
+STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release_here(&depot->lock); }
 
 /* Behind the headers of an area, in front of its arrays: see cpu_threads.c. */
 #define CPU_AREA_WORDS 2
@@ -29,7 +29,7 @@ STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release(&de
 STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return 2u << magazine->kind; }
 
 /* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
-struct magazine *depot_take_full(struct depot *depot);
+struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
 bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
 /* Whether it would take one now: a look without the lock. */
