@@ -7,9 +7,12 @@
  * In each round OPERATIONS pairs of an allocation and its free, one at a time and AT_A_TIME held together, from each of: malloc, twice, so that it is
  * seen how far two measurements of the same thing differ; an object cache; malloc with a construction after each allocation; an object cache with
  * that constructor; an arena whose integers lie near the first one, also with STRATA_ARENA_SLEEP; one whose integers all lie far from it; one whose
- * SPANS spans all lie far from each other; one where as many lie behind REGIONS others, of which all is taken. What is held together comes in an
- * order that knows nothing of places. Rounds take turns; printed are the medians, what one construction takes, and the quartiles of the ratios that
- * rounds beside each other have. One thread, in a process that has more.
+ * SPANS spans all lie far from each other; ones where as many lie behind REGIONS others, of which all is taken. What is held together comes in an
+ * order that knows nothing of places. Each source has loops of its own, with nothing in them but the calls and a look at what they return: what an
+ * object cache's pair hides of a longer loop, in the time that it waits for its own stores, others would have added to theirs. Where what happened
+ * before decides the time (an arena finds out which integers are freed), one at a time and many have an arena each. Rounds take turns; printed are
+ * the medians, what one construction takes, and the quartiles of the ratios that rounds beside each other have. One thread, in a process that has
+ * more.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,12 +33,12 @@
 #define SPAN_SHIFT 40
 #define AT_A_TIME 64
 #define SEED 11
-/* Stretches of integers that an arena looks up as fast as its first ones (arena.h), and one more. */
+/* As many spans as an arena once looked up faster than others, and one more. */
 #define REGIONS 257
 /* What the constructor does: so many steps, each of which wants the result of the one before. */
 #define CONSTRUCTION_STEPS 64
 
-enum source { MALLOC, AGAIN, OBJECTS, BUILDING, BUILT, NEAR, SLEEPING, FAR, SCATTERED, BEYOND, SOURCES };
+enum source { MALLOC, AGAIN, OBJECTS, BUILDING, BUILT, NEAR, SLEEPING, FAR, SCATTERED, BEYOND, BEYOND_MANY, SOURCES };
 struct kind {
     const char *name;
     enum source source;
@@ -61,7 +64,7 @@ static struct kind kinds[] = {
     {"far_many", FAR, AT_A_TIME, {0}},
     {"scattered_many", SCATTERED, AT_A_TIME, {0}},
     {"beyond", BEYOND, 1, {0}},
-    {"beyond_many", BEYOND, AT_A_TIME, {0}},
+    {"beyond_many", BEYOND_MANY, AT_A_TIME, {0}},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -90,34 +93,57 @@ static void must(enum strata_arena_status status) {
     if (status != STRATA_ARENA_OK) load_fail(strata_arena_status_text(status));
 }
 
-static inline uint64_t take(const struct kind *kind) {
-    uint64_t start;
-    if (arenas[kind->source]) {
-        must(strata_arena_alloc(arenas[kind->source], 1, kind->source == SLEEPING ? STRATA_ARENA_SLEEP : 0, &start));
-        return start;
+static void *whence(enum source source) { return source >= NEAR ? (void *)arenas[source] : (void *)caches[source]; }
+
+/* Straight to where it is held: a copy would be one more store that the free waits for. */
+static inline __attribute__((always_inline)) void take(enum source source, void *from, uint64_t *what) {
+    if (source >= NEAR) {
+        must(strata_arena_alloc(from, 1, source == SLEEPING ? STRATA_ARENA_SLEEP : 0, what));
+        return;
     }
-    void *object = caches[kind->source] ? strata_cache_alloc(caches[kind->source], 0) : malloc(OBJECT_BYTES);
+    void *object = source == OBJECTS || source == BUILT ? strata_cache_alloc(from, 0) : malloc(OBJECT_BYTES);
     if (!object) load_fail("no memory");
-    if (kind->source == BUILDING) (void)construct(object, NULL);
-    return (uint64_t)(uintptr_t)object;
+    if (source == BUILDING) (void)construct(object, NULL);
+    *what = (uint64_t)(uintptr_t)object;
 }
 
-static inline void give(const struct kind *kind, uint64_t what) {
-    if (arenas[kind->source])
-        must(strata_arena_free(arenas[kind->source], what, 1));
-    else if (caches[kind->source])
-        strata_cache_free(caches[kind->source], (void *)(uintptr_t)what);
+static inline __attribute__((always_inline)) void give(enum source source, void *to, uint64_t what) {
+    if (source >= NEAR)
+        must(strata_arena_free(to, what, 1));
+    else if (source == OBJECTS || source == BUILT)
+        strata_cache_free(to, (void *)(uintptr_t)what);
     else
         free((void *)(uintptr_t)what);
 }
 
-static double time_round(const struct kind *kind, uint64_t operations) {
-    static uint64_t held[AT_A_TIME];
-    uint64_t begin_ns = load_clock_ns();
-    for (uint64_t done = 0; done < operations; done += kind->at_a_time) {
-        for (unsigned i = 0; i < kind->at_a_time; i++) held[i] = take(kind);
-        for (unsigned i = 0; i < kind->at_a_time; i++) give(kind, held[i]);
+static uint64_t held[AT_A_TIME];
+static inline __attribute__((always_inline)) void pairs(enum source source, unsigned at_a_time, uint64_t operations) {
+    void *from = whence(source);
+    for (uint64_t done = 0; done < operations; done += at_a_time) {
+        for (unsigned i = 0; i < at_a_time; i++) take(source, from, &held[i]);
+        for (unsigned i = 0; i < at_a_time; i++) give(source, from, held[i]);
     }
+}
+/* The source is a constant in each. */
+static void pairs_of(enum source source, unsigned at_a_time, uint64_t operations) {
+    switch (source) {
+    case MALLOC:
+    case AGAIN: pairs(MALLOC, at_a_time, operations); break;
+    case OBJECTS: pairs(OBJECTS, at_a_time, operations); break;
+    case BUILDING: pairs(BUILDING, at_a_time, operations); break;
+    case BUILT: pairs(BUILT, at_a_time, operations); break;
+    case NEAR: pairs(NEAR, at_a_time, operations); break;
+    case SLEEPING: pairs(SLEEPING, at_a_time, operations); break;
+    case FAR: pairs(FAR, at_a_time, operations); break;
+    case SCATTERED: pairs(SCATTERED, at_a_time, operations); break;
+    case BEYOND: pairs(BEYOND, at_a_time, operations); break;
+    case BEYOND_MANY: pairs(BEYOND_MANY, at_a_time, operations); break;
+    case SOURCES: break;
+    }
+}
+static double time_round(const struct kind *kind, uint64_t operations) {
+    uint64_t begin_ns = load_clock_ns();
+    pairs_of(kind->source, kind->at_a_time, operations);
     return (double)(load_clock_ns() - begin_ns) / (double)operations;
 }
 
@@ -136,10 +162,10 @@ static void shuffle(const struct kind *kind) {
     static uint64_t all[SPANS * SLAB_QUANTA];
     struct rng rng = rng_seed(SEED);
     unsigned count = SPANS * SLAB_QUANTA;
-    for (unsigned i = 0; i < count; i++) all[i] = take(kind);
+    for (unsigned i = 0; i < count; i++) take(kind->source, whence(kind->source), &all[i]);
     for (; count != 0; count--) {
         unsigned which = (unsigned)rng_below(&rng, count);
-        give(kind, all[which]);
+        give(kind->source, whence(kind->source), all[which]);
         all[which] = all[count - 1];
     }
 }
@@ -192,8 +218,7 @@ static void print(uint64_t rounds, double *construction) {
 }
 
 /*
- * Arenas whose next integers lie where they shall: what is near is decided by the first ones, and what is a region's by the first REGIONS stretches;
- * all of these stay taken.
+ * Arenas whose next integers lie where they shall: what is near is decided by the first ones, all of which stay taken.
  */
 static uint64_t taken[SOURCES][REGIONS * SLAB_QUANTA];
 static unsigned taken_count[SOURCES];
@@ -202,19 +227,24 @@ static void make_arenas(void) {
     arenas[NEAR] = arenas[SLEEPING] = new_arena("near", NEAR_END);
     arenas[FAR] = new_arena("far", SLAB_QUANTA);
     arenas[SCATTERED] = new_arena("scattered", SLAB_QUANTA);
-    arenas[BEYOND] = new_arena("beyond", SLAB_QUANTA);
-    for (uint64_t i = 1; i < REGIONS; i++) must(strata_arena_add(arenas[BEYOND], i << SPAN_SHIFT, SLAB_QUANTA));
-    for (enum source source = FAR; source <= BEYOND; source++) {
-        taken_count[source] = (source == BEYOND ? REGIONS : 1) * SLAB_QUANTA;
+    for (enum source source = BEYOND; source <= BEYOND_MANY; source++) {
+        arenas[source] = new_arena("beyond", SLAB_QUANTA);
+        for (uint64_t i = 1; i < REGIONS; i++) must(strata_arena_add(arenas[source], i << SPAN_SHIFT, SLAB_QUANTA));
+    }
+    for (enum source source = FAR; source <= BEYOND_MANY; source++) {
+        taken_count[source] = (source >= BEYOND ? REGIONS : 1) * SLAB_QUANTA;
         for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_alloc(arenas[source], 1, 0, &taken[source][i]));
     }
     must(strata_arena_add(arenas[FAR], UINT64_C(1) << SPAN_SHIFT, NEAR_END));
     for (uint64_t i = 1; i <= SPANS; i++) must(strata_arena_add(arenas[SCATTERED], i << SPAN_SHIFT, SLAB_QUANTA));
-    for (uint64_t i = REGIONS; i < REGIONS + SPANS; i++) must(strata_arena_add(arenas[BEYOND], i << SPAN_SHIFT, SLAB_QUANTA));
+    for (uint64_t i = REGIONS; i < REGIONS + SPANS; i++) {
+        must(strata_arena_add(arenas[BEYOND], i << SPAN_SHIFT, SLAB_QUANTA));
+        must(strata_arena_add(arenas[BEYOND_MANY], i << SPAN_SHIFT, SLAB_QUANTA));
+    }
 }
 
 static void destroy_all(void) {
-    for (enum source source = NEAR; source <= BEYOND; source++) {
+    for (enum source source = NEAR; source <= BEYOND_MANY; source++) {
         if (source == SLEEPING) continue; /* NEAR's */
         for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_free(arenas[source], taken[source][i], 1));
         must(strata_arena_destroy(arenas[source]));

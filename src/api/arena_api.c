@@ -235,7 +235,9 @@ STRATA_EXPORT enum strata_arena_status strata_arena_remove(struct strata_arena *
     return is_arena(arena) ? public_status(arena_remove(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
-STRATA_EXPORT enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+/* At the beginning of a line: where requests through quantum caches begin elsewhere, they can take a tenth longer. */
+STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status
+    strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
     if (STRATA_UNLIKELY(!is_arena(arena) || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(quantum_alloc(&arena->core, size, flags, start));
 }
@@ -243,7 +245,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_alloc(struct strata_arena *a
 /* What quantum caches have taken is theirs. */
 static bool is_slab(struct strata_arena *arena, uint64_t start) { return quantum_is_slab(&arena->core, start); }
 
-STRATA_EXPORT enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
+STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
     if (STRATA_UNLIKELY(!is_arena(arena))) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(quantum_free(&arena->core, start, size));
 }

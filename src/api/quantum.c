@@ -56,8 +56,8 @@ static void *create(void *ctx, struct arena *arena, uint64_t object_size, uint64
                                                .free_function = "strata_arena_free",
                                                .integers = arena->quantum};
     if (object_cache_create(&heap.objects, &config, &quantum->cache) == OBJECT_CACHE_OK) {
-        owner->table.areas_at[config.bytes] = quantum->cache->areas_at;
-        owner->table.index[config.bytes] = quantum->cache->index;
+        owner->table.areas_at[config.bytes - 1] = quantum->cache->areas_at;
+        owner->table.index[config.bytes - 1] = quantum->cache->index;
         return quantum;
     }
     zone_metadata_free(&heap.zone, quantum, sizeof *quantum);
@@ -94,9 +94,8 @@ static enum arena_status alloc(void *cache, unsigned flags, uint64_t *start) {
     return status;
 }
 
-enum arena_status quantum_alloc_slow(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
-    if (STRATA_LIKELY(size - 1 < arena->table.max && flags == ARENA_SLEEP)) return quantum_take(arena, size, ARENA_SLEEP, start);
-    return arena_alloc(&arena->arena, size, flags, start);
+STRATA_ALIGNED(64) enum arena_status quantum_alloc_flagged(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+    return STRATA_LIKELY(flags == ARENA_SLEEP) ? quantum_take(arena, size, ARENA_SLEEP, start) : arena_alloc(&arena->arena, size, flags, start);
 }
 enum arena_status quantum_alloc_empty(struct quantum_arena *arena, uint64_t quanta, unsigned flags, uint64_t *start) {
     quantum_look_again(&arena->table);
@@ -111,6 +110,7 @@ void quantum_alloc_twice(const struct quantum_arena *arena, const uint8_t *mark)
 
 enum arena_status quantum_free_full(struct quantum_arena *arena, uint8_t *mark, uint64_t quanta) {
     const struct quantum_cache *quantum = arena->arena.qcaches[quanta - 1];
+    quantum_look_again(&arena->table);
     object_cache_free_slow(quantum->cache, mark);
     return ARENA_OK;
 }

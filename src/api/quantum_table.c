@@ -55,8 +55,8 @@ static void insert(struct quantum_chains *chains, struct quantum_plot *plot) {
 /* From now on these. Who reads the old mask with the new slots sees a part of them. */
 static void use(struct quantum_table *table, struct quantum_chains *chains) {
     table->chains = chains;
-    __atomic_store_n(&table->slots, chains->slots, __ATOMIC_RELEASE);
-    __atomic_store_n(&table->mask, chains->mask, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->plots_shown, chains->slots, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->plots_mask, chains->mask, __ATOMIC_RELEASE);
 }
 
 /* Twice as many, where plots are too many for the slots; without memory the old ones serve on. Under the lock. */
@@ -75,39 +75,43 @@ static void grow(struct quantum_table *table) {
 
 /* ------------------------------------------------------------------ the window */
 
-static size_t window_bytes(uint64_t quanta) { return align_up(quanta, platform_info()->page_bytes); }
+static size_t window_bytes(uint64_t quanta) { return align_up(quanta + quantum_colour(COLOURS - 1), platform_info()->page_bytes); }
 
 /*
- * Round the first slab: all that the arena has, or as much as a window holds. Both ends are multiples of the slab size, so that no slab lies across
- * them. Without memory or address space there is none, and all slabs have plots.
+ * Round the first slab: all that the arena has, or as much as a window holds. Both ends are a region's, so that nothing lies across them. Without
+ * memory or address space there is none, and regions or plots serve.
  */
 static void open_window(struct quantum_arena *arena, uint64_t start) {
     struct quantum_table *table = &arena->table;
-    uint64_t quanta = table->slab_size >> table->quantum_shift, half = WINDOW_QUANTA_MAX / 2, lowest = 0, highest = UINT64_MAX;
+    const uint64_t half = WINDOW_QUANTA_MAX / 2;
+    uint64_t lowest = 0, highest = UINT64_MAX;
     (void)arena_bounds(&arena->arena, &lowest, &highest);
-    uint64_t slab = quantum_number(table, start);
-    uint64_t first = quantum_number(table, lowest) & -quanta, last = highest >> table->quantum_shift | (quanta - 1);
+    uint64_t region = quantum_number(table, start) & -REGION_QUANTA;
+    uint64_t first = quantum_number(table, lowest) & -REGION_QUANTA, last = highest >> table->quantum_shift | (REGION_QUANTA - 1);
     if (last - first >= WINDOW_QUANTA_MAX) {
-        if (slab - first > half) first = last - slab > half ? slab - half : last - (WINDOW_QUANTA_MAX - 1);
+        if (region - first > half) first = last - region > half ? region - half : last - (WINDOW_QUANTA_MAX - 1);
         last = first + (WINDOW_QUANTA_MAX - 1);
     }
     uint64_t count = last - first + 1;
-    uint8_t *window = platform_reserve(NULL, window_bytes(count), platform_info()->page_bytes);
-    if (window == NULL) return;
-    (void)platform_advise_huge(window, window_bytes(count), false);
-    if (!platform_commit(window, window_bytes(count))) {
-        platform_unreserve(window, window_bytes(count));
+    uint8_t *space = platform_reserve(NULL, window_bytes(count), platform_info()->page_bytes);
+    if (space == NULL) return;
+    (void)platform_advise_huge(space, window_bytes(count), false);
+    if (!platform_commit(space, window_bytes(count))) {
+        platform_unreserve(space, window_bytes(count));
         return;
     }
-    table->window = window;
-    table->window_first = first;
-    __atomic_store_n(&table->window_count, count, __ATOMIC_RELEASE);
+    table->window_space = space;
+    uint8_t *marks = space + quantum_colour((uintptr_t)arena / platform_info()->page_bytes);
+    table->window = (struct quantum_stretch){.first = first, .marks = marks, .origin = (uintptr_t)marks - first};
+    __atomic_store_n(&table->window.count, count, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->hot, &table->window, __ATOMIC_RELEASE);
 }
 
 /* ------------------------------------------------------------------ life */
 
 void quantum_init(struct quantum_arena *arena) {
-    arena->table = (struct quantum_table){.alive = QUANTUM_ALIVE, .lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)};
+    arena->table =
+        (struct quantum_table){.alive = QUANTUM_ALIVE, .looking = 1, .slots = &quantum_no_region, .lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)};
 }
 
 bool quantum_table_start(struct quantum_arena *arena, uint64_t slab_size) {
@@ -133,8 +137,8 @@ void quantum_table_drop(struct quantum_arena *arena) {
         zone_metadata_free(&heap.zone, chains, chains_bytes(chains->mask + 1));
     }
     quantum_regions_drop(table);
-    if (table->window_count != 0) platform_unreserve(table->window, window_bytes(table->window_count));
-    table->window_count = 0;
+    if (table->window.count != 0) platform_unreserve(table->window_space, window_bytes(table->window.count));
+    table->window.count = 0;
     table->spare = NULL;
     table->chains = NULL;
 }
@@ -174,8 +178,8 @@ uint8_t *quantum_table_add(struct quantum_arena *arena, uint64_t start) {
     platform_lock_acquire(&table->lock);
     if (!table->window_tried) open_window(arena, start);
     table->window_tried = true;
-    uint8_t *marks = quantum_mark_near(table, start);
     uint64_t number = quantum_number(table, start);
+    uint8_t *marks = quantum_mark_within(&table->window, number);
     if (marks == NULL) marks = quantum_region_add(table, number);
     if (marks == NULL) {
         struct quantum_plot *plot = *find_link(table, number >> PLOT_SHIFT);
@@ -194,7 +198,7 @@ void quantum_table_remove(struct quantum_arena *arena, uint64_t start) {
     struct quantum_table *table = &arena->table;
     set_marks(table, quantum_mark_find(arena, start), QUANTUM_GONE);
     uint64_t number = quantum_number(table, start);
-    if (quantum_mark_near(table, start) != NULL) return;
+    if (quantum_mark_within(&table->window, number) != NULL) return;
     platform_lock_acquire(&table->lock);
     struct quantum_plot **link = find_link(table, number >> PLOT_SHIFT), *plot = *link;
     if (quantum_region_find(table, number) == NULL && --plot->slabs == 0) {
@@ -226,12 +230,12 @@ static STRATA_NOINLINE uint8_t *find_hidden(struct quantum_table *table, uint64_
 
 uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start) {
     struct quantum_table *table = &arena->table;
-    uint8_t *mark = quantum_mark_near(table, start);
     uint64_t number = quantum_number(table, start);
-    if (mark == NULL && __atomic_load_n(&table->way, __ATOMIC_ACQUIRE) != WAY_NONE) mark = quantum_mark_hashed(table, number);
+    uint8_t *mark = quantum_mark_within(&table->window, number);
+    if (mark == NULL) mark = quantum_region_find(table, number);
     if (mark != NULL) return mark;
-    uint64_t mask = __atomic_load_n(&table->mask, __ATOMIC_ACQUIRE);
-    struct quantum_plot **slots = __atomic_load_n(&table->slots, __ATOMIC_RELAXED);
+    uint64_t mask = __atomic_load_n(&table->plots_mask, __ATOMIC_ACQUIRE);
+    struct quantum_plot **slots = __atomic_load_n(&table->plots_shown, __ATOMIC_RELAXED);
     struct quantum_plot *plot = __atomic_load_n(&slots[slot_of(number >> PLOT_SHIFT, mask)], __ATOMIC_ACQUIRE);
     if (STRATA_LIKELY(__atomic_load_n(&plot->number, __ATOMIC_RELAXED) == number >> PLOT_SHIFT)) return mark_in(plot, number);
     return find_hidden(table, number);
@@ -243,9 +247,10 @@ uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *m
 }
 
 uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark) {
-    uint64_t place = (uint64_t)(mark - table->window);
-    if (place < __atomic_load_n(&table->window_count, __ATOMIC_ACQUIRE)) return (table->window_first + place) << table->quantum_shift;
-    place = (uint64_t)(mark - table->regions_at);
-    if (place < __atomic_load_n(&table->regions_quanta, __ATOMIC_ACQUIRE)) return quantum_integer_beside(table, place);
+    if ((uint64_t)(mark - table->window.marks) < __atomic_load_n(&table->window.count, __ATOMIC_ACQUIRE))
+        return quantum_integer_within(table, table->window.origin, mark);
+    uint64_t place = (uint64_t)(mark - table->regions_at);
+    if (place < __atomic_load_n(&table->regions_bytes, __ATOMIC_ACQUIRE))
+        return quantum_integer_within(table, table->origins[place >> REGION_STRIDE_SHIFT], mark);
     return quantum_integer_far(table, mark);
 }
