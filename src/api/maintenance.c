@@ -188,7 +188,13 @@ void maintenance_slow_call(bool may_start_thread) {
     uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
     if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated);
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.zone.limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_WANTED)) adopt_cgroup_limit();
-    uint32_t calls = __atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_SEQ_CST);
+    uint32_t calls;
+    if (platform_thread_is_alone()) { /* so there is nobody to wake */
+        calls = __atomic_load_n(&heap.slow_calls, __ATOMIC_RELAXED) + 1;
+        __atomic_store_n(&heap.slow_calls, calls, __ATOMIC_RELAXED);
+    } else {
+        calls = __atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_SEQ_CST);
+    }
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.maintenance_asleep, __ATOMIC_SEQ_CST)) &&
         __atomic_exchange_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST))
         platform_event_wake(&heap.maintenance_event);

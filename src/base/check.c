@@ -36,6 +36,10 @@ static void put_number(struct text *text, uint64_t value, unsigned base, bool ne
 static void put_string(struct text *text, const char *string, unsigned width, bool left) {
     size_t length = 0;
     if (string == NULL) string = "(null)";
+    if (width == 0) { /* what every process comes to: without strlen, see platform_getenv */
+        while (*string != 0) put_char(text, *string++);
+        return;
+    }
     while (string[length] != 0) length++;
     if (!left)
         for (size_t i = length; i < width; i++) put_char(text, ' ');

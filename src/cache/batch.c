@@ -18,7 +18,7 @@ static unsigned transfer_of(const struct depot *depot) {
 /* A magazine's rounds, those that were to be popped first in front. What finds no room, as m was larger when it was filled, goes to the slabs. */
 static unsigned take_magazine(struct cache_layer *caches, unsigned cache, void **objects, unsigned count) {
     struct depot *depot = &caches->depots[cache];
-    struct magazine *magazine = depot_take_full(depot);
+    struct magazine *magazine = depot_take_full(caches, depot);
     if (magazine == NULL) return 0;
     unsigned taken = 0;
     while (taken < count && magazine->count != 0) objects[taken++] = magazine->rounds[--magazine->count];

@@ -67,7 +67,7 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     void *object;
     if (!cpu_layer_open(caches, cache)) return backend_alloc(caches, cache, &object, 1) == 1 ? object : NULL;
 
-    struct magazine *magazine = depot_take_full(depot);
+    struct magazine *magazine = depot_take_full(caches, depot);
     if (magazine != NULL) return spend(caches, cache, magazine);
     void *rounds[CACHE_TRANSFER_MAX];
     unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;

@@ -65,6 +65,7 @@ struct depot {
     uint8_t shut;           /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
     uint32_t contended;     /* since the last tick */
+    uint32_t visitor;       /* which thread came last; 0: none yet */
     uint64_t contention;    /* since the start */
     uint64_t allocs, frees; /* objects handed to and taken from the CPU layer */
     uint32_t ticks_idle;
@@ -72,6 +73,7 @@ struct depot {
     uint64_t visits, visits_seen; /* at the last tick */
     struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
     bool bucket_touched;          /* since the last tick */
+    bool shared, changed_hands;   /* whether more than one thread visits, and whether another one than before has since the last tick */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 /*

@@ -29,7 +29,7 @@ STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release(&de
 STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return 2u << magazine->kind; }
 
 /* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
-struct magazine *depot_take_full(struct depot *depot);
+struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
 bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
 /* Whether it would take one now: a look without the lock. */

@@ -23,14 +23,48 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define ARRAY_BYTES_MAX (64 * KIB)
 #define ARRAY_BYTES_MAX_LARGE (32 * KIB)
 #define LARGE_OBJECT_BYTES 512
-/* Full magazines wait up to this many bytes, or this share of the cache's objects. */
-#define DEPOT_BYTES_MIN (32 * KIB)
-#define DEPOT_SHARE 16
+/*
+ * Full magazines wait up to this many bytes, or this share of the cache's objects. More where threads pass them to each other, which saves both the
+ * slabs; of one thread's own objects a slab hands out neighbours, which a magazine doesn't, and may become empty.
+ */
+#define DEPOT_BYTES_MIN (16 * KIB)
+#define DEPOT_BYTES_MIN_SHARED (32 * KIB)
+#define DEPOT_SHARE 64
+#define DEPOT_SHARE_SHARED 16
+/* Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits. Another one comes from its slab for less than a ns a
+ * round. */
+#define DEPOT_EMPTY_MAX 8
 /* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
 #define CONTENDED_MAX 8
 #define IDLE_TICKS 20
 
 static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
+
+/* How many full magazines may wait where the cache has so many objects. */
+static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
+    uint64_t transfer = max_u64(depot->rounds / 2u, 1);
+    uint64_t share = objects / (depot->shared ? DEPOT_SHARE_SHARED : DEPOT_SHARE) / transfer;
+    uint64_t least = (depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN) / (depot->object_bytes * transfer) + 1;
+    return (uint32_t)max_u64(share, least);
+}
+
+static void set_full_limit(const struct cache_layer *caches, struct depot *depot) {
+    uint64_t objects = caches->backend->total(caches->backend_context, (unsigned)(depot - caches->depots));
+    __atomic_store_n(&depot->full_max, full_limit(depot, objects), __ATOMIC_RELAXED);
+}
+
+/* Under the lock. */
+static void note_visit(const struct cache_layer *caches, struct depot *depot) {
+    uint32_t visitor = platform_thread_token(), last = depot->visitor;
+    depot->visits++;
+    if (STRATA_LIKELY(visitor == last)) return;
+    depot->visitor = visitor;
+    if (last == 0) return;
+    depot->changed_hands = true;
+    if (depot->shared) return;
+    depot->shared = true;
+    set_full_limit(caches, depot);
+}
 
 void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max) {
     size_t array_bytes = object_bytes > LARGE_OBJECT_BYTES ? ARRAY_BYTES_MAX_LARGE : ARRAY_BYTES_MAX;
@@ -46,7 +80,9 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     __atomic_store_n(&depot->shut, 0, __ATOMIC_RELAXED);
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
-    depot->full_max = (uint32_t)(DEPOT_BYTES_MIN / (object_bytes * (start / 2 != 0 ? start / 2 : 1))) + 1;
+    depot->shared = depot->changed_hands = false;
+    depot->visitor = 0;
+    depot->full_max = full_limit(depot, 0);
 }
 
 unsigned depot_place(struct cache_layer *caches, struct depot *depot) {
@@ -68,10 +104,10 @@ static void note_low(struct depot *depot) {
     if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
 }
 
-struct magazine *depot_take_full(struct depot *depot) {
+struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
     depot_lock(depot);
     struct magazine *magazine = depot->full;
-    depot->visits++;
+    note_visit(caches, depot);
     if (magazine != NULL) {
         depot->full = magazine->next;
         COUNTER_SUB(depot->full_count, 1);
@@ -113,7 +149,7 @@ struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depo
     depot_lock(depot);
     struct magazine *magazine = depot->empty;
     unsigned kind = depot->kind;
-    depot->visits++;
+    note_visit(caches, depot);
     if (magazine != NULL) {
         depot->empty = magazine->next;
         depot->empty_count--;
@@ -128,7 +164,7 @@ struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depo
 void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
     magazine->count = 0;
     depot_lock(depot);
-    bool fits = magazine->kind == depot->kind && depot->empty_count <= depot->full_max;
+    bool fits = magazine->kind == depot->kind && depot->empty_count < DEPOT_EMPTY_MAX;
     if (fits) {
         magazine->next = depot->empty;
         depot->empty = magazine;
@@ -240,17 +276,17 @@ static void adapt_rounds(struct depot *depot) {
 
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     struct depot *depot = &caches->depots[cache];
-    unsigned transfer = (unsigned)max_u64(__atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u, 1);
-    uint64_t share = caches->backend->total(caches->backend_context, cache) / DEPOT_SHARE / transfer;
-
     platform_lock_acquire(&depot->lock);
     uint32_t full_cut = all ? depot->full_count : depot->full_low;
     uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
     depot->full_low = depot->full_count;
     depot->empty_low = depot->empty_count;
-    uint64_t least = DEPOT_BYTES_MIN / ((uint64_t)depot->object_bytes * transfer) + 1;
-    __atomic_store_n(&depot->full_max, (uint32_t)max_u64(share, least), __ATOMIC_RELAXED);
-    if (!all) adapt_rounds(depot); /* by time, which a reap says nothing about */
+    if (!all) { /* by time, which a reap says nothing about */
+        depot->shared = depot->changed_hands;
+        depot->changed_hands = false;
+    }
+    set_full_limit(caches, depot);
+    if (!all) adapt_rounds(depot);
     struct magazine *magazine = all || !depot->bucket_touched ? depot->bucket : NULL;
     if (magazine != NULL) depot->bucket = NULL;
     if (!all) depot->bucket_touched = false;

@@ -41,6 +41,51 @@ def test_small_program_maps_what_it_uses(strata):
     assert sum(rss for _, _, rss in found) <= 128
 
 
+# Trees that are built and torn down, buffers that grow, and pages that become idle: a program of some MiB, as most are.
+SOME_MIB = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char text[1 << 18];
+static void *kept[100000];
+static void grow(size_t end) {
+    char *buffer = NULL;
+    for (size_t bytes = 100; bytes < end; bytes = bytes * 3 / 2) {
+        buffer = realloc(buffer, bytes);
+        if (buffer == NULL) _exit(3);
+        memset(buffer, 1, bytes);
+    }
+    free(buffer);
+}
+int main(void) {
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 100000; i++)
+            if ((kept[i] = malloc(16 + (size_t)i * 37 % (round < 2 ? 100 : 300))) == NULL) return 4;
+        grow((size_t)4 << 20);
+        for (int i = 0; i < 100000; i++) free(kept[i]);
+    }
+    int file = open("/proc/self/smaps", O_RDONLY);
+    for (ssize_t count; (count = read(file, text, sizeof text)) > 0;)
+        if (write(1, text, (size_t)count) != count) return 1;
+    return 0;
+}
+"""
+
+
+@pytest.mark.strata_only
+def test_a_program_of_some_mib_comes_to_two_windows_of_code(strata, compile_c):
+    """What it calls beyond the small ones lies together in the window before theirs (cmake/layout.ld), and so do the constants that it reads."""
+    environment = strata.environment()
+    del environment["STRATA_CONF"]
+    smaps = subprocess.run([compile_c("some_mib", SOME_MIB)], env=environment, capture_output=True, check=True, text=True).stdout
+    found = mappings(smaps, "libstrata.so")
+    code = [rss for permissions, _, rss in found if "x" in permissions]
+    assert len(code) == 1 and 0 < code[0] <= 2 * 16 * PAGE_KIB
+    assert any(rss == 0 and size >= 5 * PAGE_KIB for permissions, size, rss in found if permissions.startswith("r--")), found
+    assert sum(rss for _, _, rss in found) <= 192
+
+
 # The loader's own allocations come from its own allocator; the C library makes none for this.
 NEVER_ALLOCATES = r"""
 #include <fcntl.h>

@@ -32,6 +32,15 @@ static void cpu_relax(void) {
 
 static long futex(uint32_t *word, int operation, uint32_t value) { return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL); }
 
+/* From glibc 2.32 on; absent elsewhere. 0 once pthread_create was called. */
+extern char __libc_single_threaded __attribute__((weak));
+static const char several_threads; /* 0: so many as there may be */
+const char *platform_one_thread STRATA_USUAL_DATA = &several_threads;
+
+void linux_lock_init(void) {
+    if (&__libc_single_threaded != NULL) platform_one_thread = &__libc_single_threaded;
+}
+
 /* Threads that are about to sleep, or do. In the child of a fork, those of its parent count for ever: a call or two for nothing at a fork. */
 static uint32_t sleepers;
 /* pthread_self() of the thread that forks, which is the same in the child; 0: none. Read by others, hence atomic. */

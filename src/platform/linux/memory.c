@@ -63,6 +63,7 @@ void platform_init(void) {
     info.page_bytes = getauxval(AT_PAGESZ);
     info.page_shift = bit_lowest(info.page_bytes);
     linux_cpu_init();
+    linux_lock_init();
     errno = saved;
 }
 

@@ -125,12 +125,15 @@ __attribute__((constructor(101))) static void note_environ(int argc, char **argv
 }
 #endif
 
+/* By the byte: the C library's string functions would bring a window of its code into processes that use them for nothing else. */
 const char *platform_getenv(const char *name) {
-    size_t length = strlen(name);
     char **entries = environ != NULL ? environ : early_environ;
-    if (entries == NULL) return getenv_of_kernel(name, length);
-    for (char **entry = entries; *entry != NULL; entry++)
-        if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
+    if (entries == NULL) return getenv_of_kernel(name, strlen(name));
+    for (char **entry = entries; *entry != NULL; entry++) {
+        const char *c = *entry, *n = name;
+        for (; *n != 0 && *c == *n; n++) c++;
+        if (*n == 0 && *c == '=') return c + 1;
+    }
     return NULL;
 }
 

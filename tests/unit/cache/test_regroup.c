@@ -86,7 +86,7 @@ static void a_bucket_follows_m(void **state) {
     /* m has grown beyond what it can hold: it is full when it is full. */
     depot->rounds = (uint16_t)(2 * m);
     depot->kind = (uint16_t)(depot->kind + 2);
-    struct magazine *first = depot_take_full(depot);
+    struct magazine *first = depot_take_full(&caches, depot);
     unsigned capacity = magazine_capacity(depot->bucket);
     assert_true(capacity < m);
     give_odd(cache, capacity + 2);
