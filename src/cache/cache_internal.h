@@ -15,12 +15,12 @@ STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void
 
 /* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). */
 STRATA_INLINE void depot_lock(struct depot *depot) {
-    if (STRATA_LIKELY(platform_lock_try(&depot->lock))) return;
+    if (STRATA_LIKELY(platform_lock_try_here(&depot->lock))) return;
     platform_lock_acquire(&depot->lock);
     depot->contended++;
     depot->contention++;
 }
-STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release(&depot->lock); }
+STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release_here(&depot->lock); }
 
 /* Behind the headers of an area, in front of its arrays: see cpu_threads.c. */
 #define CPU_AREA_WORDS 2

@@ -216,18 +216,8 @@ STRATA_INLINE bool platform_lock_take_free(struct platform_lock *lock) {
     uint32_t expected = PLATFORM_LOCK_FREE;
     return __atomic_compare_exchange_n(&lock->word, &expected, PLATFORM_LOCK_HELD, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
-STRATA_INLINE bool platform_lock_try(struct platform_lock *lock) {
-    if (!platform_lock_take_free(lock)) return false;
-    platform_lock_note_acquire(lock);
-    return true;
-}
-STRATA_INLINE void platform_lock_acquire(struct platform_lock *lock) {
-    if (STRATA_UNLIKELY(!platform_lock_take_free(lock))) platform_lock_acquire_slow(lock);
-    platform_lock_note_acquire(lock);
-}
 /* Release order: pairs with the acquire of the next holder. */
-STRATA_INLINE void platform_lock_release(struct platform_lock *lock) {
-    platform_lock_note_release(lock);
+STRATA_INLINE void platform_lock_let_go(struct platform_lock *lock) {
     /* Only the holder makes this value and takes it back: a look without order suffices. */
     if (STRATA_UNLIKELY(__atomic_load_n(&lock->word, __ATOMIC_RELAXED) == PLATFORM_LOCK_FORK_TAKEN))
         __atomic_store_n(&lock->word, PLATFORM_LOCK_FORK, __ATOMIC_RELAXED);
@@ -236,6 +226,25 @@ STRATA_INLINE void platform_lock_release(struct platform_lock *lock) {
     else if (STRATA_UNLIKELY(__atomic_exchange_n(&lock->word, PLATFORM_LOCK_FREE, __ATOMIC_RELEASE) == PLATFORM_LOCK_WAITED))
         platform_lock_release_slow(lock);
 }
+
+/* In place, for the few that malloc and free come to often: */
+STRATA_INLINE bool platform_lock_try_here(struct platform_lock *lock) {
+    if (!platform_lock_take_free(lock)) return false;
+    platform_lock_note_acquire(lock);
+    return true;
+}
+STRATA_INLINE void platform_lock_acquire_here(struct platform_lock *lock) {
+    if (STRATA_UNLIKELY(!platform_lock_take_free(lock))) platform_lock_acquire_slow(lock);
+    platform_lock_note_acquire(lock);
+}
+STRATA_INLINE void platform_lock_release_here(struct platform_lock *lock) {
+    platform_lock_note_release(lock);
+    platform_lock_let_go(lock);
+}
+/* The same for all others, whose code is the smaller for it. */
+bool platform_lock_try(struct platform_lock *lock);
+void platform_lock_acquire(struct platform_lock *lock);
+void platform_lock_release(struct platform_lock *lock);
 
 /*
  * Around fork, where one thread takes many locks of one rank, in a fixed order: without the check of ranks. Between the first hold and

@@ -209,15 +209,15 @@ static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache,
 unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
     unsigned taken = 0;
-    platform_lock_acquire(&cache->lock);
+    platform_lock_acquire_here(&cache->lock);
     while (taken < count) {
         if (cache->bucket_map == 0) {
             if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
             unsigned granules = next_slab_granules(cache);
             uint32_t head;
-            platform_lock_release(&cache->lock);
+            platform_lock_release_here(&cache->lock);
             struct slab *slab = slab_create(slabs, cache, granules, &head);
-            platform_lock_acquire(&cache->lock);
+            platform_lock_acquire_here(&cache->lock);
             if (slab == NULL) {
                 if (cache->bucket_map == 0) break;
                 continue;
@@ -241,7 +241,7 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects
     }
     cache->in_use += taken;
     cache->allocs += taken;
-    platform_lock_release(&cache->lock);
+    platform_lock_release_here(&cache->lock);
     return taken;
 }
 
@@ -315,7 +315,7 @@ static unsigned put_objects(struct slab_cache *cache, struct slab *slab, const c
 
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
-    platform_lock_acquire(&cache->lock);
+    platform_lock_acquire_here(&cache->lock);
     for (unsigned done = 0, put; done < count; done += put) {
         const char *start;
         uint32_t head = slab_of(slabs, cache, objects[done], &start);
@@ -340,7 +340,7 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
         }
     }
     cache->in_use -= count;
-    platform_lock_release(&cache->lock);
+    platform_lock_release_here(&cache->lock);
 }
 
 void slab_reap(struct slab_layer *slabs) {

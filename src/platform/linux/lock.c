@@ -86,6 +86,10 @@ void platform_lock_release_slow(struct platform_lock *lock) {
     errno = saved;
 }
 
+bool platform_lock_try(struct platform_lock *lock) { return platform_lock_try_here(lock); }
+void platform_lock_acquire(struct platform_lock *lock) { platform_lock_acquire_here(lock); }
+void platform_lock_release(struct platform_lock *lock) { platform_lock_release_here(lock); }
+
 void platform_fork_begin(void) { __atomic_store_n(&fork_thread, (uintptr_t)pthread_self(), __ATOMIC_RELAXED); }
 
 void platform_fork_end(void) { __atomic_store_n(&fork_thread, 0, __ATOMIC_RELAXED); }

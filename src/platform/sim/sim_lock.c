@@ -122,3 +122,7 @@ void platform_lock_release_slow(struct platform_lock *lock) {
     }
     sim_cpu_yield();
 }
+
+bool platform_lock_try(struct platform_lock *lock) { return platform_lock_try_here(lock); }
+void platform_lock_acquire(struct platform_lock *lock) { platform_lock_acquire_here(lock); }
+void platform_lock_release(struct platform_lock *lock) { platform_lock_release_here(lock); }
