@@ -173,7 +173,7 @@ static bool commit_arrays(struct zone *zone, uint64_t end) {
     return true;
 }
 
-void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before) {
+STRATA_COLD void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before) {
     uint64_t bytes = (uint64_t)(end - zone->superpages) << SUPERPAGE_SHIFT;
     if (zone->growing || platform_info()->data_limit_bytes != UINT64_MAX) return;
     if (zone->commits == COMMITS_UNKNOWN) {
@@ -193,18 +193,19 @@ void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t 
     }
 }
 
-/* The heap itself up to `end`, whose arrays follow; beyond, where a large block grows (`marks` is false) and that costs nothing. */
+/* Beyond `end`, where a large block grows and that costs nothing. */
+static STRATA_COLD bool commit_heap_ahead(struct zone *zone, uint64_t end) {
+    uint64_t ahead = min_u64(zone->window_bytes, end + HEAP_AHEAD_BYTES);
+    if (zone->commits != COMMITS_FREE || end < HEAP_AHEAD_FROM) return false;
+    if (!platform_commit((char *)zone->base + zone->heap_bytes, ahead - zone->heap_bytes)) return false;
+    zone->heap_bytes = ahead;
+    return true;
+}
+
+/* The heap itself up to `end`, whose arrays follow; `marks` is false where a large block grows. */
 static bool commit_heap(struct zone *zone, uint64_t end, bool marks) {
-    char *from = (char *)zone->base + zone->heap_bytes;
-    if (zone->growing || end <= zone->heap_bytes) return true;
-    if (!marks && end >= HEAP_AHEAD_FROM && zone->commits == COMMITS_FREE) {
-        uint64_t ahead = min_u64(zone->window_bytes, end + HEAP_AHEAD_BYTES);
-        if (platform_commit(from, ahead - zone->heap_bytes)) {
-            zone->heap_bytes = ahead;
-            return true;
-        }
-    }
-    if (!platform_commit(from, end - zone->heap_bytes)) return false;
+    if (zone->growing || end <= zone->heap_bytes || (!marks && commit_heap_ahead(zone, end))) return true;
+    if (!platform_commit((char *)zone->base + zone->heap_bytes, end - zone->heap_bytes)) return false;
     zone->heap_bytes = end;
     return true;
 }

@@ -102,7 +102,6 @@ bool platform_thread_start(void (*body)(void *), void *argument) {
 /* Threads' own data lie pages apart. */
 uint32_t platform_thread_token(void) { return (uint32_t)((uintptr_t)&errno >> 8) | 1; }
 
-
 /* ------------------------------------------------------------------ the end of the process */
 
 static void (*first_thread_callback)(void);
