@@ -245,37 +245,59 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects
     return taken;
 }
 
-/* The descriptor of the slab that an address lies in, and where that slab starts; SLAB_NONE where no slab of this cache is there. */
-static uint32_t slab_of(const struct slab_layer *slabs, const struct slab_cache *cache, const void *object, const char **start) {
-    if (!zone_contains(slabs->zone, object)) return SLAB_NONE;
-    size_t at = zone_granule_of(slabs->zone, object);
-    granule_tag tag = slabs->zone->tags[at];
-    if ((tag & 0xff) != cache->tag) return SLAB_NONE;
+/* What looking objects up takes of the zone and the cache, in registers: none of it changes, but the compiler can't know. */
+struct lookup {
+    uintptr_t base;
+    uint64_t units; /* of what the heap has ever had: more than any object that is in use now */
+    const granule_tag *tags;
+    struct head_area *heads;
+    uint64_t reciprocal;
+    uint32_t object_bytes;
+    uint8_t tag;
+};
+STRATA_INLINE struct lookup lookup_of(const struct slab_layer *slabs, const struct slab_cache *cache) {
+    const struct zone *zone = slabs->zone;
+    return (struct lookup){
+        zone->base, __atomic_load_n(&zone->extent_units, __ATOMIC_ACQUIRE), zone->tags, zone->heads, cache->reciprocal, cache->object_bytes,
+        cache->tag};
+}
+
+/* The slab that an address lies in, where that starts, and its head; NULL where no slab of this cache is there. */
+STRATA_INLINE struct slab *slab_of(const struct lookup *lookup, const void *object, const char **start, uint32_t *head) {
+    uintptr_t offset = (uintptr_t)object - lookup->base;
+    if (STRATA_UNLIKELY(offset >> 4 >= lookup->units)) return NULL;
+    size_t at = offset >> GRANULE_SHIFT;
+    granule_tag tag = lookup->tags[at];
+    if (STRATA_UNLIKELY((tag & 0xff) != lookup->tag)) return NULL;
     at -= tag >> 8;
-    *start = zone_address_of(slabs->zone, at);
-    return zone_head_of(slabs->zone, at);
+    *start = (const char *)lookup->base + (at << GRANULE_SHIFT);
+    struct head_area *area = &lookup->heads[at / SUPERPAGE_GRANULES];
+    unsigned unit = area->at[at % SUPERPAGE_GRANULES];
+    *head = (uint32_t)(at / SUPERPAGE_GRANULES * HEAD_UNITS + unit);
+    return (struct slab *)&area->units[unit];
 }
 
 /* Which object of its slab starts so many bytes behind the slab's start; false: none does. offset: below the slab's bytes. */
-static bool index_at(const struct slab_cache *cache, uint64_t offset, unsigned *index) {
-    *index = (unsigned)(offset * cache->reciprocal >> RECIPROCAL_SHIFT);
-    return (uint64_t)*index * cache->object_bytes == offset;
+STRATA_INLINE bool index_at(const struct lookup *lookup, uint64_t offset, unsigned *index) {
+    *index = (unsigned)(offset * lookup->reciprocal >> RECIPROCAL_SHIFT);
+    return (uint64_t)*index * lookup->object_bytes == offset;
 }
 
 bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
-    const struct slab_cache *cache = &slabs->caches[tag];
+    const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag]);
     const char *start;
+    uint32_t head;
     unsigned index;
-    uint32_t head = slab_of(slabs, cache, object, &start);
-    return head != SLAB_NONE && index_at(cache, (uint64_t)((const char *)object - start), &index) && index < slab_at(slabs, head)->capacity;
+    const struct slab *slab = slab_of(&lookup, object, &start, &head);
+    return slab != NULL && index_at(&lookup, (uint64_t)((const char *)object - start), &index) && index < slab->capacity;
 }
 
 size_t slab_bytes_of(const struct slab_layer *slabs, const void *object) {
     size_t at = zone_granule_of(slabs->zone, object);
     unsigned tag = slabs->zone->tags[at], behind = tag >> 8, index;
     if (!slab_is_cache(tag & 0xff)) return 0;
-    const struct slab_cache *cache = &slabs->caches[tag & 0xff];
-    return index_at(cache, (uint64_t)((const char *)object - zone_address_of(slabs->zone, at - behind)), &index) ? cache->object_bytes : 0;
+    const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag & 0xff]);
+    return index_at(&lookup, (uint64_t)((const char *)object - zone_address_of(slabs->zone, at - behind)), &index) ? lookup.object_bytes : 0;
 }
 
 /* What bad_free says of an address where no object starts. */
@@ -296,13 +318,14 @@ static uint32_t empty_slabs_max(const struct slab_cache *cache) {
  *
  * Neighbours cost a mark each: who frees a batch in the order in which it was allocated, or a magazine that was filled so, has hundreds of them.
  */
-static unsigned put_objects(struct slab_cache *cache, struct slab *slab, const char *start, void *const *objects, unsigned count) {
-    const uint64_t end = (uint64_t)slab->capacity * cache->object_bytes;
+STRATA_INLINE unsigned put_objects(const struct lookup *lookup, struct slab_cache *cache, struct slab *slab, const char *start, void *const *objects,
+                                   unsigned count) {
+    const uint64_t end = (uint64_t)slab->capacity * lookup->object_bytes;
     unsigned put = 0;
     /* The start comes from the tag, not from the descriptor, so that finding the first object's bit doesn't wait for that. */
     for (uint64_t offset; put < count && (offset = (uint64_t)((const char *)objects[put] - start)) < end; put++) {
         unsigned index;
-        if (STRATA_UNLIKELY(!index_at(cache, offset, &index))) bad_free(cache, objects[put], NO_OBJECT);
+        if (STRATA_UNLIKELY(!index_at(lookup, offset, &index))) bad_free(cache, objects[put], NO_OBJECT);
         uint64_t bit = UINT64_C(1) << (index % 64);
         unsigned word = index / 64;
         if (STRATA_UNLIKELY((slab->bits[word] & bit) != 0)) bad_free(cache, objects[put], "double free");
@@ -313,31 +336,32 @@ static unsigned put_objects(struct slab_cache *cache, struct slab *slab, const c
     return put;
 }
 
+/* A slab that got objects back has come to another bucket, or is wholly free. Out of the way of the loop below, which seldom comes to it. */
+static STRATA_NOINLINE void settle(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t head, bool was_full) {
+    unsigned bucket = bucket_of(slab);
+    if (!was_full) bucket_remove(slabs, cache, slab);
+    bucket_insert(slabs, cache, slab, head, bucket);
+    if (slab->free != slab->capacity) return;
+    COUNTER_ADD(cache->empty_slabs, 1);
+    if (cache->empty_slabs <= empty_slabs_max(cache)) return;
+    unlink_empty(slabs, cache, slab);
+    COUNTER_SUB(cache->empty_slabs, 1);
+    slab_destroy(slabs, head);
+}
+
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
+    const struct lookup lookup = lookup_of(slabs, cache);
     platform_lock_acquire_here(&cache->lock);
     for (unsigned done = 0, put; done < count; done += put) {
         const char *start;
-        uint32_t head = slab_of(slabs, cache, objects[done], &start);
-        if (STRATA_UNLIKELY(head == SLAB_NONE)) bad_free(cache, objects[done], NO_OBJECT);
-        struct slab *slab = slab_at(slabs, head);
+        uint32_t head;
+        struct slab *slab = slab_of(&lookup, objects[done], &start, &head);
+        if (STRATA_UNLIKELY(slab == NULL)) bad_free(cache, objects[done], NO_OBJECT);
         bool was_full = slab->free == 0;
-        put = put_objects(cache, slab, start, objects + done, count - done);
+        put = put_objects(&lookup, cache, slab, start, objects + done, count - done);
         if (STRATA_UNLIKELY(put == 0)) bad_free(cache, objects[done], NO_OBJECT);
-        unsigned bucket = bucket_of(slab);
-        if (was_full) {
-            bucket_insert(slabs, cache, slab, head, bucket);
-        } else if (bucket != slab->bucket) {
-            bucket_remove(slabs, cache, slab);
-            bucket_insert(slabs, cache, slab, head, bucket);
-        }
-        if (slab->free != slab->capacity) continue;
-        COUNTER_ADD(cache->empty_slabs, 1);
-        if (cache->empty_slabs > empty_slabs_max(cache)) {
-            unlink_empty(slabs, cache, slab);
-            COUNTER_SUB(cache->empty_slabs, 1);
-            slab_destroy(slabs, head);
-        }
+        if (was_full || slab->free == slab->capacity || bucket_of(slab) != slab->bucket) settle(slabs, cache, slab, head, was_full);
     }
     cache->in_use -= count;
     platform_lock_release_here(&cache->lock);
