@@ -130,7 +130,7 @@ def _pages(pages: dict | None) -> list[dict]:
         _verdict(
             "pages: mmap, touch and munmap against allocation and release, from 4 MiB on", gains[least], PAIR_TO_KERNEL, at_least=True, detail=size_text(least)
         ),
-        _verdict("pages: us for a step of growth by doubling, the dearest of a first round", max(step["first_ns"], step["aged_ns"]) / 1000, STEP_US, detail=f"to {size_text(step['bytes'])}, {dearer[step_aged]}"),
+        _verdict("pages: us for a step of growth by doubling, the dearest of a first round, without the right to lock memory", max(step["first_ns"], step["aged_ns"]) / 1000, STEP_US, detail=f"to {size_text(step['bytes'])}, {dearer[step_aged]}"),
         _verdict(
             "pages: us for an exchange of two blocks", max(swap["strata_ns"], swap["aged_ns"]) / 1000, SWAP_US,
             detail=f"{size_text(swap['bytes'])}, {dearer[swap_aged]}",

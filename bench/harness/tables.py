@@ -167,9 +167,12 @@ def pages_tables(summary: dict) -> list[TextTable]:
         [size_text(pair["bytes"]), us(pair["strata_ns"]), us(pair["touched_ns"]), us(pair["kernel_ns"]), times(pair["strata_ns"], pair["kernel_ns"])] for pair in pages["pairs"]
     ]
     steps = [
-        [size_text(step["bytes"]), us(step["first_ns"]), us(step["aged_ns"]), us(step["later_ns"]), us(step["copy_ns"]), times(step["first_ns"], step["copy_ns"])]
+        [
+            size_text(step["bytes"]), us(step["first_ns"]), us(step["aged_ns"]), us(step["privileged_ns"]) if "privileged_ns" in step else "-",
+            us(step["later_ns"]), us(step["copy_ns"]), times(step["first_ns"], step["copy_ns"]),
+        ]
         for step in pages["doubling"]
-    ]
+    ]  # fmt: skip
     turns = [[size_text(step["bytes"]), us(step["first_ns"]), us(step["later_ns"])] for step in pages.get("turns", [])]
     in_turn = TextTable(
         "Pages: two blocks that grow by doubling in turn, us a step",
@@ -192,8 +195,9 @@ def pages_tables(summary: dict) -> list[TextTable]:
             "Pages: growth by doubling from 1 MiB, us a step",
             "Every page is written to before the next step. In the first round of a process its memory has never been that large; later ones meet what that left. "
             "With a history: the first round, after eight pairs of other blocks of 2 to 5 MiB were exchanged and freed. "
+            "Privileged: the first round of a process that may lock all of its memory (`CAP_IPC_LOCK`), for which no address space is committed ahead. "
             "Copying is allocation, copy and release, in later rounds.",
-            ["to", "strata, first round", "strata, with a history", "strata, later", "copying", "copying : first round"],
+            ["to", "strata, first round", "strata, with a history", "strata, privileged", "strata, later", "copying", "copying : first round"],
             steps,
         ),
         *([in_turn] if turns else []),

@@ -9,16 +9,20 @@
  *     umpa_pages turns strata|copy BYTES ROUNDS  the same of two blocks in turn, which are in each other's way
  *     umpa_pages swap strata|copy BYTES ROUNDS   two blocks in use exchange their contents: ns
  *     umpa_pages aged-double|aged-turns|aged-swap ...     the same in a heap in which other blocks were exchanged before, and freed
+ *     umpa_pages privileged-double ...           the same in a process that keeps its right to lock memory; all others give it up
  *
  * WAY: kernel (mmap), populated (mmap with MAP_POPULATE), huge (mmap at a multiple of 2 MiB, with huge pages), populated-huge (the same, populated by
  * one call), strata (strata_page_alloc), malloc (strata's) or libc (the C library's malloc). Every block is checked to hold what was written. One
  * thread.
  */
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <strata/page.h>
 
@@ -349,12 +353,26 @@ static void run_swap(bool by_copy, size_t bytes, uint64_t rounds) {
     printf("{\"ns\": %.1f}\n", median_ns(&scale, ticks, rounds));
 }
 
+/* As most processes are: who may have all of its memory locked, which makes it present, has less of it committed ahead by strata. */
+static void become_ordinary(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    if (syscall(SYS_capget, &header, data)) return;
+    data[CAP_IPC_LOCK / 32].effective &= ~(1U << CAP_IPC_LOCK % 32);
+    data[CAP_IPC_LOCK / 32].permitted &= ~(1U << CAP_IPC_LOCK % 32);
+    if (syscall(SYS_capset, &header, data)) load_fail("the right to lock memory can't be given up");
+}
+
 int main(int argc, char **argv) {
     uint64_t first = argc == 5 ? strtoull(argv[3], NULL, 10) : 0, second = argc == 5 ? strtoull(argv[4], NULL, 10) : 0;
     enum way way = KERNEL;
     if (!first || !second)
-        load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-]double|[aged-]turns|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
+        load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-|privileged-]double|[aged-]turns|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
     timing_pin(0);
+    if (!strcmp(argv[1], "privileged-double"))
+        argv[1] += strlen("privileged-");
+    else
+        become_ordinary();
     while (way < WAYS && strcmp(argv[2], way_names[way])) way++;
     if (!strcmp(argv[1], "aged-double") || !strcmp(argv[1], "aged-turns") || !strcmp(argv[1], "aged-swap")) {
         live_through();

@@ -152,7 +152,8 @@ enum strata_paging_flags {
  * STRATA_PAGING_BAD_ARGUMENT; STRATA_PAGING_NO_FAULTS; STRATA_PAGING_NO_MEMORY; STRATA_PAGING_FILE_ERROR with errno: of open(2) or ftruncate(2);
  * EINVAL where it is not a regular file or opened in another way; EFBIG beyond RLIMIT_FSIZE. Then a file that did not exist before may exist. Cost:
  * two threads. Memory: the resident limit, 20 bytes for each page that is resident, 4 for each that ever was; address space: the block twice. The
- * file's own pages in the system's cache come on top: the system gives these up when it needs memory.
+ * file's own pages in the system's cache come on top, which the system gives up when it needs memory; in a control group whose limit can't hold the
+ * file beside the resident pages, where the system may end processes rather, they are given up at once, and the worker waits for the disk instead.
  */
 STRATA_API enum strata_paging_status strata_paging_open(const struct strata_paging_config *config, struct strata_paging **paging) STRATA_NOEXCEPT;
 

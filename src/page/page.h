@@ -195,13 +195,15 @@ struct zone {
     struct superpage *superpages;
 
     struct platform_lock lock;
-    uint64_t extent_bytes;              /* committed, as extent_units says */
-    uint64_t reserved_bytes;            /* from base, without holes where `growing` is off */
-    uint64_t window_bytes;              /* for which the flat arrays have room */
-    uint64_t arrays_bytes[ZONE_ARRAYS]; /* for which each of them is committed */
-    size_t used_superpages;             /* from the first one: those behind them were never taken, and their marks never written to */
-    bool growing;                       /* the address space is limited: reserve piece by piece */
-    unsigned page_granules;             /* granules in a page of the operating system */
+    uint64_t extent_bytes;   /* committed, as extent_units says */
+    uint64_t heap_bytes;     /* for which the heap itself is committed: extent_bytes, or more, ahead of need; unless `growing` */
+    uint64_t reserved_bytes; /* from base, without holes where `growing` is off */
+    uint64_t window_bytes;   /* for which the flat arrays have room */
+    enum { COMMITS_UNKNOWN, COMMITS_CHARGED, COMMITS_FREE } commits; /* platform_commit_is_free, once a large block has grown */
+    uint64_t arrays_bytes[ZONE_ARRAYS];                              /* for which each of them is committed */
+    size_t used_superpages; /* from the first one: those behind them were never taken, and their marks never written to */
+    bool growing;           /* the address space is limited: reserve piece by piece */
+    unsigned page_granules; /* granules in a page of the operating system */
     struct zone_config config;
     struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
     struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];

@@ -35,13 +35,13 @@ bool block_resize_space(struct zone *zone, const char *address, uint64_t old, ui
 enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wanted) {
     struct block_desc *block = block_of(zone, address);
     struct superpage *first = superpage_of(zone, address);
-    uint64_t extent = zone->extent_bytes;
+    uint64_t heap_before = zone->heap_bytes;
     if (!block_resize_space(zone, address, block->superpages, wanted)) return ZONE_NO_ROOM;
     if (!zone_superpages_commit(zone, first, wanted, true)) {
         CHECK(block_resize_space(zone, address, wanted, block->superpages));
         return ZONE_NO_MEMORY;
     }
-    zone_arrays_ahead(zone, first + wanted, extent);
+    zone_arrays_ahead(zone, first + wanted, heap_before);
     block_adopt(zone, first, block->superpages, wanted, (enum mobility)block->mobility);
     block->superpages = wanted;
     return ZONE_OK;

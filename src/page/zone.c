@@ -24,6 +24,12 @@
 #define ARRAYS_AHEAD_MIN ((uint64_t)128 << 20)
 /* From this size on a block that grows has one of them committed ahead of need. */
 #define ARRAYS_GROWTH_BYTES ((uint64_t)4 << 20)
+/*
+ * Where what is committed costs nothing until it is used, and a large block grows: the heap for a GiB more, and the arrays for as much. So the steps
+ * that follow need no call, whose way through the kernel has left the processor's caches while the program wrote to all those pages.
+ */
+#define HEAP_AHEAD_FROM ((uint64_t)32 << 20)
+#define HEAP_AHEAD_BYTES ((uint64_t)1 << 30)
 /* From so many on, four pages of marks, these are made present by one call. */
 #define MARKS_SUPERPAGES 64
 
@@ -151,8 +157,8 @@ static bool commit_array_to(struct zone *zone, enum zone_array array, uint64_t e
 }
 
 /* For how large a heap an array is committed when it is committed for one of `end` bytes. */
-static uint64_t array_ahead(const struct zone *zone, enum zone_array array, uint64_t end) {
-    uint64_t ahead = max_u64(ARRAYS_AHEAD_MIN, end * (array <= ARRAY_HEADS ? ARRAYS_AHEAD_LARGE : ARRAYS_AHEAD_SMALL));
+static uint64_t array_ahead(const struct zone *zone, enum zone_array array, uint64_t end, uint64_t least) {
+    uint64_t ahead = max_u64(least, end * (array <= ARRAY_HEADS ? ARRAYS_AHEAD_LARGE : ARRAYS_AHEAD_SMALL));
     return min_u64(zone->window_bytes, ahead);
 }
 
@@ -161,28 +167,53 @@ static bool commit_arrays(struct zone *zone, uint64_t end) {
     bool ahead = end > COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES;
     for (unsigned array = 0; array < ZONE_ARRAYS; array++) {
         if (end <= zone->arrays_bytes[array]) continue;
-        if (!(ahead && commit_array_to(zone, array, array_ahead(zone, array, end))) && !commit_array_to(zone, array, end)) return false;
+        if (!(ahead && commit_array_to(zone, array, array_ahead(zone, array, end, ARRAYS_AHEAD_MIN))) && !commit_array_to(zone, array, end))
+            return false;
     }
     return true;
 }
 
-void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t extent_before) {
-    uint64_t bytes = (uint64_t)(end - zone->superpages) << SUPERPAGE_SHIFT, soon = max_u64(2 * bytes, ARRAYS_AHEAD_MIN / 2);
-    if (zone->growing || bytes < ARRAYS_GROWTH_BYTES || platform_info()->data_limit_bytes != UINT64_MAX) return;
-    /* After the heap's own call another one is cheap; alone it would meet cold caches. */
-    if (zone->extent_bytes == extent_before && bytes > ARRAYS_AHEAD_MIN / 2) return;
-    for (unsigned array = 0; array < ZONE_ARRAYS; array++) {
-        if (zone->arrays_bytes[array] >= min_u64(soon, zone->window_bytes)) continue;
-        (void)commit_array_to(zone, array, array_ahead(zone, array, bytes));
-        return;
+STRATA_COLD void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before) {
+    uint64_t bytes = (uint64_t)(end - zone->superpages) << SUPERPAGE_SHIFT;
+    if (zone->growing || platform_info()->data_limit_bytes != UINT64_MAX) return;
+    if (zone->commits == COMMITS_UNKNOWN) {
+        zone->commits = platform_commit_is_free(zone->window_bytes) ? COMMITS_FREE : COMMITS_CHARGED;
+        if (zone->commits == COMMITS_FREE) return; /* which took some calls */
     }
+    /* After the heap's own call another one is cheap; alone it would meet cold caches. */
+    if (bytes < ARRAYS_GROWTH_BYTES || (zone->heap_bytes == heap_before && bytes > ARRAYS_AHEAD_MIN / 2)) return;
+    bool free = zone->commits == COMMITS_FREE;
+    uint64_t least = free ? HEAP_AHEAD_BYTES + ARRAYS_AHEAD_MIN : ARRAYS_AHEAD_MIN;
+    uint64_t soon = min_u64(zone->window_bytes, max_u64(2 * bytes, least / 2));
+    unsigned most = free ? 2 : 1; /* all before the heap's turn comes, while caches are warm */
+    for (unsigned array = 0; array < ZONE_ARRAYS && most != 0; array++) {
+        if (zone->arrays_bytes[array] >= soon) continue;
+        (void)commit_array_to(zone, array, array_ahead(zone, array, bytes, least));
+        most--;
+    }
+}
+
+/* Beyond `end`, where a large block grows and that costs nothing. */
+static STRATA_COLD bool commit_heap_ahead(struct zone *zone, uint64_t end) {
+    uint64_t ahead = min_u64(zone->window_bytes, end + HEAP_AHEAD_BYTES);
+    if (zone->commits != COMMITS_FREE || end < HEAP_AHEAD_FROM) return false;
+    if (!platform_commit((char *)zone->base + zone->heap_bytes, ahead - zone->heap_bytes)) return false;
+    zone->heap_bytes = ahead;
+    return true;
+}
+
+/* The heap itself up to `end`, whose arrays follow; `marks` is false where a large block grows. */
+static bool commit_heap(struct zone *zone, uint64_t end, bool marks) {
+    if (zone->growing || end <= zone->heap_bytes || (!marks && commit_heap_ahead(zone, end))) return true;
+    if (!platform_commit((char *)zone->base + zone->heap_bytes, end - zone->heap_bytes)) return false;
+    zone->heap_bytes = end;
+    return true;
 }
 
 static bool extend_to(struct zone *zone, uint64_t end, bool marks) {
     uint64_t from = zone->extent_bytes;
     /* The heap first: where that is refused the arrays for it would take what is left of a limit on data. */
-    if (!zone->growing && !platform_commit((char *)zone->base + from, end - from)) return false;
-    if (!commit_arrays(zone, end)) return false;
+    if (!commit_heap(zone, end, marks) || !commit_arrays(zone, end)) return false;
     if (marks) {
         zone_populate_marks(zone, from >> SUPERPAGE_SHIFT, end >> SUPERPAGE_SHIFT);
         *(volatile uint8_t *)&zone->superpages[from >> SUPERPAGE_SHIFT].state =

@@ -117,7 +117,9 @@ const char *zone_check(struct zone *zone) {
     }
     if (broken == NULL) {
         const struct zone_counters *counters = &zone->counters;
-        if (allocated != counters->allocated)
+        if (!zone->growing && zone->heap_bytes < zone->extent_bytes)
+            broken = "zone: the heap is not committed as far as it is used";
+        else if (allocated != counters->allocated)
             broken = "zone: allocated differs from the sum over superpages";
         else if (populated != counters->populated)
             broken = "zone: populated differs from the sum over superpages";

@@ -146,6 +146,8 @@ void platform_paged_seal(struct platform_paged *paged);
 struct platform_store {
     int file;
     uint64_t device, inode;
+    bool passing;         /* see platform_store_pass */
+    uint64_t dirty_bytes; /* of the system's cache, since it was last emptied; changed atomically */
 };
 #define PLATFORM_STORE_NO_DATA (-1)   /* the file ends before what was to be read */
 #define PLATFORM_STORE_NO_MEMORY (-2) /* for the tables of the system */
@@ -154,6 +156,11 @@ struct platform_store {
  * appending only (EINVAL). Grown to `bytes` where it is smaller.
  */
 int platform_store_open(struct platform_store *store, const char *path, int file, uint64_t bytes);
+/*
+ * From now on what was read or written does not stay in the system's cache, which counts where the memory of the process's group is limited: it
+ * leaves when it was read, and soon after it was written, whose caller waits for the disk then.
+ */
+void platform_store_pass(struct platform_store *store);
 int platform_store_read(struct platform_store *store, void *to, size_t bytes, uint64_t offset);
 int platform_store_write(struct platform_store *store, const void *from, size_t bytes, uint64_t offset);
 /* What was written is on the disk, and the size of the file too. */

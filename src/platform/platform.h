@@ -29,6 +29,11 @@ void platform_init(void);
 const struct platform_info *platform_info(void);
 /* How many mappings a process may have. Read from the system at the first call only, as few programs ever need it. */
 uint64_t platform_map_count_limit(void);
+/*
+ * Whether memory that is committed costs nothing until it is used, in a process that has reserved so much: the system charges nothing for it, and the
+ * process has no right to have all of its memory locked, which would make it present. Read from the system at the first call only.
+ */
+bool platform_commit_is_free(uint64_t reserved_bytes);
 
 /* ------------------------------------------------------------------ memory */
 

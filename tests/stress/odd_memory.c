@@ -4,6 +4,7 @@
  *   odd_memory limits as|data PERCENT   lowers RLIMIT_AS or RLIMIT_DATA to so much of what is in use
  *   odd_memory mappings LEFT            uses up the mappings of the process, and gives back LEFT of the pairs that it has
  *   odd_memory locked block|all         frees a block that is locked in memory, or locks all there is and will be
+ *   odd_memory ahead keep|drop          grows a block to 128 MiB, without the right to lock memory if `drop`, and has all of its memory locked
  *   odd_memory untouched HOW BYTES      takes a block of that size by malloc, calloc (also of what one before had), realloc or aligned_alloc, and
  *                                       never touches it
  *
@@ -12,10 +13,13 @@
  */
 #include "stress/support.h"
 
+#include <linux/capability.h>
 #include <malloc.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { SLOTS = 800, TURNS = 5000, PHASES = 12, STAMP_EVERY = 256, STACK_KIB = 512 };
 
@@ -212,6 +216,35 @@ static int locked(const char *what) {
     return 0;
 }
 
+/* The address space of the heap that can be written to may be more than what it uses, but not where it can be locked. */
+static int ahead(const char *what) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    REQUIRE(syscall(SYS_capget, &header, data) == 0);
+    uint32_t *permitted = &data[CAP_IPC_LOCK / 32].permitted, bit = 1U << CAP_IPC_LOCK % 32;
+    bool privileged = strcmp(what, "keep") == 0 && (*permitted & bit) != 0;
+    if (!privileged) {
+        *permitted &= ~bit;
+        data[CAP_IPC_LOCK / 32].effective &= ~bit;
+        REQUIRE(syscall(SYS_capset, &header, data) == 0);
+        REQUIRE(setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){MIB, MIB}) == 0);
+    }
+    size_t data_kib = status_kib("VmData:"), bytes = 2 * MIB;
+    char *block = malloc(bytes);
+    REQUIRE(block != NULL);
+    for (memset(block, 1, bytes); bytes < 128 * MIB; bytes *= 2) {
+        REQUIRE((block = realloc(block, 2 * bytes)) != NULL);
+        memset(block + bytes, 1, bytes);
+    }
+    data_kib = status_kib("VmData:") - data_kib;
+    size_t before_kib = status_kib("VmRSS:");
+    int locked = mlockall(MCL_CURRENT) == 0;
+    printf("privileged=%d data_kib=%zu locked=%d more_kib=%zu\n", privileged, data_kib, locked, status_kib("VmRSS:") - before_kib);
+    free(block);
+    heap_check("after growth");
+    return 0;
+}
+
 /* ------------------------------------------------------------------ blocks that are never touched */
 
 static int untouched(const char *how, size_t bytes) {
@@ -240,6 +273,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "limits") == 0 && argc == 4) return limits(argv[2], argument_number(argc, argv, 3, 100));
     if (strcmp(what, "mappings") == 0) return mappings(argument_number(argc, argv, 2, 0));
     if (strcmp(what, "locked") == 0 && argc == 3) return locked(argv[2]);
+    if (strcmp(what, "ahead") == 0 && argc == 3) return ahead(argv[2]);
     if (strcmp(what, "untouched") == 0 && argc == 4) return untouched(argv[2], argument_number(argc, argv, 3, 0));
     fail("odd_memory: nothing to do for %s", what);
 }

@@ -198,3 +198,18 @@ def test_locked_memory_comes_back(strata, helper, what):
     result = figures(strata.run([helper("stress/odd_memory"), "locked", what], conf="background:off,decay_ms:3600000"))
     assert result["peak_kib"] > result["start_kib"] + 100 * MIB_KIB, "little was taken: nothing is tested"
     assert result["end_kib"] < result["start_kib"] + 3 * MIB_KIB
+
+
+@BOTH
+@pytest.mark.parametrize("right", ["keep", "drop"])
+def test_what_is_committed_ahead_is_never_locked(strata, helper, right):
+    """A block that grows has address space committed ahead of need only where no mlockall could make that present."""
+    result = figures(strata.run([helper("stress/odd_memory"), "ahead", right], quiet=False))
+    if result["privileged"]:
+        assert result["locked"]
+        assert result["more_kib"] < 100 * MIB_KIB  # the heap's usual step, the arrays, the C library
+        assert result["data_kib"] < 300 * MIB_KIB
+    else:
+        assert not result["locked"] and result["more_kib"] == 0
+        if strata.reference is None and Path("/proc/sys/vm/overcommit_memory").read_text().strip() != "2":
+            assert result["data_kib"] > 1000 * MIB_KIB, "nothing was committed ahead: nothing is tested"

@@ -13,6 +13,10 @@ void linux_lock_init(void);
 /* Anonymous private memory by mmap; NULL: none. Keeps errno. */
 void *linux_map(void *address, size_t bytes, int protection, int flags);
 
+/* After so much of the file was read or written: see platform_store_pass. May change errno. */
+struct platform_store;
+void linux_store_passed(struct platform_store *store, bool write, size_t bytes, uint64_t offset);
+
 /* The decimal number at the start of a text, behind blanks; 0 where there is none. */
 STRATA_INLINE uint64_t linux_number(const char *text) {
     uint64_t value = 0;

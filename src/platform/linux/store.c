@@ -14,6 +14,7 @@
 #include "platform/linux/linux.h"
 
 #define FILE_MODE 0600
+#define DIRTY_BYTES_MAX (256 * KIB)
 #define FILE_NUMBER_LEAST 200 /* out of the way of programs that count on low ones */
 
 /* Growing beyond the limit of the process would also raise SIGXFSZ, on the caller's thread. */
@@ -61,6 +62,28 @@ bool platform_store_is_ours(const struct platform_store *store) {
     return fstat(store->file, &status) == 0 && status.st_dev == store->device && status.st_ino == store->inode;
 }
 
+/*
+ * What was read is in the block now, and what was written is on its way to the disk: neither is wanted a second time. Clean pages go at once; of
+ * dirty ones some wait until they are worth a call, which waits for the disk, as nothing else would slow down who makes more of them.
+ */
+void linux_store_passed(struct platform_store *store, bool write, size_t bytes, uint64_t offset) {
+    if (!store->passing) return;
+    if (!write) {
+        (void)posix_fadvise(store->file, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+    } else if (__atomic_add_fetch(&store->dirty_bytes, bytes, __ATOMIC_RELAXED) >= DIRTY_BYTES_MAX) {
+        __atomic_store_n(&store->dirty_bytes, 0, __ATOMIC_RELAXED);
+        (void)sync_file_range(store->file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+        (void)posix_fadvise(store->file, 0, 0, POSIX_FADV_DONTNEED);
+    }
+}
+
+void platform_store_pass(struct platform_store *store) {
+    int saved = errno;
+    store->passing = true;
+    (void)posix_fadvise(store->file, 0, 0, POSIX_FADV_RANDOM); /* what is read ahead is the pager's to say */
+    errno = saved;
+}
+
 /* EFAULT: the system has no memory for a page of ours. */
 static int error_of(int error) { return error == EFAULT ? ENOMEM : error; }
 
@@ -75,6 +98,7 @@ int platform_store_read(struct platform_store *store, void *to, size_t bytes, ui
         else if (errno != EINTR)
             error = error_of(errno);
     }
+    if (error == 0) linux_store_passed(store, false, bytes, offset);
     errno = saved;
     return error;
 }
@@ -90,6 +114,7 @@ int platform_store_write(struct platform_store *store, const void *from, size_t 
         else if (errno != EINTR)
             error = error_of(errno);
     }
+    if (error == 0) linux_store_passed(store, true, bytes, offset);
     errno = saved;
     return error;
 }

@@ -161,6 +161,7 @@ static struct platform_store_job *take(struct platform_store_ring *ring) {
     size_t done = result.res > 0 ? (size_t)result.res : 0, rest = job->bytes - done;
     char *memory = (char *)job->memory + done;
     ring->under_way--;
+    if (done != 0) linux_store_passed(job->store, job->write, done, job->offset);
     job->error = rest == 0    ? 0
                  : job->write ? platform_store_write(job->store, memory, rest, job->offset + done)
                               : platform_store_read(job->store, memory, rest, job->offset + done);

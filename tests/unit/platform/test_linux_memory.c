@@ -3,8 +3,10 @@
  * hardly a mapping left. Whatever the answer is, no contents are lost. What changes the process is done in a child.
  */
 #define _GNU_SOURCE 1
+#include <linux/capability.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "linux_ranges.h"
 
@@ -180,6 +182,52 @@ static void locked_pages_go_back(void **state) {
     assert_true(is_zero(range) && is_writable(range));
 }
 
+/* ------------------------------------------------------------------ what is committed ahead of need */
+
+#define RESERVED_BYTES ((size_t)1 << 40)
+
+struct right {
+    bool privileged;   /* keeps CAP_IPC_LOCK, if it has it */
+    rlim_t hard_limit; /* of what may be locked */
+    bool free;
+};
+
+/* Free exactly where mlockall, which would make all of it present, is refused. */
+static void commit_by_right(void *argument) {
+    const struct right *right = argument;
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    EXPECT(setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){MIB, right->hard_limit}) == 0);
+    EXPECT(syscall(SYS_capget, &header, data) == 0);
+    bool has = (data[CAP_IPC_LOCK / 32].permitted >> CAP_IPC_LOCK % 32 & 1) != 0;
+    if (!right->privileged) data[CAP_IPC_LOCK / 32].permitted &= ~(1U << CAP_IPC_LOCK % 32);
+    data[CAP_IPC_LOCK / 32].effective &= ~(1U << CAP_IPC_LOCK % 32); /* it could raise it again */
+    EXPECT(syscall(SYS_capset, &header, data) == 0);
+    char *range = platform_reserve(NULL, RESERVED_BYTES, page_bytes);
+    EXPECT(range != NULL);
+    errno = 77;
+    bool free = platform_commit_is_free(RESERVED_BYTES);
+    EXPECT(errno == 77);
+    EXPECT(free == (right->free && !(right->privileged && has)));
+    EXPECT(!platform_commit_is_free(MIB)); /* so little may be locked */
+    if (free) EXPECT(mlockall(MCL_CURRENT) != 0);
+}
+
+static void what_may_be_locked_is_not_free(void **state) {
+    (void)state;
+    int mode = '2';
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    if (file != NULL) {
+        mode = fgetc(file);
+        fclose(file);
+    }
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    struct right rights[] = {{false, 2 * MIB, mode != '2'}, {true, 2 * MIB, mode != '2'}, {false, RLIM_INFINITY, false}};
+    size_t count = limit.rlim_max == RLIM_INFINITY ? 3 : 2; /* or the limit can't be lifted */
+    for (size_t i = 0; i < count; i++) assert_int_equal(child_status(commit_by_right, &rights[i]), 0);
+}
+
 /* What is mostly present is cleared and stays; what is mostly absent is dropped, and nothing is made present. */
 static void zeroing_makes_nothing_present(void **state) {
     (void)state;
@@ -219,6 +267,7 @@ int main(void) {
         cmocka_unit_test(a_move_without_mappings_loses_nothing),
         cmocka_unit_test(contents_wander_unhurt),
         cmocka_unit_test(locked_pages_go_back),
+        cmocka_unit_test(what_may_be_locked_is_not_free),
     };
     ranges_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
