@@ -306,17 +306,17 @@ void strata_page_unwatch(struct strata_watch *watch) {
     if (watch == NULL) return;
     struct page_watches *watches = heap.watches;
     platform_lock_acquire(&watches->lock);
-    watch->told_end = true; /* nobody is to be told, not even while watch_lose waits */
-    if (!watch->ended) watch_end(watches, watch);
-    unlink_watch(watches, watch);
+    watch->told_end = true; /* nobody is to be told, not even while we wait here, or watch_lose does */
     bool by_itself = watches->current == watch && __atomic_load_n(&watches->server, __ATOMIC_RELAXED) == platform_thread_self();
-    watch->gone = by_itself;
-    while (!by_itself && watches->current == watch) {
+    while (!by_itself && watches->current == watch) { /* what its handler looks at stays as it is until it returns */
         uint32_t seen = __atomic_load_n(&watches->runs, __ATOMIC_ACQUIRE);
         platform_lock_release(&watches->lock);
         platform_word_wait(&watches->runs, seen);
         platform_lock_acquire(&watches->lock);
     }
+    if (!watch->ended) watch_end(watches, watch);
+    unlink_watch(watches, watch);
+    watch->gone = by_itself;
     platform_lock_release(&watches->lock);
     if (!by_itself) watch_free(watch);
 }

@@ -61,7 +61,7 @@ static void serve_page(struct page_watches *watches, char *page, bool write) {
     enum strata_watch_kind kind;
     struct strata_watch *watch = watch_of_page(watches, page);
     if (watch == NULL) return;
-    if (watch_take(watch, page, write, &kind))
+    if (!watch->told_end && watch_take(watch, page, write, &kind)) /* a watch that is about to go is told nothing */
         tell(watches, watch, kind, page, platform_info()->page_bytes);
     else
         watch_open(watches, watch, page);

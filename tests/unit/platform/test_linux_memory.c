@@ -210,7 +210,7 @@ static void commit_by_right(void *argument) {
     EXPECT(errno == 77);
     EXPECT(free == (right->free && !(right->privileged && has)));
     EXPECT(!platform_commit_is_free(MIB)); /* so little may be locked */
-    if (free) EXPECT(mlockall(MCL_CURRENT) != 0);
+    if (free) EXPECT(syscall(SYS_mlockall, MCL_CURRENT) != 0); /* past sanitizers, which answer in its place */
 }
 
 static void what_may_be_locked_is_not_free(void **state) {
