@@ -123,7 +123,7 @@ struct strata_paging_policy {
 /* Zero what isn't needed, but for bytes, resident_limit_bytes, and path or file. */
 struct strata_paging_config {
     const char *path; /* a regular file, created (mode 0600) where there is none; NULL: `file` */
-    int file;         /* open for reading and writing, without O_APPEND; a duplicate is kept */
+    int file;         /* open for reading and writing, without O_APPEND; a duplicate is kept, by which reading ahead may end for both */
     unsigned flags;   /* enum strata_paging_flags */
     uint64_t bytes;   /* of block and file. A file that is shorter grows, and reads as zeros there; of one that is longer, the start is used */
     size_t resident_limit_bytes;               /* of pages in memory: STRATA_PAGING_PAGES_MIN pages at least */

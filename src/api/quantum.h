@@ -150,8 +150,8 @@ uint8_t *quantum_table_add(struct quantum_arena *arena, uint64_t start);
 void quantum_table_remove(struct quantum_arena *arena, uint64_t start);
 
 /*
- * Of quantum_regions.c, under the table's lock but for find. find: the mark of a quantum in a region; NULL: none. add: makes the region where it can
- * be. show_window: in the table of regions, where there is one.
+ * Of quantum_regions.c, under the table's lock but for find. find: the mark of a quantum in a region; NULL: none, or it came this moment. add: makes
+ * the region where it can be.
  */
 uint8_t *quantum_region_find(const struct quantum_table *table, uint64_t number);
 uint8_t *quantum_region_add(struct quantum_table *table, uint64_t number);

@@ -28,20 +28,25 @@ __thread struct quantum_met quantum_met;
 
 /* ------------------------------------------------------------------ which region */
 
-/* The slot of the region that the quantum of this number is in, or the free one that it would get. */
-static struct quantum_slot *slot_for(struct quantum_slot *slots, uint64_t mask, uint64_t number) {
+/* The slot of the region that the quantum of this number is in, or the free one that it would get; *found tells which, at the look at it. */
+static struct quantum_slot *slot_for(struct quantum_slot *slots, uint64_t mask, uint64_t number, bool *found) {
     uint64_t region = number >> REGION_SHIFT;
     struct quantum_slot *slot = quantum_slot_at(slots, mask, region), *last = (struct quantum_slot *)(void *)((char *)slots + mask);
     for (;; slot = slot != last ? slot + 1 : slots) {
         uint64_t shown = __atomic_load_n(&slot->region, __ATOMIC_ACQUIRE);
-        if (shown == region || shown == REGION_NONE) return slot;
+        *found = shown == region;
+        if (*found || shown == REGION_NONE) return slot;
     }
 }
 
 uint8_t *quantum_region_find(const struct quantum_table *table, uint64_t number) {
+    bool found;
+    /* The mask first: with the slots that come with it, or later ones, which are more. The mask of none fits one slot alone, and its reader has none.
+     */
     uint64_t mask = __atomic_load_n(&table->slots_mask, __ATOMIC_ACQUIRE);
-    const struct quantum_slot *slot = slot_for(__atomic_load_n(&table->slots, __ATOMIC_RELAXED), mask, number);
-    return __atomic_load_n(&slot->region, __ATOMIC_ACQUIRE) != REGION_NONE ? (uint8_t *)(uintptr_t)(slot->origin + number) : NULL;
+    if (mask == 0) return NULL;
+    const struct quantum_slot *slot = slot_for(__atomic_load_n(&table->slots, __ATOMIC_RELAXED), mask, number, &found);
+    return found ? (uint8_t *)(uintptr_t)(slot->origin + number) : NULL;
 }
 
 /* ------------------------------------------------------------------ regions come */
@@ -60,7 +65,8 @@ static struct quantum_stretch *stretch_at(const struct quantum_table *table, uin
 }
 
 static void insert(struct quantum_slot *slots, uint64_t mask, const struct quantum_stretch *stretch, uint64_t number) {
-    struct quantum_slot *slot = slot_for(slots, mask, number);
+    bool found;
+    struct quantum_slot *slot = slot_for(slots, mask, number, &found);
     slot->origin = stretch->origin;
     __atomic_store_n(&slot->region, number >> REGION_SHIFT, __ATOMIC_RELEASE);
 }

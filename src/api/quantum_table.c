@@ -102,7 +102,9 @@ static void open_window(struct quantum_arena *arena, uint64_t start) {
     }
     table->window_space = space;
     uint8_t *marks = space + quantum_colour((uintptr_t)arena / platform_info()->page_bytes);
-    table->window = (struct quantum_stretch){.first = first, .marks = marks, .origin = (uintptr_t)marks - first};
+    table->window.first = first; /* not the count, at which others look */
+    table->window.marks = marks;
+    table->window.origin = (uintptr_t)marks - first;
     __atomic_store_n(&table->window.count, count, __ATOMIC_RELEASE);
     __atomic_store_n(&table->hot, &table->window, __ATOMIC_RELEASE);
 }

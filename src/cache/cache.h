@@ -41,8 +41,8 @@ struct magazine {
 };
 
 /*
- * Where rounds come from, and where those go that the layer has no need of. Called with no lock held. alloc returns how many of `count` there
- * are, total how many objects the cache has, in use or not (a look without a lock).
+ * Where rounds come from, and where those go that the layer has no need of. alloc and free are called with no lock held. alloc returns how many of
+ * `count` there are; total how many objects the cache has, in use or not: a look without a lock, as it may be called under a depot's.
  */
 struct cache_backend {
     unsigned (*alloc)(void *context, unsigned cache, void **objects, unsigned count);

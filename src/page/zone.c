@@ -176,7 +176,7 @@ static bool commit_arrays(struct zone *zone, uint64_t end) {
 STRATA_COLD void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before) {
     uint64_t bytes = (uint64_t)(end - zone->superpages) << SUPERPAGE_SHIFT;
     if (zone->growing || platform_info()->data_limit_bytes != UINT64_MAX) return;
-    if (zone->commits == COMMITS_UNKNOWN) {
+    if (zone->commits == COMMITS_UNKNOWN && bytes >= HEAP_AHEAD_FROM / 2) { /* not in every program that has a larger block */
         zone->commits = platform_commit_is_free(zone->window_bytes) ? COMMITS_FREE : COMMITS_CHARGED;
         if (zone->commits == COMMITS_FREE) return; /* which took some calls */
     }
@@ -193,10 +193,10 @@ STRATA_COLD void zone_arrays_ahead(struct zone *zone, const struct superpage *en
     }
 }
 
-/* Beyond `end`, where a large block grows and that costs nothing. */
+/* Beyond `end`, where a large block grows and that costs nothing: a fork, too, looks at what is committed, each mapping by itself. */
 static STRATA_COLD bool commit_heap_ahead(struct zone *zone, uint64_t end) {
     uint64_t ahead = min_u64(zone->window_bytes, end + HEAP_AHEAD_BYTES);
-    if (zone->commits != COMMITS_FREE || end < HEAP_AHEAD_FROM) return false;
+    if (zone->commits != COMMITS_FREE || end < HEAP_AHEAD_FROM || ahead > platform_memory_bytes() / 2) return false;
     if (!platform_commit((char *)zone->base + zone->heap_bytes, ahead - zone->heap_bytes)) return false;
     zone->heap_bytes = ahead;
     return true;

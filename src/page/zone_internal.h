@@ -91,8 +91,8 @@ bool zone_superpages_commit(struct zone *zone, const struct superpage *first, si
 /* Makes the marks of many superpages present by one call, in place of a fault for each page of them. */
 void zone_populate_marks(struct zone *zone, size_t from, size_t end);
 /*
- * After a block has grown to `end`: one of the flat arrays is committed ahead, at most, so that no step of growth pays for all four. `heap_before`:
- * the zone's heap_bytes before it grew.
+ * After a block has grown to `end`: one of the flat arrays is committed ahead, at most, or two where that costs nothing, so that no step of growth
+ * pays for all four. `heap_before`: the zone's heap_bytes before it grew.
  */
 void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before);
 /* Growth of a large block into superpages that were never used, whose marks are put off. False: nothing has happened (growth.c). */

@@ -148,6 +148,7 @@ struct platform_store {
     uint64_t device, inode;
     bool passing;         /* see platform_store_pass */
     uint64_t dirty_bytes; /* of the system's cache, since it was last emptied; changed atomically */
+    int error;            /* of writes to the disk that were met when it was; the next sync tells it. Atomic */
 };
 #define PLATFORM_STORE_NO_DATA (-1)   /* the file ends before what was to be read */
 #define PLATFORM_STORE_NO_MEMORY (-2) /* for the tables of the system */

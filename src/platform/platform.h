@@ -34,6 +34,9 @@ uint64_t platform_map_count_limit(void);
  * process has no right to have all of its memory locked, which would make it present. Read from the system at the first call only.
  */
 bool platform_commit_is_free(uint64_t reserved_bytes);
+/* What the machine has, swap included. A fork is refused where one mapping that can be written to is larger. Read from the system at the first call.
+ */
+uint64_t platform_memory_bytes(void);
 
 /* ------------------------------------------------------------------ memory */
 

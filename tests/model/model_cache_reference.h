@@ -155,7 +155,8 @@ static void reference_fill(struct reference_cache *cache, struct reference_array
     if (i == count) return;
     struct reference_magazine rest = {.count = count - i};
     memcpy(rest.rounds, magazine->rounds + i, rest.count * sizeof(void *));
-    cache->demanded = true; /* by this very visit */
+    cache->demanded = true; /* by this very visit, which may also have been the second thread's */
+    cache->full_max = caches.depots[cache->tag].full_max;
     reference_regroup(cache, rest.rounds, rest.count);
 }
 

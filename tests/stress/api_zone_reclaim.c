@@ -17,7 +17,15 @@
 #include "strata/zone_reclaim.h"
 #include "stress/huge_pool.h"
 
-enum { SUPERPAGES = 8, ZONE_FRAMES = SUPERPAGES * 512, DISK_BLOCKS = 4 * ZONE_FRAMES, THREADS = 2, TURNS = 12000, SUPERPAGE_TURNS = 2000, GONE_MEANWHILE = 2000 };
+enum {
+    SUPERPAGES = 8,
+    ZONE_FRAMES = SUPERPAGES * 512,
+    DISK_BLOCKS = 4 * ZONE_FRAMES,
+    THREADS = 2,
+    TURNS = 12000,
+    SUPERPAGE_TURNS = 2000,
+    GONE_MEANWHILE = 2000
+};
 
 /* A block of the disk: what it holds there, and the frame that caches it; whoever looks has its lock. */
 static struct disk_block {

@@ -68,3 +68,45 @@ def test_c_programs_get_no_cxx_runtime(strata, strata_lib, helper):
     assert "libstrata" in maps and "libstdc++" not in maps
     ldd = subprocess.run(["ldd", helper("stress/static_names")], capture_output=True, text=True, check=True, timeout=60).stdout
     assert "libstdc++" not in ldd and "libstrata" not in ldd
+
+
+# Reads the C library's word for "one thread", of which it has a copy therefore, and keeps it at 1 while two threads allocate.
+ONE_THREAD_BY_ITS_COPY = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/single_threaded.h>
+enum { THREADS = 2, BLOCKS = 3000, ROUNDS = 60 };
+static void *work(void *argument) {
+    static unsigned char *blocks[THREADS][BLOCKS];
+    unsigned char **mine = blocks[(size_t)argument];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            if ((mine[i] = malloc(16 + i % 40 * 8)) == NULL) abort();
+            memset(mine[i], (int)(size_t)argument + 1, 16);
+        }
+        for (size_t i = 0; i < BLOCKS; i++) {
+            for (int b = 0; b < 16; b++)
+                if (mine[i][b] != (size_t)argument + 1) abort();
+            free(mine[i]);
+        }
+    }
+    return NULL;
+}
+int main(void) {
+    pthread_t threads[THREADS];
+    if (!__libc_single_threaded) return 3;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cancel(pthread_self());
+    for (size_t t = 0; t < THREADS; t++)
+        if (pthread_create(&threads[t], NULL, work, (void *)t) != 0) return 4;
+    if (!__libc_single_threaded) return 5;
+    for (size_t t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+    return 0;
+}
+"""
+
+
+def test_a_copy_of_the_word_for_one_thread_is_not_believed(strata, compile_c):
+    """Locks leave out atomic instructions in a process with one thread: whether it has is asked of the C library, not of what a program has of it."""
+    subprocess.run([compile_c("one_thread_by_its_copy", ONE_THREAD_BY_ITS_COPY)], env=strata.environment(), check=True, timeout=60)

@@ -11,8 +11,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -37,8 +39,26 @@ extern char __libc_single_threaded __attribute__((weak));
 static const char several_threads; /* 0: so many as there may be */
 const char *platform_one_thread STRATA_USUAL_DATA = &several_threads;
 
+/*
+ * Whether the word lies in a dynamic program instead of the C library: one that reads it itself has a copy (R_X86_64_COPY). The library clears the
+ * copy when a thread is made, but only where a word of its own says so for the first time, and a thread that cancels itself changes that word alone.
+ */
+static bool is_copy(const char *word) {
+    const ElfW(Phdr) *header = (const ElfW(Phdr) *)getauxval(AT_PHDR); /* NOLINT: the kernel gives addresses as numbers */
+    size_t count = getauxval(AT_PHNUM);
+    uintptr_t base = 0;
+    bool dynamic = false, inside = false;
+    for (size_t i = 0; header != NULL && i < count; i++)
+        if (header[i].p_type == PT_PHDR) base = (uintptr_t)header - header[i].p_vaddr;
+    for (size_t i = 0; header != NULL && i < count; i++) {
+        dynamic |= header[i].p_type == PT_INTERP;
+        inside |= header[i].p_type == PT_LOAD && (uintptr_t)word - (base + header[i].p_vaddr) < header[i].p_memsz;
+    }
+    return dynamic && inside;
+}
+
 void linux_lock_init(void) {
-    if (&__libc_single_threaded != NULL) platform_one_thread = &__libc_single_threaded;
+    if (&__libc_single_threaded != NULL && !is_copy(&__libc_single_threaded)) platform_one_thread = &__libc_single_threaded;
 }
 
 /* Threads that are about to sleep, or do. In the child of a fork, those of its parent count for ever: a call or two for nothing at a fork. */

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -81,11 +82,13 @@ uint64_t platform_map_count_limit(void) {
     return value;
 }
 
-/* CAP_IPC_LOCK among those that the process may have in force: with it mlockall asks for no limit. */
+/* Capabilities that the process may have in force: with CAP_IPC_LOCK mlockall asks for no limit, with CAP_SYS_RESOURCE the limit can be lifted. */
 static STRATA_COLD bool may_lock_all(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-    return syscall(SYS_capget, &header, data) != 0 || (data[CAP_IPC_LOCK / 32].permitted >> CAP_IPC_LOCK % 32 & 1) != 0;
+    _Static_assert(CAP_IPC_LOCK / 32 == CAP_SYS_RESOURCE / 32, "one word has both");
+    const uint32_t rights = UINT32_C(1) << CAP_IPC_LOCK % 32 | UINT32_C(1) << CAP_SYS_RESOURCE % 32;
+    return syscall(SYS_capget, &header, data) != 0 || (data[CAP_IPC_LOCK / 32].permitted & rights) != 0;
 }
 
 /*
@@ -105,6 +108,18 @@ static STRATA_COLD uint64_t commit_free_from(void) {
     if (info.data_limit_bytes != UINT64_MAX) return UINT64_MAX;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || may_lock_all()) return UINT64_MAX;
     return commit_is_charged() ? UINT64_MAX : limit.rlim_max + 1;
+}
+
+STRATA_COLD uint64_t platform_memory_bytes(void) {
+    static uint64_t bytes; /* 0: not asked yet. A benign race: every reader computes nearly the same value */
+    uint64_t value = __atomic_load_n(&bytes, __ATOMIC_RELAXED);
+    struct sysinfo now;
+    if (value != 0) return value;
+    int saved = errno;
+    value = sysinfo(&now) == 0 ? ((uint64_t)now.totalram + now.totalswap) * now.mem_unit : 1;
+    errno = saved;
+    __atomic_store_n(&bytes, value, __ATOMIC_RELAXED);
+    return value;
 }
 
 STRATA_COLD bool platform_commit_is_free(uint64_t reserved_bytes) {

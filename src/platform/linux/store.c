@@ -72,8 +72,11 @@ void linux_store_passed(struct platform_store *store, bool write, size_t bytes, 
         (void)posix_fadvise(store->file, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
     } else if (__atomic_add_fetch(&store->dirty_bytes, bytes, __ATOMIC_RELAXED) >= DIRTY_BYTES_MAX) {
         __atomic_store_n(&store->dirty_bytes, 0, __ATOMIC_RELAXED);
-        (void)sync_file_range(store->file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-        (void)posix_fadvise(store->file, 0, 0, POSIX_FADV_DONTNEED);
+        /* The system tells of each error once, whoever asks. What wasn't written stays in its cache, if anywhere. */
+        if (sync_file_range(store->file, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) == 0)
+            (void)posix_fadvise(store->file, 0, 0, POSIX_FADV_DONTNEED);
+        else if (errno != ENOSYS && errno != EPERM && errno != EINVAL) /* of the call itself */
+            __atomic_store_n(&store->error, errno, __ATOMIC_RELAXED);
     }
 }
 
@@ -121,7 +124,11 @@ int platform_store_write(struct platform_store *store, const void *from, size_t 
 
 int platform_store_sync(struct platform_store *store) {
     int saved = errno, error = EBADF;
-    if (platform_store_is_ours(store)) error = fdatasync(store->file) == 0 ? 0 : errno;
+    if (platform_store_is_ours(store)) {
+        error = fdatasync(store->file) == 0 ? 0 : errno;
+        int earlier = __atomic_exchange_n(&store->error, 0, __ATOMIC_RELAXED);
+        if (error == 0) error = earlier;
+    }
     errno = saved;
     return error;
 }

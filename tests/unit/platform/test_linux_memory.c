@@ -209,7 +209,7 @@ static void commit_by_right(void *argument) {
     bool free = platform_commit_is_free(RESERVED_BYTES);
     EXPECT(errno == 77);
     EXPECT(free == (right->free && !(right->privileged && has)));
-    EXPECT(!platform_commit_is_free(MIB)); /* so little may be locked */
+    EXPECT(!platform_commit_is_free(MIB));                     /* so little may be locked */
     if (free) EXPECT(syscall(SYS_mlockall, MCL_CURRENT) != 0); /* past sanitizers, which answer in its place */
 }
 
