@@ -11,6 +11,7 @@
  * No locks of its own.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,7 +21,9 @@
 #include "timing.h"
 
 #define FAST_PAIRS 4000000
-#define DEPOT_BURST 512
+#define ARRAY_BURST 60
+#define REPETITIONS 9
+#define DEPOT_BURST 320
 #define DEPOT_ROUNDS 4000
 #define SLAB_BURST 60000
 #define SLAB_ROUNDS 40
@@ -92,20 +95,31 @@ static void take_turns(unsigned index, void *context, struct tally *tally) {
     tally->operations += LINE_TURNS;
 }
 
+static void *nothing(void *argument) { return argument; }
+
 static void print_constants(void) {
+    pthread_t thread;
+    /* In a process that has had one thread only, locks cost less than in those that the model is about. */
+    if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0) load_fail("no thread");
     timing_pin(0);
     time_pairs(SCALING_BYTES, FAST_PAIRS / 10);
     double fast_ns = time_pairs(SCALING_BYTES, FAST_PAIRS);
     time_pairs(ZONE_BYTES, ZONE_PAIRS / 10);
     double zone_ns = time_pairs(ZONE_BYTES, ZONE_PAIRS);
     struct below visits;
-    /* A burst that array and depot serve: the smallest one here that reaches the depot in each round. */
-    double ns = time_bursts(DEPOT_BURST, DEPOT_ROUNDS, &visits);
+    /* In a burst an operation of the array doesn't wait for the one before, as in a pair. */
+    double burst_ns = INFINITY, ns = INFINITY;
+    /* And one that array and depot serve, which keeps fewer objects for one thread: it reaches the depot in each round. The least of several, as the
+     * one time is taken from the other. */
+    for (unsigned i = 0; i < REPETITIONS; i++) {
+        burst_ns = fmin(burst_ns, time_bursts(ARRAY_BURST, DEPOT_ROUNDS, &visits) / (2.0 * ARRAY_BURST * DEPOT_ROUNDS));
+        ns = fmin(ns, time_bursts(DEPOT_BURST, DEPOT_ROUNDS, &visits));
+    }
     if (visits.depot_visits < DEPOT_ROUNDS || visits.slab_visits > visits.depot_visits / 10) load_fail("the burst is not one for the depot");
-    double depot_ns = (ns - fast_ns * 2.0 * DEPOT_BURST * DEPOT_ROUNDS) / visits.depot_visits;
+    double depot_ns = (ns - burst_ns * 2.0 * DEPOT_BURST * DEPOT_ROUNDS) / visits.depot_visits;
     ns = time_bursts(SLAB_BURST, SLAB_ROUNDS, &visits);
     if (visits.slab_visits < SLAB_ROUNDS) load_fail("the burst is not one for the slabs");
-    double slab_ns = (ns - fast_ns * 2.0 * SLAB_BURST * SLAB_ROUNDS - depot_ns * visits.depot_visits) / visits.slab_visits;
+    double slab_ns = (ns - burst_ns * 2.0 * SLAB_BURST * SLAB_ROUNDS - depot_ns * visits.depot_visits) / visits.slab_visits;
     uint64_t start_ns = load_clock_ns();
     struct tally turns = load_threads(2, take_turns, NULL);
     double line_ns = (double)(load_clock_ns() - start_ns) / (double)turns.operations;
