@@ -176,7 +176,7 @@ static bool commit_arrays(struct zone *zone, uint64_t end) {
 STRATA_COLD void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before) {
     uint64_t bytes = (uint64_t)(end - zone->superpages) << SUPERPAGE_SHIFT;
     if (zone->growing || platform_info()->data_limit_bytes != UINT64_MAX) return;
-    if (zone->commits == COMMITS_UNKNOWN && bytes >= ARRAYS_GROWTH_BYTES) { /* not in every program that has a larger block */
+    if (zone->commits == COMMITS_UNKNOWN && bytes >= ARRAYS_GROWTH_BYTES / 2) { /* not in every program that has a larger block */
         zone->commits = platform_commit_is_free(zone->window_bytes) ? COMMITS_FREE : COMMITS_CHARGED;
         if (zone->commits == COMMITS_FREE) return; /* which took some calls */
     }
