@@ -284,9 +284,9 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     if (!all) { /* by time, which a reap says nothing about */
         depot->shared = depot->changed_hands;
         depot->changed_hands = false;
+        adapt_rounds(depot);
     }
     set_full_limit(caches, depot);
-    if (!all) adapt_rounds(depot);
     struct magazine *magazine = all || !depot->bucket_touched ? depot->bucket : NULL;
     if (magazine != NULL) depot->bucket = NULL;
     if (!all) depot->bucket_touched = false;

@@ -271,10 +271,7 @@ STRATA_INLINE struct slab *slab_of(const struct lookup *lookup, const void *obje
     if (STRATA_UNLIKELY((tag & 0xff) != lookup->tag)) return NULL;
     at -= tag >> 8;
     *start = (const char *)lookup->base + (at << GRANULE_SHIFT);
-    struct head_area *area = &lookup->heads[at / SUPERPAGE_GRANULES];
-    unsigned unit = area->at[at % SUPERPAGE_GRANULES];
-    *head = (uint32_t)(at / SUPERPAGE_GRANULES * HEAD_UNITS + unit);
-    return (struct slab *)&area->units[unit];
+    return zone_head_in(lookup->heads, at, head);
 }
 
 /* Which object of its slab starts so many bytes behind the slab's start; false: none does. offset: below the slab's bytes. */

@@ -41,13 +41,25 @@ def test_small_program_maps_what_it_uses(strata):
     assert sum(rss for _, _, rss in found) <= 128
 
 
-# Trees that are built and torn down, buffers that grow, and pages that become idle: a program of some MiB, as most are.
-SOME_MIB = r"""
+# What programs of this file say of themselves, without an allocation.
+PRINT_FILE = r"""
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 static char text[1 << 18];
+static int print_file(const char *path) {
+    int file = open(path, O_RDONLY);
+    for (ssize_t count; (count = read(file, text, sizeof text)) > 0;)
+        if (write(1, text, (size_t)count) != count) return 1;
+    return 0;
+}
+"""
+
+# Trees that are built and torn down, buffers that grow, and pages that become idle: a program of some MiB, as most are.
+SOME_MIB = (
+    PRINT_FILE
+    + r"""
+#include <stdlib.h>
+#include <string.h>
 static void *kept[100000];
 static void grow(size_t end) {
     char *buffer = NULL;
@@ -65,12 +77,10 @@ int main(void) {
         grow((size_t)4 << 20);
         for (int i = 0; i < 100000; i++) free(kept[i]);
     }
-    int file = open("/proc/self/smaps", O_RDONLY);
-    for (ssize_t count; (count = read(file, text, sizeof text)) > 0;)
-        if (write(1, text, (size_t)count) != count) return 1;
-    return 0;
+    return print_file("/proc/self/smaps");
 }
 """
+)
 
 
 @pytest.mark.strata_only
@@ -87,17 +97,12 @@ def test_a_program_of_some_mib_comes_to_two_windows_of_code(strata, compile_c):
 
 
 # The loader's own allocations come from its own allocator; the C library makes none for this.
-NEVER_ALLOCATES = r"""
-#include <fcntl.h>
-#include <unistd.h>
-static char text[1 << 16];
-int main(void) {
-    int file = open("/proc/self/maps", O_RDONLY);
-    for (ssize_t count; (count = read(file, text, sizeof text)) > 0;)
-        if (write(1, text, (size_t)count) != count) return 1;
-    return 0;
-}
+NEVER_ALLOCATES = (
+    PRINT_FILE
+    + r"""
+int main(void) { return print_file("/proc/self/maps"); }
 """
+)
 
 
 @pytest.mark.strata_only

@@ -8,6 +8,7 @@
 
 /* Finds out how CPU caches are addressed: fills platform_cpu (cpu_ops.h) and the mode. Called once by platform_init. */
 void linux_cpu_init(void);
+/* Finds out where the C library tells whether there is one thread. Called once by platform_init; before that there may be several. */
 void linux_lock_init(void);
 
 /* Anonymous private memory by mmap; NULL: none. Keeps errno. */

@@ -48,9 +48,8 @@ static bool is_copy(const char *word) {
     size_t count = getauxval(AT_PHNUM);
     uintptr_t base = 0;
     bool dynamic = false, inside = false;
-    for (size_t i = 0; header != NULL && i < count; i++)
-        if (header[i].p_type == PT_PHDR) base = (uintptr_t)header - header[i].p_vaddr;
     for (size_t i = 0; header != NULL && i < count; i++) {
+        if (header[i].p_type == PT_PHDR) base = (uintptr_t)header - header[i].p_vaddr; /* which comes before what is loaded */
         dynamic |= header[i].p_type == PT_INTERP;
         inside |= header[i].p_type == PT_LOAD && (uintptr_t)word - (base + header[i].p_vaddr) < header[i].p_memsz;
     }
