@@ -8,15 +8,16 @@
 
 #include "base/check.h"
 
-static unsigned slabs_alloc(void *context, unsigned cache, void **objects, unsigned count) {
-    return slab_alloc_batch(context, cache, objects, count);
+static unsigned slabs_alloc(void *context, unsigned cache, unsigned home, bool apart, void **objects, unsigned count) {
+    return slab_alloc_home(context, cache, home, apart, objects, count);
 }
+static unsigned slabs_home(void *context, unsigned cache, const void *object) { return slab_home_of(context, cache, object); }
 static void slabs_free(void *context, unsigned cache, void *const *objects, unsigned count) { slab_free_batch(context, cache, objects, count); }
 static uint64_t slabs_total(void *context, unsigned cache) {
     const struct slab_layer *slabs = context;
     return __atomic_load_n(&slabs->caches[cache].total, __ATOMIC_RELAXED);
 }
-static const struct cache_backend slabs_backend = {.alloc = slabs_alloc, .free = slabs_free, .total = slabs_total};
+static const struct cache_backend slabs_backend = {.alloc = slabs_alloc, .free = slabs_free, .home = slabs_home, .total = slabs_total};
 
 bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned magazine_max) {
     caches->slabs = slabs;
@@ -47,8 +48,7 @@ static void reverse(void **rounds, unsigned count) {
     }
 }
 
-/* Puts rounds into this CPU's array; what finds no room, because the thread has changed CPUs meanwhile, goes to the depot after all. */
-static void put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count) {
+void cache_put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count) {
     if (count == 0) return;
     unsigned put = cpu_push_batch_in(&caches->areas_at, cache, rounds, count);
     if (put < count) depot_give_odd(caches, cache, rounds + put, count - put);
@@ -57,7 +57,7 @@ static void put_rounds(struct cache_layer *caches, unsigned cache, void **rounds
 /* The rounds of a magazine out of the depot: one is returned, the others go into this CPU's array. */
 static void *spend(struct cache_layer *caches, unsigned cache, struct magazine *magazine) {
     void *object = magazine->rounds[--magazine->count];
-    put_rounds(caches, cache, magazine->rounds, magazine->count);
+    cache_put_rounds(caches, cache, magazine->rounds, magazine->count);
     depot_give_empty(caches, &caches->depots[cache], magazine);
     return object;
 }
@@ -75,7 +75,7 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     if (STRATA_UNLIKELY(got == 0)) return (magazine = depot_take_odd(depot)) != NULL ? spend(caches, cache, magazine) : NULL;
     reverse(rounds, got); /* the array is popped from its end: lowest addresses first */
     object = rounds[got - 1];
-    put_rounds(caches, cache, rounds, got - 1);
+    cache_put_rounds(caches, cache, rounds, got - 1);
     return object;
 }
 
@@ -84,6 +84,13 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
  * and with bulk frees one in some hundred is such a free. In smaller pieces than these, one in a hundred would be.
  */
 #define OVERFLOW_PIECE 16
+
+/* The same of an array for which there is no magazine: to the slabs. Apart, for the stack that it takes. */
+static STRATA_COLD STRATA_NOINLINE void overflow_to_slabs(struct cache_layer *caches, unsigned cache, unsigned wanted) {
+    void *rounds[CACHE_TRANSFER_MAX];
+    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
+    if (count != 0) backend_free(caches, cache, rounds, count);
+}
 
 /* The upper half of this CPU's array goes to the depot; or past it to the slabs, in pieces. */
 static void overflow(struct cache_layer *caches, unsigned cache) {
@@ -99,7 +106,10 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     struct magazine *magazine = depot_take_empty(caches, depot);
     if (magazine != NULL) {
         wanted = (unsigned)min_u64(wanted, magazine_capacity(magazine)); /* m may have gone down since it was read */
-        magazine->count = cpu_pop_batch_in(&caches->areas_at, cache, magazine->rounds, wanted);
+        if (STRATA_LIKELY(!cache_has_homes(caches, cache)))
+            magazine->count = cpu_pop_batch_in(&caches->areas_at, cache, magazine->rounds, wanted);
+        else
+            magazine->count = home_pop(caches, cache, magazine, wanted);
         reverse(magazine->rounds, magazine->count);
         if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
         if (magazine->count == wanted)
@@ -109,9 +119,7 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
         depot_give_empty(caches, depot, magazine);
         return;
     }
-    void *rounds[CACHE_TRANSFER_MAX];
-    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
-    if (count != 0) backend_free(caches, cache, rounds, count);
+    overflow_to_slabs(caches, cache, wanted);
 }
 
 void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {

@@ -36,17 +36,20 @@
 struct magazine {
     struct magazine *next;
     uint32_t count;
-    uint32_t kind; /* which magazine cache it comes from: SLAB_CACHE_MAGAZINES + kind */
+    uint16_t home; /* whose rounds they are: slab.h; 0: anyone's */
+    uint16_t kind; /* which magazine cache it comes from: SLAB_CACHE_MAGAZINES + kind */
     void *rounds[];
 };
 
 /*
  * Where rounds come from, and where those go that the layer has no need of. alloc and free are called with no lock held. alloc returns how many of
- * `count` there are; total how many objects the cache has, in use or not: a look without a lock, as it may be called under a depot's.
+ * `count` there are, for the CPU `home`, apart from what others use where that is asked for; home whose an object is (NULL: no object is anyone's);
+ * total how many objects the cache has, in use or not: a look without a lock, as it may be called under a depot's.
  */
 struct cache_backend {
-    unsigned (*alloc)(void *context, unsigned cache, void **objects, unsigned count);
+    unsigned (*alloc)(void *context, unsigned cache, unsigned home, bool apart, void **objects, unsigned count);
     void (*free)(void *context, unsigned cache, void *const *objects, unsigned count);
+    unsigned (*home)(void *context, unsigned cache, const void *object);
     uint64_t (*total)(void *context, unsigned cache);
 };
 
@@ -73,7 +76,9 @@ struct depot {
     uint64_t visits, visits_seen; /* at the last tick */
     struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
     bool bucket_touched;          /* since the last tick */
-    bool shared, changed_hands;   /* whether more than one thread visits, and whether another one than before has since the last tick */
+    uint8_t passed;               /* how often others' rounds were met of late: home.c; atomic, written without the lock */
+    bool shared, changed_hands;   /* whether more than one thread visits (also read without the lock), and whether another one than before has since
+                                     the last tick */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 /*

@@ -6,8 +6,21 @@
 
 #include "cache/cache.h"
 
+/* The CPU of this moment, as slabs number it. */
+STRATA_INLINE unsigned cache_home(void) { return slab_home_of_cpu(cpu_current_id()); }
+/* Several threads use the cache, and its rounds have homes. A look without the lock. */
+STRATA_INLINE bool cache_has_homes(const struct cache_layer *caches, unsigned cache) {
+    return __atomic_load_n(&caches->depots[cache].shared, __ATOMIC_RELAXED) && caches->backend->home != NULL;
+}
+/* Beyond this rounds are not sorted by their homes: see home.c. */
+#define HOME_PASSED 32
+/* Whether they are to go there. */
+STRATA_INLINE bool cache_keeps_apart(const struct cache_layer *caches, unsigned cache) {
+    return cache_has_homes(caches, cache) && __atomic_load_n(&caches->depots[cache].passed, __ATOMIC_RELAXED) < HOME_PASSED;
+}
+
 STRATA_INLINE unsigned backend_alloc(struct cache_layer *caches, unsigned cache, void **objects, unsigned count) {
-    return caches->backend->alloc(caches->backend_context, cache, objects, count);
+    return caches->backend->alloc(caches->backend_context, cache, cache_home(), cache_keeps_apart(caches, cache), objects, count);
 }
 STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void *const *objects, unsigned count) {
     caches->backend->free(caches->backend_context, cache, objects, count);
@@ -28,6 +41,15 @@ STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release_her
 /* How many rounds find room in a magazine: see cache_magazine_bytes. */
 STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return 2u << magazine->kind; }
 
+/* Puts rounds into this CPU's array; what finds no room, because the thread has changed CPUs meanwhile, goes to the depot after all. */
+void cache_put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count);
+
+/*
+ * Pops up to `wanted` rounds off this CPU's array into a magazine and writes on it whose it is; returns how many. Those of other CPUs among the
+ * caller's own go to their slabs at once; where too few of its own are left then, they go back into the array, and the result is 0. home.c says why.
+ */
+unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *magazine, unsigned wanted);
+
 /* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
@@ -45,7 +67,7 @@ void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct ma
  * last tick, or it has enough, or there is no memory for a bucket, they go to the slabs.
  */
 void depot_give_odd(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count);
-/* The bucket as it is, or NULL: for who finds nothing else. It is the caller's, as a full magazine is. */
+/* The bucket as it is, else a full magazine, whoever's; NULL: there is none. For who finds nothing else, at the end of memory. It is the caller's. */
 struct magazine *depot_take_odd(struct depot *depot);
 /* Periodic: working sets, m. With `all`: everything goes to the slabs. */
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all);

@@ -62,7 +62,7 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
     if (last == 0) return;
     depot->changed_hands = true;
     if (depot->shared) return;
-    depot->shared = true;
+    __atomic_store_n(&depot->shared, true, __ATOMIC_RELAXED);
     set_full_limit(caches, depot);
 }
 
@@ -81,6 +81,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->shared = depot->changed_hands = false;
+    depot->passed = 0;
     depot->visitor = 0;
     depot->full_max = full_limit(depot, 0);
 }
@@ -104,16 +105,33 @@ static void note_low(struct depot *depot) {
     if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
 }
 
+/* Where several threads use the cache, one of so many magazines has to be the caller's own, or nobody's. */
+#define HOME_LOOKS 8
+
+/* The link to the magazine that the caller shall have; NULL: there is none. Under the lock. */
+static struct magazine **find_full(const struct cache_layer *caches, struct depot *depot) {
+    struct magazine **link = &depot->full;
+    if (cache_keeps_apart(caches, (unsigned)(depot - caches->depots))) {
+        unsigned home = cache_home(), looks = 0;
+        for (; *link != NULL && (*link)->home != 0 && (*link)->home != home; link = &(*link)->next)
+            if (++looks == HOME_LOOKS) return NULL;
+    }
+    return *link != NULL ? link : NULL;
+}
+
+/* Under the lock. */
+static void unlink_full(struct depot *depot, struct magazine **link) {
+    depot->allocs += (*link)->count;
+    *link = (*link)->next;
+    COUNTER_SUB(depot->full_count, 1);
+    note_low(depot);
+}
+
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
     depot_lock(depot);
-    struct magazine *magazine = depot->full;
     note_visit(caches, depot);
-    if (magazine != NULL) {
-        depot->full = magazine->next;
-        COUNTER_SUB(depot->full_count, 1);
-        depot->allocs += magazine->count;
-        note_low(depot);
-    }
+    struct magazine **link = find_full(caches, depot), *magazine = link != NULL ? *link : NULL;
+    if (magazine != NULL) unlink_full(depot, link);
     depot_unlock(depot);
     return magazine;
 }
@@ -141,7 +159,7 @@ static struct magazine *new_magazine(struct cache_layer *caches, unsigned kind) 
     void *memory;
     if (slab_alloc_batch(caches->slabs, SLAB_CACHE_MAGAZINES + kind, &memory, 1) == 0) return NULL;
     struct magazine *magazine = memory;
-    *magazine = (struct magazine){.kind = kind};
+    *magazine = (struct magazine){.kind = (uint16_t)kind};
     return magazine;
 }
 
@@ -163,6 +181,7 @@ struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depo
 
 void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
     magazine->count = 0;
+    magazine->home = 0;
     depot_lock(depot);
     bool fits = magazine->kind == depot->kind && depot->empty_count < DEPOT_EMPTY_MAX;
     if (fits) {
@@ -231,15 +250,17 @@ STRATA_COLD void depot_give_odd(struct cache_layer *caches, unsigned cache, void
 
 STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
     depot_lock(depot);
-    struct magazine *bucket = depot->bucket;
-    depot->bucket = NULL;
+    struct magazine *magazine = depot->bucket;
     depot->visits++;
-    if (bucket != NULL) { /* it came and goes */
-        depot->frees += bucket->count;
-        depot->allocs += bucket->count;
+    if (magazine != NULL) { /* it came and goes */
+        depot->bucket = NULL;
+        depot->frees += magazine->count;
+        depot->allocs += magazine->count;
+    } else if ((magazine = depot->full) != NULL) { /* another CPU's, or it had been found */
+        unlink_full(depot, &depot->full);
     }
     depot_unlock(depot);
-    return bucket;
+    return magazine;
 }
 
 /* ------------------------------------------------------------------ over time */
@@ -282,8 +303,9 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     depot->full_low = depot->full_count;
     depot->empty_low = depot->empty_count;
     if (!all) { /* by time, which a reap says nothing about */
-        depot->shared = depot->changed_hands;
+        __atomic_store_n(&depot->shared, depot->changed_hands, __ATOMIC_RELAXED);
         depot->changed_hands = false;
+        __atomic_store_n(&depot->passed, 0, __ATOMIC_RELAXED);
         adapt_rounds(depot);
     }
     set_full_limit(caches, depot);

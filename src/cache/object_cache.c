@@ -59,9 +59,10 @@ void object_give(struct object_cache *cache, void *const *objects, unsigned coun
     if (STRATA_UNLIKELY(error != OBJECTS_OK)) bad_free(cache, objects[done], error);
 }
 
-static unsigned backend_take(void *context, unsigned index, void **objects, unsigned count) {
+static unsigned backend_take(void *context, unsigned index, unsigned home, bool apart, void **objects, unsigned count) {
     const struct object_layer *layer = context;
     unsigned taken;
+    (void)home, (void)apart;
     if (STRATA_UNLIKELY(object_debug_take(layer->caches[index], objects, &taken))) return taken;
     return slabs_alloc(layer->caches[index], objects, count);
 }

@@ -30,6 +30,7 @@
 #ifndef STRATA_PLATFORM_CPU_OPS_H
 #define STRATA_PLATFORM_CPU_OPS_H
 
+#include "base/check.h"
 #include "platform/platform.h"
 
 #define CPU_AREA_SHIFT 16

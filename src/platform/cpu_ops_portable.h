@@ -90,6 +90,7 @@ again:;
 
 static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
     unsigned taken;
+    CHECK(count != 0); /* the sequences in assembly count on it */
     cpu_sequence_begin();
 again:
     taken = 0;
@@ -110,6 +111,7 @@ again:
 
 static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, void *const *in, unsigned count) {
     unsigned put;
+    CHECK(count != 0);
     cpu_sequence_begin();
 again:
     put = 0;

@@ -31,9 +31,10 @@ struct slab {
     uint32_t granule;    /* the first */
     uint32_t scale;      /* ceil(2^16 * SLAB_BUCKETS / capacity) */
     uint16_t free, capacity;
-    uint16_t granules;
+    uint8_t granules;
     uint8_t bucket;
     uint8_t first; /* no word before this one has a bit set */
+    uint8_t home;  /* who took objects last; also read without the lock */
     uint64_t bits[];
 };
 _Static_assert(sizeof(struct slab_cache) == 2 * CACHE_LINE_BYTES, "as slab.h says");
@@ -85,6 +86,7 @@ static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind,
         unsigned dense = least_granules(bytes, unit, (unsigned)(end >> GRANULE_SHIFT), SLAB_WASTE_DENSE);
         if (dense > granules) cache->granules_max = (uint16_t)dense;
     }
+    CHECK(cache->granules_max <= UINT8_MAX); /* struct slab has a byte for it */
     for (unsigned b = 0; b < SLAB_BUCKETS; b++) cache->buckets[b] = SLAB_NONE;
 }
 
@@ -158,7 +160,7 @@ static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cac
                           .granule = granule,
                           .free = (uint16_t)capacity,
                           .capacity = (uint16_t)capacity,
-                          .granules = (uint16_t)run.granules,
+                          .granules = (uint8_t)run.granules,
                           .scale = (65536u * SLAB_BUCKETS + capacity - 1) / capacity};
     for (unsigned w = 0; w < (capacity + 63) / 64; w++) slab->bits[w] = ~UINT64_C(0);
     if (capacity % 64 != 0) slab->bits[capacity / 64] = (UINT64_C(1) << (capacity % 64)) - 1;
@@ -206,20 +208,47 @@ static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache,
     return taken;
 }
 
-unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects, unsigned count) {
+/* Of so many slabs of one bucket the home is looked at. */
+#define APART_LOOKS 16
+/* Who keeps apart takes new slabs while at most this share of the cache, and so many bytes, are free in others'. */
+#define APART_SHARE 8
+#define APART_BYTES_MIN (8 * KIB)
+
+/* One with free objects whose objects are the caller's already, or nobody's; SLAB_NONE: a new one is better than another's. */
+static uint32_t find_apart(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home) {
+    for (unsigned map = cache->bucket_map; map != 0; map &= map - 1) {
+        unsigned looks = 0;
+        for (uint32_t head = cache->buckets[bit_lowest(map)]; head != SLAB_NONE && looks < APART_LOOKS; looks++) {
+            const struct slab *slab = slab_at(slabs, head);
+            if (slab->home == home || slab->free == slab->capacity) return head;
+            head = slab->next;
+        }
+    }
+    uint64_t free = (cache->total - cache->in_use) * cache->object_bytes;
+    return free <= cache->total * cache->object_bytes / APART_SHARE + APART_BYTES_MIN ? SLAB_NONE : cache->buckets[bit_lowest(cache->bucket_map)];
+}
+
+/* Where the next objects come from; SLAB_NONE: from a new slab. */
+STRATA_INLINE uint32_t find_slab(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home, bool apart) {
+    if (cache->bucket_map == 0) return SLAB_NONE;
+    return STRATA_LIKELY(!apart) ? cache->buckets[bit_lowest(cache->bucket_map)] : find_apart(slabs, cache, home);
+}
+
+unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, bool apart, void **objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
     unsigned taken = 0;
     platform_lock_acquire_here(&cache->lock);
     while (taken < count) {
-        if (cache->bucket_map == 0) {
+        uint32_t head = find_slab(slabs, cache, home, apart);
+        if (head == SLAB_NONE) {
             if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
             unsigned granules = next_slab_granules(cache);
-            uint32_t head;
             platform_lock_release_here(&cache->lock);
             struct slab *slab = slab_create(slabs, cache, granules, &head);
             platform_lock_acquire_here(&cache->lock);
             if (slab == NULL) {
                 if (cache->bucket_map == 0) break;
+                apart = false; /* any slab will do */
                 continue;
             }
             bucket_insert(slabs, cache, slab, head, SLAB_BUCKETS - 1);
@@ -228,9 +257,9 @@ unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned tag, void **objects
             COUNTER_ADD(cache->total, slab->capacity);
             COUNTER_ADD(cache->empty_slabs, 1);
         }
-        uint32_t head = cache->buckets[bit_lowest(cache->bucket_map)];
         struct slab *slab = slab_at(slabs, head);
         if (slab->free == slab->capacity) COUNTER_SUB(cache->empty_slabs, 1);
+        __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
         taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
         if (slab->free == 0) {
             bucket_remove(slabs, cache, slab);
@@ -287,6 +316,14 @@ bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *ob
     unsigned index;
     const struct slab *slab = slab_of(&lookup, object, &start, &head);
     return slab != NULL && index_at(&lookup, (uint64_t)((const char *)object - start), &index) && index < slab->capacity;
+}
+
+unsigned slab_home_of(const struct slab_layer *slabs, unsigned tag, const void *object) {
+    const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag]);
+    const char *start;
+    uint32_t head;
+    const struct slab *slab = slab_of(&lookup, object, &start, &head);
+    return slab != NULL ? __atomic_load_n(&slab->home, __ATOMIC_RELAXED) : 0;
 }
 
 size_t slab_bytes_of(const struct slab_layer *slabs, const void *object) {

@@ -58,8 +58,23 @@ STRATA_INLINE bool slab_is_cache(unsigned tag) { return tag >= SLAB_CACHE_FIRST 
 /* The smallest class whose objects all are aligned to `align` (a power of two <= 4096); 0: none. Cost: a short search. */
 unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align);
 
-/* Up to `count` objects, ascending in each slab; fewer only where memory ends. Constant time an object. */
-unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned cache, void **objects, unsigned count);
+/*
+ * Homes: two CPUs that write to one cache line wait for each other, and so they do where objects of both lie in one slab. A slab belongs to who took
+ * objects out of it last. CPUs have the numbers 1 to SLAB_HOMES, 0 is nobody; beyond these some share a number, which costs some lines.
+ */
+#define SLAB_HOMES 255
+STRATA_INLINE unsigned slab_home_of_cpu(uint32_t id) { return 1 + id % SLAB_HOMES; }
+/* Whose slab the object is in; 0 also where it is in none. Lock-free, and out of date at once: a hint. The object is the caller's. */
+unsigned slab_home_of(const struct slab_layer *slabs, unsigned cache, const void *object);
+
+/*
+ * Up to `count` objects, ascending in each slab; fewer only where memory ends, or a new slab would be needed for the rest. Constant time an object.
+ * `home`: who asks. `apart`: from the caller's own slabs, from wholly free ones and from new ones, as long as not too much of the cache is free.
+ */
+unsigned slab_alloc_home(struct slab_layer *slabs, unsigned cache, unsigned home, bool apart, void **objects, unsigned count);
+STRATA_INLINE unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned cache, void **objects, unsigned count) {
+    return slab_alloc_home(slabs, cache, 0, false, objects, count);
+}
 /*
  * Takes objects back. Each is verified: an address that is not the start of an object of this cache, or that is free already,
  * ends the process with one line.

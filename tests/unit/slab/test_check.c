@@ -6,8 +6,8 @@
 /* The head of a slab as slab.c has it; build() verifies that this is what it looks like. */
 struct head {
     uint32_t next, prev, granule, scale;
-    uint16_t free, capacity, granules;
-    uint8_t bucket, first;
+    uint16_t free, capacity;
+    uint8_t granules, bucket, first, home;
     uint64_t bits[];
 };
 #define NONE UINT32_MAX

@@ -1,0 +1,80 @@
+/*
+ * home.c - rounds that go home: which rounds of an array that runs over make a magazine, where several threads use the cache.
+ *
+ * Threads that work for themselves share cache lines all the same once their objects lie in one slab: a magazine that one CPU gave and another took,
+ * or a slab from which both were refilled, mixes them, and nothing takes them apart again. One line in forty was enough for a fifth of the time of
+ * two such threads. So a slab belongs to the CPU that takes objects out of it (slab.h), and what leaves an array goes back to its owner: the purity
+ * of a pool is that of what is freed into it (kmem paper, 5.5).
+ *   - Of the caller's own rounds a magazine is made, which only the caller takes again. Others among them go to their slabs.
+ *   - Where threads end what others made, lines are shared as it is, and magazines that anyone takes save both sides the slabs. So who finds others'
+ *     rounds again and again in a cache lets it be for a while.
+ * No locks, but those of the backend.
+ */
+#include "cache/cache_internal.h"
+
+/* So many of an array's rounds are looked at to tell whether a thread ends what it made itself. */
+#define SAMPLES 4
+/*
+ * A look that finds others' adds so much to depot->passed, up to an end, and one without takes one away; so nothing is sorted where more than one
+ * look in three finds some. A tick begins anew (depot.c), because what mixed the rounds may have been two threads that changed places.
+ */
+#define PASSED_STEP 2
+#define PASSED_MAX (2 * HOME_PASSED)
+
+static unsigned home_of(const struct cache_layer *caches, unsigned cache, const void *round) {
+    return caches->backend->home(caches->backend_context, cache, round);
+}
+
+static bool all_own(const struct cache_layer *caches, unsigned cache, unsigned own, void *const *rounds, unsigned count) {
+    for (unsigned i = 0; i < SAMPLES; i++)
+        if (home_of(caches, cache, rounds[i * (count - 1) / (SAMPLES - 1)]) != own) return false;
+    return true;
+}
+
+/* Without the lock: a note that is lost, as two come at once, is one of many. */
+static void note_homes(struct cache_layer *caches, unsigned cache, unsigned own, void *const *rounds, unsigned count) {
+    uint8_t *passed = &caches->depots[cache].passed, was = __atomic_load_n(passed, __ATOMIC_RELAXED);
+    if (!all_own(caches, cache, own, rounds, count))
+        __atomic_store_n(passed, (uint8_t)min_u64(was + PASSED_STEP, PASSED_MAX), __ATOMIC_RELAXED);
+    else if (was != 0)
+        __atomic_store_n(passed, (uint8_t)(was - 1), __ATOMIC_RELAXED);
+}
+
+/*
+ * Sorts rounds: the caller's own in front, in their order, the others behind them; returns how many are its own. In their place, as a thread's stack
+ * may be all that it has: a thousand sleeping threads keep each page that was reached once.
+ */
+static unsigned sort_rounds(const struct cache_layer *caches, unsigned cache, unsigned own, void **rounds, unsigned count) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < count; i++) {
+        void *round = rounds[i];
+        if (home_of(caches, cache, round) != own) continue;
+        rounds[i] = rounds[kept];
+        rounds[kept++] = round;
+    }
+    return kept;
+}
+
+unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *magazine, unsigned wanted) {
+    void **rounds = magazine->rounds;
+    const unsigned own = cache_home();
+    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
+    if (count == 0) return 0;
+    note_homes(caches, cache, own, rounds, count);
+    if (!cache_keeps_apart(caches, cache)) return count;
+    unsigned kept = sort_rounds(caches, cache, own, rounds, count);
+    if (kept < count) {
+        backend_free(caches, cache, rounds + kept, count - kept);
+        /* What is missing comes from deeper in the array: a visit for every few rounds would be dearer than this one. */
+        count = kept + cpu_pop_batch_in(&caches->areas_at, cache, rounds + kept, wanted - kept);
+        kept += sort_rounds(caches, cache, own, rounds + kept, count - kept);
+        if (kept < count) backend_free(caches, cache, rounds + kept, count - kept);
+        count = kept;
+        if (count < wanted) {
+            cache_put_rounds(caches, cache, rounds, count);
+            return 0;
+        }
+    }
+    magazine->home = (uint16_t)own;
+    return count;
+}
