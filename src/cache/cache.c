@@ -164,7 +164,8 @@ STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, str
                                   .contention = depot->contention,
                                   .rounds = depot->rounds,
                                   .depot_magazines = depot->full_count};
-    for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
+    for (unsigned list = 0; list <= DEPOT_HOMES; list++)
+        for (const struct magazine *magazine = depot_list(depot, list); magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
     if (depot->bucket != NULL) stats->cached += depot->bucket->count;
     platform_lock_release(&depot->lock);
     stats->cached += cpu_layer_rounds(caches, cache);
@@ -176,9 +177,14 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
         uint32_t full = 0, empty = 0;
         const char *broken = NULL;
         platform_lock_acquire(&depot->lock);
-        for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next, full++)
-            if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
-                broken = "depot: a full magazine with too few or too many rounds";
+        for (unsigned list = 0; list <= DEPOT_HOMES; list++) {
+            for (const struct magazine *magazine = depot_list(depot, list); magazine != NULL; magazine = magazine->next, full++) {
+                if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
+                    broken = "depot: a full magazine with too few or too many rounds";
+                if (list == DEPOT_HOMES ? magazine->home != 0 : magazine->home == 0 || magazine->home % DEPOT_HOMES != list)
+                    broken = "depot: a magazine in another CPU's list";
+            }
+        }
         for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
             if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
         if (depot->bucket != NULL && (depot->bucket->count == 0 || depot->bucket->count >= magazine_capacity(depot->bucket)))

@@ -54,6 +54,8 @@ unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *m
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
 bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+/* The full magazines by list: those of homes, and, last, at DEPOT_HOMES, anyone's. Under the lock. */
+STRATA_INLINE struct magazine *depot_list(const struct depot *depot, unsigned list) { return list < DEPOT_HOMES ? depot->homes[list] : depot->full; }
 /* Whether it would take one now: a look without the lock. */
 STRATA_INLINE bool depot_has_room(const struct depot *depot) {
     return __atomic_load_n(&depot->full_count, __ATOMIC_RELAXED) < __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED);

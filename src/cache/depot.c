@@ -105,33 +105,55 @@ static void note_low(struct depot *depot) {
     if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
 }
 
-/* Where several threads use the cache, one of so many magazines has to be the caller's own, or nobody's. */
-#define HOME_LOOKS 8
+/* Of so many CPUs' magazines in one list the caller's own is looked for; where none is, the first will do. */
+#define HOME_LOOKS 4
 
-/* The link to the magazine that the caller shall have; NULL: there is none. Under the lock. */
-static struct magazine **find_full(const struct cache_layer *caches, struct depot *depot) {
-    struct magazine **link = &depot->full;
-    if (cache_keeps_apart(caches, (unsigned)(depot - caches->depots))) {
-        unsigned home = cache_home(), looks = 0;
-        for (; *link != NULL && (*link)->home != 0 && (*link)->home != home; link = &(*link)->next)
-            if (++looks == HOME_LOOKS) return NULL;
-    }
-    return *link != NULL ? link : NULL;
+static struct magazine **list_of(struct depot *depot, unsigned home) { return home == 0 ? &depot->full : &depot->homes[home % DEPOT_HOMES]; }
+
+/* Under the lock, as are the next three. */
+static void link_full(struct depot *depot, struct magazine *magazine) {
+    struct magazine **list = list_of(depot, magazine->home);
+    magazine->next = *list;
+    *list = magazine;
+    COUNTER_ADD(depot->full_count, 1);
 }
 
-/* Under the lock. */
-static void unlink_full(struct depot *depot, struct magazine **link) {
-    depot->allocs += (*link)->count;
-    *link = (*link)->next;
+static struct magazine *unlink_full(struct depot *depot, struct magazine **link) {
+    struct magazine *magazine = *link;
+    *link = magazine->next;
     COUNTER_SUB(depot->full_count, 1);
     note_low(depot);
+    return magazine;
+}
+
+/* The link to a magazine of whatever CPU; of one that took none since the last tick first. NULL: there is none. */
+static struct magazine **find_any(struct depot *depot, unsigned used) {
+    struct magazine **other = NULL;
+    for (unsigned home = 0; home < DEPOT_HOMES; home++) {
+        if (depot->homes[home] == NULL) continue;
+        other = &depot->homes[home];
+        if ((used >> home & 1) == 0) return other;
+    }
+    return depot->full != NULL ? &depot->full : other;
+}
+
+/* The link to the magazine that the caller shall have; NULL: there is none. */
+static struct magazine **find_full(const struct cache_layer *caches, struct depot *depot) {
+    if (!cache_keeps_apart(caches, (unsigned)(depot - caches->depots))) return find_any(depot, UINT8_MAX);
+    unsigned home = cache_home(), looks = 0;
+    struct magazine **list = list_of(depot, home);
+    depot->homes_used |= (uint8_t)(1u << home % DEPOT_HOMES);
+    for (struct magazine **link = list; *link != NULL && looks < HOME_LOOKS; link = &(*link)->next, looks++)
+        if ((*link)->home == home) return link;
+    if (depot->full != NULL) return &depot->full;
+    return *list != NULL ? list : NULL;
 }
 
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
     depot_lock(depot);
     note_visit(caches, depot);
-    struct magazine **link = find_full(caches, depot), *magazine = link != NULL ? *link : NULL;
-    if (magazine != NULL) unlink_full(depot, link);
+    struct magazine **link = find_full(caches, depot), *magazine = link != NULL ? unlink_full(depot, link) : NULL;
+    if (magazine != NULL) depot->allocs += magazine->count;
     depot_unlock(depot);
     return magazine;
 }
@@ -141,9 +163,7 @@ bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct mag
     depot_lock(depot);
     bool room = depot->full_count < depot->full_max;
     if (room) {
-        magazine->next = depot->full;
-        depot->full = magazine;
-        COUNTER_ADD(depot->full_count, 1);
+        link_full(depot, magazine);
         depot->frees += magazine->count;
     }
     depot_unlock(depot);
@@ -209,9 +229,7 @@ static unsigned pour(struct depot *depot, void *const *rounds, unsigned count, s
     if (bucket->count < full) return moved;
     depot->bucket = NULL;
     if (depot->full_count < depot->full_max) {
-        bucket->next = depot->full;
-        depot->full = bucket;
-        COUNTER_ADD(depot->full_count, 1);
+        link_full(depot, bucket);
         depot->frees += bucket->count;
     } else {
         *over = bucket;
@@ -250,15 +268,15 @@ STRATA_COLD void depot_give_odd(struct cache_layer *caches, unsigned cache, void
 
 STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
     depot_lock(depot);
-    struct magazine *magazine = depot->bucket;
+    struct magazine *magazine = depot->bucket, **link = magazine == NULL ? find_any(depot, UINT8_MAX) : NULL;
     depot->visits++;
     if (magazine != NULL) { /* it came and goes */
         depot->bucket = NULL;
         depot->frees += magazine->count;
-        depot->allocs += magazine->count;
-    } else if ((magazine = depot->full) != NULL) { /* another CPU's, or it had been found */
-        unlink_full(depot, &depot->full);
+    } else if (link != NULL) {
+        magazine = unlink_full(depot, link);
     }
+    if (magazine != NULL) depot->allocs += magazine->count;
     depot_unlock(depot);
     return magazine;
 }
@@ -267,14 +285,21 @@ STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
 
 /*
  * One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: the list is shorter by now. The
- * count of those not needed goes down with the list.
+ * count of those not needed goes down with the list. `used`: the homes that were served since the last tick; those of others, who may be gone, go
+ * first.
  */
-static struct magazine *take_unneeded(struct depot *depot, struct magazine **list, uint32_t *count) {
+static struct magazine *take_unneeded_full(struct depot *depot, unsigned used) {
     platform_lock_acquire(&depot->lock);
-    struct magazine *magazine = *list;
+    struct magazine **link = find_any(depot, used), *magazine = link != NULL ? unlink_full(depot, link) : NULL;
+    platform_lock_release(&depot->lock);
+    return magazine;
+}
+static struct magazine *take_unneeded_empty(struct depot *depot) {
+    platform_lock_acquire(&depot->lock);
+    struct magazine *magazine = depot->empty;
     if (magazine != NULL) {
-        *list = magazine->next;
-        COUNTER_SUB(*count, 1);
+        depot->empty = magazine->next;
+        depot->empty_count--;
         note_low(depot);
     }
     platform_lock_release(&depot->lock);
@@ -311,16 +336,20 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     set_full_limit(caches, depot);
     struct magazine *magazine = all || !depot->bucket_touched ? depot->bucket : NULL;
     if (magazine != NULL) depot->bucket = NULL;
-    if (!all) depot->bucket_touched = false;
+    unsigned used = depot->homes_used;
+    if (!all) {
+        depot->bucket_touched = false;
+        depot->homes_used = 0;
+    }
     platform_lock_release(&depot->lock);
 
     if (magazine != NULL) {
         backend_free(caches, cache, magazine->rounds, magazine->count);
         free_magazine(caches, magazine);
     }
-    while (full_cut-- != 0 && (magazine = take_unneeded(depot, &depot->full, &depot->full_count)) != NULL) {
+    while (full_cut-- != 0 && (magazine = take_unneeded_full(depot, used)) != NULL) {
         backend_free(caches, cache, magazine->rounds, magazine->count);
         free_magazine(caches, magazine);
     }
-    while (empty_cut-- != 0 && (magazine = take_unneeded(depot, &depot->empty, &depot->empty_count)) != NULL) free_magazine(caches, magazine);
+    while (empty_cut-- != 0 && (magazine = take_unneeded_empty(depot)) != NULL) free_magazine(caches, magazine);
 }

@@ -5,10 +5,11 @@
  * or a slab from which both were refilled, mixes them, and nothing takes them apart again. One line in forty was enough for a fifth of the time of
  * two such threads. So a slab belongs to the CPU that takes objects out of it (slab.h), and what leaves an array goes back to its owner: the purity
  * of a pool is that of what is freed into it (kmem paper, 5.5).
- *   - Of the caller's own rounds a magazine is made, which only the caller takes again. Others among them go to their slabs.
+ *   - Of the caller's own rounds a magazine is made, which the caller takes again before all others. Others' among them go to their slabs.
  *   - Where threads end what others made, lines are shared as it is, and magazines that anyone takes save both sides the slabs. So who finds others'
  *     rounds again and again in a cache lets it be for a while.
- * No locks, but those of the backend.
+ * Not sorted are batches of a program's own, and the depot's bucket. CPUs stand for threads here: two threads on one CPU share what they share by
+ * time. No locks, but those of backend and depot.
  */
 #include "cache/cache_internal.h"
 
@@ -65,11 +66,14 @@ unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *m
     unsigned kept = sort_rounds(caches, cache, own, rounds, count);
     if (kept < count) {
         backend_free(caches, cache, rounds + kept, count - kept);
-        /* What is missing comes from deeper in the array: a visit for every few rounds would be dearer than this one. */
-        count = kept + cpu_pop_batch_in(&caches->areas_at, cache, rounds + kept, wanted - kept);
-        kept += sort_rounds(caches, cache, own, rounds + kept, count - kept);
-        if (kept < count) backend_free(caches, cache, rounds + kept, count - kept);
         count = kept;
+        /* What is missing comes from deeper in the array: a visit for every few rounds would be dearer than this one. */
+        if (kept >= wanted / 2) {
+            count += cpu_pop_batch_in(&caches->areas_at, cache, rounds + kept, wanted - kept);
+            kept += sort_rounds(caches, cache, own, rounds + kept, count - kept);
+            if (kept < count) backend_free(caches, cache, rounds + kept, count - kept);
+            count = kept;
+        }
         if (count < wanted) {
             cache_put_rounds(caches, cache, rounds, count);
             return 0;

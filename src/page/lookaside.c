@@ -5,7 +5,8 @@
  *   - one in, one out: when fresh pages are about to be touched and the heap would be larger than it ever was, idle ones beyond a small reserve leave
  * in exchange, so that the peak of the resident set follows the peak of what is in use, not the sum of the peaks of all sizes. Below its peak a heap
  * loses nothing by idle pages, which would be touched again soon: there only those beyond a share of the peak leave, for the sake of memory that the
- * program has outside of the heap;
+ * program has outside of the heap. What fits nowhere in a superpage that is more than half in use stays for what will: blocks of many sizes that come
+ * and go would exchange the same holes for ever;
  *   - by working set: at each tick, as many as were never needed since the last one;
  *   - by limit and by request.
  * Superpages leave in the order in which they first got idle pages. Superpages of huge pages that are in use keep their holes
@@ -18,6 +19,8 @@
 /* Idle pages that no exchange touches: enough for the slabs that come and go, and a share of what is in use. */
 #define RESERVE_GRANULES_MIN 16
 #define RESERVE_SHARE 32
+/* An exchange leaves the holes of a superpage alone of which less is free. */
+#define EXCHANGED_HOLES_MIN (SUPERPAGE_GRANULES / 2)
 /* Below its peak a heap keeps this share of it. */
 #define PEAK_SHARE 4
 /* Idle pages inside huge pages in use, at most this share of what is allocated; and how many superpages are looked at for the emptiest. */
@@ -159,20 +162,21 @@ void zone_drop_captures(struct zone *zone) {
 }
 
 /* The next superpage to give back from: wholly free ones first, as they go in one call. NULL: none that may be touched. */
-static struct superpage *next_victim(struct zone *zone, bool split_huge) {
+static struct superpage *next_victim(struct zone *zone, unsigned holes_min, bool split_huge) {
     if (!list_empty(&zone->idle_free)) return CONTAINER_OF(zone->idle_free.next, struct superpage, idle_link);
     LIST_FOR_EACH(&zone->idle_holes, node) {
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
-        if (!superpage->young && (split_huge || superpage_kept_idle(superpage, superpage->idle) == 0)) return superpage;
+        if (!superpage->young && superpage->free >= holes_min && (split_huge || superpage_kept_idle(superpage, superpage->idle) == 0))
+            return superpage;
     }
     return NULL;
 }
 
-uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool split_huge) {
+uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsigned holes_min, bool split_huge) {
     uint64_t released = 0;
     while (released < want) {
         uint64_t idle = zone->counters.idle - (split_huge ? 0 : zone->counters.idle_huge);
-        struct superpage *superpage = idle > keep ? next_victim(zone, split_huge) : NULL;
+        struct superpage *superpage = idle > keep ? next_victim(zone, holes_min, split_huge) : NULL;
         if (superpage == NULL) break;
         uint64_t some = min_u64(want - released, idle - keep);
         unsigned count = superpage->state == SUPERPAGE_FREE ? release_free_superpage(zone, superpage) : release_holes(zone, superpage, some);
@@ -220,7 +224,7 @@ void zone_make_room(struct zone *zone, uint64_t fresh) {
     bool grows = populated > zone->populated_peak;
     uint64_t keep = grows ? reserve : max_u64(reserve, zone->populated_peak / PEAK_SHARE);
     if (grows) fresh = min_u64(fresh, populated - zone->populated_peak);
-    if (idle > keep) zone_release_idle(zone, keep, fresh, false);
+    if (idle > keep) zone_release_idle(zone, keep, fresh, EXCHANGED_HOLES_MIN, false);
     zone->populated_peak = max_u64(zone->populated_peak, zone->counters.populated);
     break_up_huge(zone);
     zone_trim_to_limit(zone);
@@ -232,7 +236,7 @@ void zone_trim_to_limit(struct zone *zone) {
         zone_want_limit(zone);
     uint64_t over = zone_over_soft_limit(zone);
     if (over != 0) zone_wake_blocks(zone);
-    if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, true);
+    if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, 0, true);
 }
 
 void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
@@ -251,7 +255,7 @@ uint64_t zone_soft_limit(struct zone *zone) {
 size_t zone_release(struct zone *zone, size_t keep_bytes) {
     zone_lock(zone);
     zone_wake_blocks(zone);
-    uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, true);
+    uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, 0, true);
     platform_lock_release(&zone->lock);
     return released << GRANULE_SHIFT;
 }
@@ -260,7 +264,7 @@ size_t zone_tick(struct zone *zone) {
     zone_lock(zone);
     uint64_t unused = zone->counters.idle_low, released = 0;
     zone_wake_blocks(zone); /* what rested was wanted until now: it counts from the next interval on */
-    if (unused != 0) released = zone_release_idle(zone, 0, unused, false);
+    if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     platform_lock_release(&zone->lock);
     return released << GRANULE_SHIFT;

@@ -185,8 +185,11 @@ bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool ti
 bool zone_within_limit(const struct zone *zone, uint64_t granules);
 /* One in, one out: before `fresh` absent granules are touched, hand back as many idle ones beyond the reserve. */
 void zone_make_room(struct zone *zone, uint64_t fresh);
-/* Hands back idle granules until `keep` are left, at most `want`; returns how many. Drops and retakes the lock. */
-uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, bool split_huge);
+/*
+ * Hands back idle granules until `keep` are left, at most `want`; returns how many. holes_min: not from superpages in use of which fewer granules are
+ * free. split_huge: huge pages are broken up for it. Drops and retakes the lock.
+ */
+uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsigned holes_min, bool split_huge);
 
 /* In a forked child: what threads that are gone had captured is idle again. */
 void zone_drop_captures(struct zone *zone);

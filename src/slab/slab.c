@@ -208,17 +208,17 @@ static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache,
     return taken;
 }
 
-/* Of so many slabs of one bucket the home is looked at. */
-#define APART_LOOKS 16
+/* At so many slabs a batch looks for its home's. */
+#define APART_LOOKS 64
 /* Who keeps apart takes new slabs while at most this share of the cache, and so many bytes, are free in others'. */
 #define APART_SHARE 8
 #define APART_BYTES_MIN (8 * KIB)
 
 /* One with free objects whose objects are the caller's already, or nobody's; SLAB_NONE: a new one is better than another's. */
-static uint32_t find_apart(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home) {
+static uint32_t find_apart(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home, unsigned *looks) {
     for (unsigned map = cache->bucket_map; map != 0; map &= map - 1) {
-        unsigned looks = 0;
-        for (uint32_t head = cache->buckets[bit_lowest(map)]; head != SLAB_NONE && looks < APART_LOOKS; looks++) {
+        const unsigned end = (unsigned)min_u64(APART_LOOKS, *looks + APART_LOOKS / 4); /* of this bucket: the emptiest shall have a chance */
+        for (uint32_t head = cache->buckets[bit_lowest(map)]; head != SLAB_NONE && *looks < end; ++*looks) {
             const struct slab *slab = slab_at(slabs, head);
             if (slab->home == home || slab->free == slab->capacity) return head;
             head = slab->next;
@@ -229,17 +229,17 @@ static uint32_t find_apart(const struct slab_layer *slabs, const struct slab_cac
 }
 
 /* Where the next objects come from; SLAB_NONE: from a new slab. */
-STRATA_INLINE uint32_t find_slab(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home, bool apart) {
+STRATA_INLINE uint32_t find_slab(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home, bool apart, unsigned *looks) {
     if (cache->bucket_map == 0) return SLAB_NONE;
-    return STRATA_LIKELY(!apart) ? cache->buckets[bit_lowest(cache->bucket_map)] : find_apart(slabs, cache, home);
+    return STRATA_LIKELY(!apart) ? cache->buckets[bit_lowest(cache->bucket_map)] : find_apart(slabs, cache, home, looks);
 }
 
 unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, bool apart, void **objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
-    unsigned taken = 0;
+    unsigned taken = 0, looks = 0;
     platform_lock_acquire_here(&cache->lock);
     while (taken < count) {
-        uint32_t head = find_slab(slabs, cache, home, apart);
+        uint32_t head = find_slab(slabs, cache, home, apart, &looks);
         if (head == SLAB_NONE) {
             if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
             unsigned granules = next_slab_granules(cache);
@@ -259,7 +259,8 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
         }
         struct slab *slab = slab_at(slabs, head);
         if (slab->free == slab->capacity) COUNTER_SUB(cache->empty_slabs, 1);
-        __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
+        /* Who takes the last objects out of another's slab is a guest there: they go back to where most belongs. */
+        if (slab->free >= slab->capacity / 2) __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
         taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
         if (slab->free == 0) {
             bucket_remove(slabs, cache, slab);

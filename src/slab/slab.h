@@ -4,7 +4,7 @@
  * A slab is a run of granules; its head (beside the heap, never in it: 32 bytes of up to 64 objects) has one
  * bit an object, set while the object is free here. Slabs with free objects stand in lists by the share that is free;
  * objects are taken from the fullest, lowest address first, so that the emptier ones get time to empty (kmem paper,
- * section 3.5). A slab that is wholly free goes back to the zone, but for a small share
+ * section 3.5); where CPUs keep apart, from the fullest of the caller's own. A slab that is wholly free goes back to the zone, but for a small share
  * of the cache.
  *
  * Invariants (slab_check): free = popcount(bits); total = sum of capacities; in_use = total - sum of free; a slab is in the
@@ -60,7 +60,8 @@ unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, siz
 
 /*
  * Homes: two CPUs that write to one cache line wait for each other, and so they do where objects of both lie in one slab. A slab belongs to who took
- * objects out of it last. CPUs have the numbers 1 to SLAB_HOMES, 0 is nobody; beyond these some share a number, which costs some lines.
+ * objects out of it last while half of it was free. CPUs (threads, where each has an area of its own) have the numbers 1 to SLAB_HOMES, 0 is nobody;
+ * beyond these some share a number, which costs some lines.
  */
 #define SLAB_HOMES 255
 STRATA_INLINE unsigned slab_home_of_cpu(uint32_t id) { return 1 + id % SLAB_HOMES; }
