@@ -185,20 +185,22 @@ STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superp
 
 /* ------------------------------------------------------------------ frames_list.c: locks, lists, slots */
 
-/* Locks whatever guards the superpage; the slot that has it, NULL: none has, and the lock is the zone's. */
-STRATA_INLINE struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage) {
+/* Locks whatever guards the superpage; the slot that has it, NULL: none has, and the lock is the zone's. In place, for alloc and free alone. */
+STRATA_INLINE struct frames_slot *frames_lock_here(struct frame_zone *zone, struct frames_superpage *superpage) {
     for (;;) {
         uint32_t number = __atomic_load_n(&superpage->slot, __ATOMIC_ACQUIRE);
         struct frames_slot *slot = number != FRAMES_NO_SLOT ? &zone->slots[number] : NULL;
         struct platform_lock *lock = slot != NULL ? &slot->lock : &zone->lock;
-        platform_lock_acquire(lock);
+        platform_lock_acquire_here(lock);
         if (STRATA_LIKELY(__atomic_load_n(&superpage->slot, __ATOMIC_RELAXED) == number)) return slot;
         platform_lock_release(lock);
     }
 }
-STRATA_INLINE void frames_unlock(struct frame_zone *zone, struct frames_slot *slot) {
-    platform_lock_release(slot != NULL ? &slot->lock : &zone->lock);
+STRATA_INLINE void frames_unlock_here(struct frame_zone *zone, struct frames_slot *slot) {
+    platform_lock_release_here(slot != NULL ? &slot->lock : &zone->lock);
 }
+struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage);
+void frames_unlock(struct frame_zone *zone, struct frames_slot *slot);
 /* The zone's lock, with superpages [first, last] in no slot. */
 void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last);
 /* All slots give back what they have reserved. No lock held. */

@@ -76,6 +76,45 @@ static void pinned_frames_are_found(void **state) {
     close_zone();
 }
 
+static uint64_t block_of(uint64_t frame, uint64_t *frames) {
+    struct frames_info info;
+    assert_int_equal(frames_query(zone, frame, &info), FRAMES_OK);
+    assert_true(info.allocated);
+    *frames = info.frames;
+    return info.first;
+}
+
+/* Single frames of a block are freed from its front, its end and its middle: what is left are blocks, each as long as it is. */
+static void frames_leave_blocks_one_by_one(void **state) {
+    (void)state;
+    open_with(2, 0, 0, 0);
+    for (unsigned m = 0; m < FRAMES_MOBILITIES; m++) {
+        uint64_t first = alloc(8, (enum frames_mobility)m), after = alloc(1, (enum frames_mobility)m), frames;
+        assert_int_equal(after, first + 8);
+        release(first, 1);
+        assert_int_equal(block_of(first + 1, &frames), first + 1);
+        assert_int_equal(frames, 7);
+        release(first + 7, 1);
+        assert_int_equal(block_of(first + 6, &frames), first + 1);
+        assert_int_equal(frames, 6);
+        release(first + 3, 1);
+        assert_int_equal(block_of(first + 2, &frames), first + 1);
+        assert_int_equal(frames, 2);
+        assert_int_equal(block_of(first + 6, &frames), first + 4);
+        assert_int_equal(frames, 3);
+        assert_null(frames_zone_check(zone));
+        release(after, 1);
+        release(first + 1, 2);
+        release(first + 4, 3);
+        assert_null(frames_zone_check(zone));
+    }
+    /* The last frame of a superpage, behind which nothing of it can go on. */
+    uint64_t whole = alloc(SUPERPAGE, FRAMES_MOVABLE);
+    release(whole, SUPERPAGE - 1);
+    release(whole + SUPERPAGE - 1, 1);
+    close_zone();
+}
+
 /* ------------------------------------------------------------------ groups */
 
 static void mobilities_do_not_share_superpages(void **state) {
@@ -466,6 +505,7 @@ static void a_terabyte_is_a_zone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pinned_frames_are_found),
+        cmocka_unit_test(frames_leave_blocks_one_by_one),
         cmocka_unit_test(mobilities_do_not_share_superpages),
         cmocka_unit_test(without_groups_they_do),
         cmocka_unit_test(unmovable_frames_lie_low_and_movable_ones_high),
