@@ -62,7 +62,9 @@ struct frames_capture {
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
 #define SLOT_WHOLE FRAMES_MOBILITIES
-#define SLOT_WAITS 52u
+#define SLOT_WAITS 240u /* what a slot has room for: whoever comes then waits for the lists' lock */
+#define SLOT_BATCH 192u /* from here on the lists are told if nobody has their lock, at every SLOT_RETRY-th that waits */
+#define SLOT_RETRY 16u
 struct frames_slot {
     struct platform_lock lock; /* LOCK_RANK_FRAMES_SLOT */
     uint32_t reserved[FRAMES_MOBILITIES + 1];

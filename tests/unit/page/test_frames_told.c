@@ -6,7 +6,7 @@
 #include "page/frames_reclaim_internal.h"
 #include "unit/page/frames_compact_support.h"
 
-enum { MANY = 3 * SLOT_WAITS + 7 };
+enum { MANY = 2 * SLOT_BATCH + 7 }; /* of one superpage, at whose end a slot settles anyway */
 
 static uint64_t dropped[BLOCKS_MAX];
 static unsigned drops;
@@ -95,11 +95,37 @@ static void batches_are_listed_in_order(void **state) {
     for (unsigned i = 0; i < MANY; i++) {
         assert_true(own(1));
         assert_int_equal(listed() + waiting(), i + 1);
-        assert_int_equal(listed(), i / SLOT_WAITS * SLOT_WAITS);
+        assert_int_equal(listed(), i / SLOT_BATCH * SLOT_BATCH);
     }
     sound();
     reclaim_all(MANY); /* those that wait, too */
     for (unsigned i = 0; i < MANY; i++) assert_int_equal(dropped[i], i);
+}
+
+/* While another has the lists a CPU goes on, and tries again now and then; once its slot is full it waits. */
+static void whoever_has_the_lists_is_not_waited_for(void **state) {
+    (void)state;
+    static const unsigned until[] = {SLOT_BATCH + 1, SLOT_BATCH + SLOT_RETRY, SLOT_WAITS};
+    begin(1);
+    for (unsigned k = 0; k < ARRAY_LENGTH(until); k++) {
+        assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
+        begin(1);
+        struct platform_lock *lists = &frames_reclaim_of(zone)->lru.lock;
+        platform_fork_begin();
+        platform_lock_hold(lists); /* as around a fork: nobody has it by trying */
+        while (owned_count < until[k]) assert_true(own(1));
+        assert_int_equal(waiting(), until[k]);
+        platform_lock_unhold(lists);
+        platform_fork_end();
+        while (waiting() % SLOT_RETRY != 0) assert_true(own(1));
+        assert_int_equal(listed(), 0);
+        assert_true(own(1));
+        assert_int_equal(waiting(), 1);
+        assert_int_equal(listed(), owned_count - 1);
+        sound();
+        reclaim_all(owned_count);
+        for (unsigned i = 0; i < owned_count; i++) assert_int_equal(dropped[i], i);
+    }
 }
 
 static void statistics_count_what_waits(void **state) {
@@ -334,6 +360,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_goes_at_once_is_never_listed),
         TEST(batches_are_listed_in_order),
+        TEST(whoever_has_the_lists_is_not_waited_for),
         TEST(statistics_count_what_waits),
         TEST(another_block_in_the_same_place_is_young),
         TEST(parts_are_told_of_at_any_fill),
