@@ -62,9 +62,14 @@ struct frames_capture {
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
 #define SLOT_WHOLE FRAMES_MOBILITIES
-#define SLOT_WAITS 240u /* what a slot has room for: whoever comes then waits for the lists' lock */
-#define SLOT_BATCH 192u /* from here on the lists are told if nobody has their lock, at every SLOT_RETRY-th that waits */
-#define SLOT_RETRY 16u
+/*
+ * How many blocks wait in a slot before the lists are told of them (frames_told.c): SLOT_BATCH, but no more than half a superpage's frames, so that
+ * as little memory is of unknown age where frames are large (zone->batch). From there on it is tried now and then, and waited for at the last.
+ */
+#define SLOT_BATCH 192u
+#define SLOT_RETRY(batch) ((batch) / 16)
+#define SLOT_FULL(batch) ((batch) + 4 * SLOT_RETRY(batch))
+#define SLOT_WAITS SLOT_FULL(SLOT_BATCH)
 struct frames_slot {
     struct platform_lock lock; /* LOCK_RANK_FRAMES_SLOT */
     uint32_t reserved[FRAMES_MOBILITIES + 1];
@@ -116,6 +121,7 @@ struct frame_zone {
     const struct frames_backend *backend;
     unsigned flags, frame_shift, superpage_shift; /* log2 of bytes in a frame, and of frames in a superpage */
     unsigned superpage_frames;
+    unsigned batch; /* of blocks that wait in a slot: see SLOT_BATCH */
     unsigned slot_count;
     uint64_t frames, superpage_count;
     struct frames_superpage *superpages;

@@ -15,7 +15,6 @@
  */
 #include "page/frames_reclaim_internal.h"
 
-_Static_assert((SLOT_WAITS - SLOT_BATCH) % SLOT_RETRY == 0 && SLOT_BATCH % SLOT_RETRY == 0, "the last try is the one that waits");
 _Static_assert(sizeof(struct frames_slot) == 1024, "a slot is whole lines");
 
 /* ------------------------------------------------------------------ what waits; under the lock of the slot */
@@ -44,7 +43,8 @@ void frames_settle(struct frame_zone *zone, struct frames_slot *slot) { (void)se
 
 static void wait_here(struct frame_zone *zone, struct frames_slot *slot, uint64_t frame) {
     if (frames_waits(zone, frame)) return;
-    if (slot->waiting >= SLOT_BATCH && slot->waiting % SLOT_RETRY == 0) (void)settle(zone, slot, slot->waiting == SLOT_WAITS);
+    unsigned batch = zone->batch, more = slot->waiting - batch;
+    if (slot->waiting >= batch && more % SLOT_RETRY(batch) == 0) (void)settle(zone, slot, slot->waiting == SLOT_FULL(batch));
     frames_bit_set(bits_of(zone, frame), frames_offset_of(zone, frame));
     slot->waits[slot->waiting] = (uint32_t)frame;
     __atomic_store_n(&slot->waiting, slot->waiting + 1, __ATOMIC_RELAXED);
