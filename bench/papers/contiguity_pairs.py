@@ -8,7 +8,7 @@ MOBILITIES = ("unmovable", "reclaimable", "movable")
 OWNED = {"owned": "with an owner", "reclaim": "with an owner, reclaim on"}
 OWNED_MOBILITIES = ("reclaimable", "movable")
 # Runs that a thread holds, where what comes has left the batches before it goes, so that each is listed.
-HELD = 64
+HELD = 256
 # strata's own bar: ns of a pair on one CPU, and what two CPUs do of the work of one.
 NS_MAX = {1: 50, 512: 100}
 TWO_CPUS_MIN = 1.8

@@ -54,9 +54,9 @@ struct strata_zone_reclaim_config {
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_BUSY: it was started already; STRATA_ZONE_NO_MEMORY: for the lists, or no thread; STRATA_ZONE_BAD_ARGUMENT.
  * Blocks that are there already stand in the lists in the order of their addresses. Cost: linear in superpages and blocks; 8 bytes for each frame
- * that begins a block with an owner. An allocation and a free of such a block hardly cost more than without reclaim (5 to 15 ns), also where CPUs do
- * so at the same time: what comes and goes in a CPU's own superpages is entered in the lists some 50 blocks at a time, and before anything is
- * reclaimed.
+ * that begins a block with an owner. An allocation and a free of such a block hardly cost more than without reclaim (up to 15 ns), also where CPUs do
+ * so at the same time: what comes and goes in a CPU's own superpages is entered in the lists some 200 blocks at a time, fewer where frames are large,
+ * and before anything is reclaimed.
  */
 STRATA_API enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone,
                                                              const struct strata_zone_reclaim_config *config) STRATA_NOEXCEPT;

@@ -95,8 +95,8 @@ STRATA_INLINE void give(struct frame_zone *zone, struct frames_superpage *superp
 }
 
 /* A part of one block. */
-static void release_part(struct frame_zone *zone, struct frames_superpage *superpage, unsigned head, unsigned frames, unsigned first,
-                         unsigned count) {
+STRATA_INLINE void release_part(struct frame_zone *zone, struct frames_superpage *superpage, unsigned head, unsigned frames, unsigned first,
+                                unsigned count) {
     uint64_t base = frames_first_of(zone, superpage);
     uint32_t note = zone->notes[base + head] & NOTE_OF_HEAD;
     bool owned = note_owner(note) != 0;
@@ -127,6 +127,13 @@ void frames_release(struct frame_zone *zone, struct frames_superpage *superpage,
     frames_superpage_changed(zone, superpage, slot, free);
 }
 
+/* Whether a block begins at a frame and ends with it, so that nobody has to search for its ends. False also where a capture holds the next. */
+STRATA_INLINE bool is_all_of_block(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned offset) {
+    unsigned next = offset + 1;
+    if (!frames_bit(superpage->heads, offset)) return false;
+    return next == zone->superpage_frames || !frames_bit(superpage->allocated, next) || frames_bit(superpage->heads, next);
+}
+
 /* The same of frames [first, first + count) of which nothing is noted: all of them unmovable. */
 STRATA_INLINE void release_plain(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot, unsigned first,
                                  unsigned count) {
@@ -144,7 +151,11 @@ STRATA_INLINE void release_or_mark(struct frame_zone *zone, struct frames_superp
         zone->notes[frame] |= NOTE_DEAD;
     else if (STRATA_LIKELY(superpage->noted == 0))
         release_plain(zone, superpage, slot, first, count);
-    else
+    else if (STRATA_LIKELY(count == 1 && is_all_of_block(zone, superpage, first))) {
+        unsigned free = superpage->free;
+        release_part(zone, superpage, first, 1, first, 1);
+        frames_superpage_changed(zone, superpage, slot, free);
+    } else
         frames_release(zone, superpage, slot, first, count);
 }
 
@@ -193,7 +204,7 @@ enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t
     bool dead;
     if (offset + frames > zone->superpage_frames) return free_long(zone, frame, frames, at);
     struct frames_superpage *superpage = frames_superpage_of(zone, frame);
-    struct frames_slot *slot = frames_lock(zone, superpage);
+    struct frames_slot *slot = frames_lock_here(zone, superpage);
     if (STRATA_UNLIKELY(cuts_run(zone, superpage, offset + (unsigned)frames))) {
         frames_unlock(zone, slot);
         return free_long(zone, frame, frames, at);
@@ -203,7 +214,7 @@ enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t
         release_or_mark(zone, superpage, slot, offset, (unsigned)frames, dead);
     else
         *at = frames_first_of(zone, superpage) + wrong;
-    frames_unlock(zone, slot);
+    frames_unlock_here(zone, slot);
     return status;
 }
 

@@ -62,7 +62,14 @@ struct frames_capture {
 
 /* What a CPU has to itself: superpages that it allocates from, by mobility, and one for whole superpages. */
 #define SLOT_WHOLE FRAMES_MOBILITIES
-#define SLOT_WAITS 52u
+/*
+ * How many blocks wait in a slot before the lists are told of them (frames_told.c): SLOT_BATCH, but no more than half a superpage's frames, so that
+ * as little memory is of unknown age where frames are large (zone->batch). From there on it is tried now and then, and waited for at the last.
+ */
+#define SLOT_BATCH 192u
+#define SLOT_RETRY(batch) ((batch) / 16)
+#define SLOT_FULL(batch) ((batch) + 4 * SLOT_RETRY(batch))
+#define SLOT_WAITS SLOT_FULL(SLOT_BATCH)
 struct frames_slot {
     struct platform_lock lock; /* LOCK_RANK_FRAMES_SLOT */
     uint32_t reserved[FRAMES_MOBILITIES + 1];
@@ -114,6 +121,7 @@ struct frame_zone {
     const struct frames_backend *backend;
     unsigned flags, frame_shift, superpage_shift; /* log2 of bytes in a frame, and of frames in a superpage */
     unsigned superpage_frames;
+    unsigned batch; /* of blocks that wait in a slot: see SLOT_BATCH */
     unsigned slot_count;
     uint64_t frames, superpage_count;
     struct frames_superpage *superpages;
@@ -185,20 +193,22 @@ STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superp
 
 /* ------------------------------------------------------------------ frames_list.c: locks, lists, slots */
 
-/* Locks whatever guards the superpage; the slot that has it, NULL: none has, and the lock is the zone's. */
-STRATA_INLINE struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage) {
+/* Locks whatever guards the superpage; the slot that has it, NULL: none has, and the lock is the zone's. In place, for alloc and free alone. */
+STRATA_INLINE struct frames_slot *frames_lock_here(struct frame_zone *zone, struct frames_superpage *superpage) {
     for (;;) {
         uint32_t number = __atomic_load_n(&superpage->slot, __ATOMIC_ACQUIRE);
         struct frames_slot *slot = number != FRAMES_NO_SLOT ? &zone->slots[number] : NULL;
         struct platform_lock *lock = slot != NULL ? &slot->lock : &zone->lock;
-        platform_lock_acquire(lock);
+        platform_lock_acquire_here(lock);
         if (STRATA_LIKELY(__atomic_load_n(&superpage->slot, __ATOMIC_RELAXED) == number)) return slot;
         platform_lock_release(lock);
     }
 }
-STRATA_INLINE void frames_unlock(struct frame_zone *zone, struct frames_slot *slot) {
-    platform_lock_release(slot != NULL ? &slot->lock : &zone->lock);
+STRATA_INLINE void frames_unlock_here(struct frame_zone *zone, struct frames_slot *slot) {
+    platform_lock_release_here(slot != NULL ? &slot->lock : &zone->lock);
 }
+struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage);
+void frames_unlock(struct frame_zone *zone, struct frames_slot *slot);
 /* The zone's lock, with superpages [first, last] in no slot. */
 void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last);
 /* All slots give back what they have reserved. No lock held. */

@@ -10,6 +10,9 @@
 
 /* ------------------------------------------------------------------ locks */
 
+struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage *superpage) { return frames_lock_here(zone, superpage); }
+void frames_unlock(struct frame_zone *zone, struct frames_slot *slot) { frames_unlock_here(zone, slot); }
+
 /* Under both locks. */
 static void give_back(struct frame_zone *zone, struct frames_slot *slot, unsigned which) {
     if (slot->reserved[which] == FRAMES_NO_SUPERPAGE) return;

@@ -81,13 +81,17 @@ bool frames_lru_remove(struct frames_lru *lru, uint64_t frame) {
     return listed;
 }
 
-void frames_lru_settle(struct frames_lru *lru, const uint32_t *frames, unsigned count, uint64_t come) {
-    platform_lock_acquire(&lru->lock);
+bool frames_lru_settle(struct frames_lru *lru, const uint32_t *frames, unsigned count, const uint64_t *come, bool wait) {
+    if (wait)
+        platform_lock_acquire(&lru->lock);
+    else if (!platform_lock_try(&lru->lock))
+        return false;
     for (unsigned i = 0; i < count; i++) {
         if (is_listed(lru, frames[i])) unlink(lru, frames[i]);
-        if ((come >> i & 1) != 0) link_young(lru, frames[i], LRU_INACTIVE);
+        if ((come[i / 64] >> i % 64 & 1) != 0) link_young(lru, frames[i], LRU_INACTIVE);
     }
     platform_lock_release(&lru->lock);
+    return true;
 }
 
 void frames_lru_replace(struct frames_lru *lru, uint64_t from, uint64_t to) {

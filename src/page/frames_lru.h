@@ -36,8 +36,11 @@ void frames_lru_put(struct frames_lru *lru, uint64_t frame, enum frames_lru_list
 bool frames_lru_renew(struct frames_lru *lru, uint64_t frame, enum frames_lru_list list);
 /* False: it was in no list. */
 bool frames_lru_remove(struct frames_lru *lru, uint64_t frame);
-/* Of `count` blocks, up to 64, in turn: to the young end of the inactive list where its bit of `come` is set, else out of any list. */
-void frames_lru_settle(struct frames_lru *lru, const uint32_t *frames, unsigned count, uint64_t come);
+/*
+ * Of `count` blocks, in turn: to the young end of the inactive list where its bit of `come` (the lowest of the first word is the first block's) is
+ * set, else out of any list. False, and nothing is done: another has the lock, and the caller would rather not wait.
+ */
+bool frames_lru_settle(struct frames_lru *lru, const uint32_t *frames, unsigned count, const uint64_t *come, bool wait);
 /* `to` stands where `from` stood; nothing, where that was nowhere. */
 void frames_lru_replace(struct frames_lru *lru, uint64_t from, uint64_t to);
 /* The oldest of a list, which goes to the young end of it; LRU_NONE: it is empty. */

@@ -188,14 +188,14 @@ static STRATA_NOINLINE uint64_t alloc_small_slow(struct frame_zone *zone, struct
 
 STRATA_INLINE uint64_t alloc_small(struct frame_zone *zone, const struct wish *wish, struct news *news) {
     struct frames_slot *slot = slot_here(zone);
-    platform_lock_acquire(&slot->lock);
+    platform_lock_acquire_here(&slot->lock);
     uint32_t number = slot->reserved[group_of(zone, wish->request->mobility)];
     /* Without groups a superpage of the partition may be what other mobilities were cut from. */
     if (STRATA_LIKELY(number != FRAMES_NO_SUPERPAGE && !(zone->superpages[number].partition && wish->request->mobility == FRAMES_UNMOVABLE))) {
         uint64_t frame = cut(zone, &zone->superpages[number], slot, wish);
         if (STRATA_LIKELY(frame != FRAMES_NONE)) {
             COUNTER_ADD(slot->allocs, 1);
-            platform_lock_release(&slot->lock);
+            platform_lock_release_here(&slot->lock);
             return frame;
         }
     }

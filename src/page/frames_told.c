@@ -2,11 +2,11 @@
  * frames_told.c - what allocation and free tell the lists of reclaim (frames_lru.h), a batch at a time.
  *
  * The lists are the zone's, under one lock. So a block of a superpage that a slot has is not listed, nor taken out of its list, when it comes or
- * goes: its number waits in the slot (frames_slot.waits, by the slot's lock, which the caller has anyway), and when the slot is full all that wait
- * are settled under the lists' lock at once: a block that begins there goes to the young end of the inactive list, what is gone out of its list. A
- * number waits once, at the place where it was told of first, so blocks of one slot are listed in the order in which they came, but for those that
- * come to a frame which waits; and a frame that is taken and given back over and over is never listed at all. Other superpages are guarded by the
- * zone's lock, and their blocks are listed at once.
+ * goes: its number waits in the slot (frames_slot.waits, by the slot's lock, which the caller has anyway), and when enough of them wait all are
+ * settled under the lists' lock at once (if another CPU has it, a little later: only a full slot waits for it, so that CPUs hardly ever meet there):
+ * a block that begins there goes to the young end of the inactive list, what is gone out of its list. A number waits once, at the place where it was
+ * told of first, so blocks of one slot are listed in the order in which they came, but for those that come to a frame which waits; and a frame that
+ * is taken and given back over and over is never listed at all. Other superpages are guarded by the zone's lock, and their blocks are listed at once.
  *
  * Invariants: what waits in a slot lies in a superpage that the slot has, so a slot settles before it gives one back; the frames that wait are those
  * with a bit in zone->waits; a block that waits is in a list or in none, one that does not wait is in a list if it can be dropped, else in none
@@ -15,8 +15,7 @@
  */
 #include "page/frames_reclaim_internal.h"
 
-_Static_assert(SLOT_WAITS <= 64, "a bit each in a word: frames_lru_settle");
-_Static_assert(sizeof(struct frames_slot) == 256, "a slot is whole lines");
+_Static_assert(sizeof(struct frames_slot) == 1024, "a slot is whole lines");
 
 /* ------------------------------------------------------------------ what waits; under the lock of the slot */
 
@@ -28,19 +27,24 @@ static void forget_all(struct frame_zone *zone, struct frames_slot *slot) {
     __atomic_store_n(&slot->waiting, 0, __ATOMIC_RELAXED);
 }
 
-void frames_settle(struct frame_zone *zone, struct frames_slot *slot) {
+/* False: another has the lists' lock, and `wait` is false. */
+static bool settle(struct frame_zone *zone, struct frames_slot *slot, bool wait) {
     struct frames_reclaim *reclaim = frames_reclaim_of(zone);
-    uint64_t come = 0; /* a bit each: a block begins there that can be dropped */
+    uint64_t come[(SLOT_WAITS + 63) / 64] = {0}; /* a bit each: a block begins there that can be dropped */
     for (unsigned i = 0; i < slot->waiting; i++) {
-        if (frames_can_be_dropped(zone, zone->notes[slot->waits[i]])) come |= UINT64_C(1) << i; /* no owner where none begins */
+        if (frames_can_be_dropped(zone, zone->notes[slot->waits[i]])) come[i / 64] |= UINT64_C(1) << i % 64; /* no owner where none begins */
     }
-    frames_lru_settle(&reclaim->lru, slot->waits, slot->waiting, come);
+    if (!frames_lru_settle(&reclaim->lru, slot->waits, slot->waiting, come, wait)) return false;
     forget_all(zone, slot);
+    return true;
 }
+
+void frames_settle(struct frame_zone *zone, struct frames_slot *slot) { (void)settle(zone, slot, true); }
 
 static void wait_here(struct frame_zone *zone, struct frames_slot *slot, uint64_t frame) {
     if (frames_waits(zone, frame)) return;
-    if (slot->waiting == SLOT_WAITS) frames_settle(zone, slot);
+    unsigned batch = zone->batch, more = slot->waiting - batch;
+    if (slot->waiting >= batch && more % SLOT_RETRY(batch) == 0) (void)settle(zone, slot, slot->waiting == SLOT_FULL(batch));
     frames_bit_set(bits_of(zone, frame), frames_offset_of(zone, frame));
     slot->waits[slot->waiting] = (uint32_t)frame;
     __atomic_store_n(&slot->waiting, slot->waiting + 1, __ATOMIC_RELAXED);

@@ -79,6 +79,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     zone->flags = config->flags;
     zone->frame_shift = bit_highest(frame_bytes);
     zone->superpage_frames = (unsigned)(FRAMES_SUPERPAGE_BYTES / frame_bytes);
+    zone->batch = (unsigned)min_u64(SLOT_BATCH, zone->superpage_frames / 2);
     zone->superpage_shift = bit_highest(zone->superpage_frames);
     zone->frames = frames;
     zone->superpage_count = superpages;

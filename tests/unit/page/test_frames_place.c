@@ -49,33 +49,6 @@ static struct frames_stats stats_now(void) {
     return stats;
 }
 
-/* ------------------------------------------------------------------ what stays where it is */
-
-/* A pin is found wherever it is in a block, and whatever else is noted of the superpage. */
-static void pinned_frames_are_found(void **state) {
-    (void)state;
-    static const unsigned pinned_at[] = {0, 1, SUPERPAGE / 2, SUPERPAGE - 1};
-    open_with(2, 0, 0, 0);
-    for (unsigned m = 0; m < FRAMES_MOBILITIES; m++) {
-        for (unsigned halves = 1; halves <= 2; halves++) {
-            uint64_t first = alloc(SUPERPAGE / halves, (enum frames_mobility)m), at;
-            if (halves == 2) assert_int_equal(alloc(SUPERPAGE / 2, (enum frames_mobility)m), first + SUPERPAGE / 2);
-            for (unsigned i = 0; i < ARRAY_LENGTH(pinned_at); i++) {
-                uint64_t frame = first + pinned_at[i];
-                assert_int_equal(frames_pin(zone, frame, 1, &at), FRAMES_OK);
-                assert_int_equal(frames_free(zone, first, SUPERPAGE, &at), FRAMES_PINNED);
-                assert_int_equal(at, frame);
-                assert_int_equal(frames_free(zone, frame, 1, &at), FRAMES_PINNED);
-                assert_int_equal(frames_unpin(zone, frame, 1, &at), FRAMES_OK);
-            }
-            release(first, SUPERPAGE);
-            assert_int_equal(frames_free(zone, first, SUPERPAGE, &at), FRAMES_NOT_ALLOCATED);
-            assert_int_equal(at, first);
-        }
-    }
-    close_zone();
-}
-
 /* ------------------------------------------------------------------ groups */
 
 static void mobilities_do_not_share_superpages(void **state) {
@@ -465,7 +438,6 @@ static void a_terabyte_is_a_zone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pinned_frames_are_found),
         cmocka_unit_test(mobilities_do_not_share_superpages),
         cmocka_unit_test(without_groups_they_do),
         cmocka_unit_test(unmovable_frames_lie_low_and_movable_ones_high),

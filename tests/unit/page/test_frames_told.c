@@ -6,7 +6,7 @@
 #include "page/frames_reclaim_internal.h"
 #include "unit/page/frames_compact_support.h"
 
-enum { MANY = 3 * SLOT_WAITS + 7 };
+enum { MANY = 2 * SLOT_BATCH + 7 }; /* of one superpage, at whose end a slot settles anyway */
 
 static uint64_t dropped[BLOCKS_MAX];
 static unsigned drops;
@@ -95,11 +95,53 @@ static void batches_are_listed_in_order(void **state) {
     for (unsigned i = 0; i < MANY; i++) {
         assert_true(own(1));
         assert_int_equal(listed() + waiting(), i + 1);
-        assert_int_equal(listed(), i / SLOT_WAITS * SLOT_WAITS);
+        assert_int_equal(listed(), i / SLOT_BATCH * SLOT_BATCH);
     }
     sound();
     reclaim_all(MANY); /* those that wait, too */
     for (unsigned i = 0; i < MANY; i++) assert_int_equal(dropped[i], i);
+}
+
+/* While another has the lists a CPU goes on, and tries again now and then; once its slot is full it waits. */
+static void whoever_has_the_lists_is_not_waited_for(void **state) {
+    (void)state;
+    enum { RETRY = SLOT_RETRY(SLOT_BATCH) };
+    static const unsigned until[] = {SLOT_BATCH + 1, SLOT_BATCH + RETRY, SLOT_WAITS};
+    begin(1);
+    for (unsigned k = 0; k < ARRAY_LENGTH(until); k++) {
+        assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
+        begin(1);
+        struct platform_lock *lists = &frames_reclaim_of(zone)->lru.lock;
+        platform_fork_begin();
+        platform_lock_hold(lists); /* as around a fork: nobody has it by trying */
+        while (owned_count < until[k]) assert_true(own(1));
+        assert_int_equal(waiting(), until[k]);
+        platform_lock_unhold(lists);
+        platform_fork_end();
+        while ((waiting() - SLOT_BATCH) % RETRY != 0) assert_true(own(1));
+        assert_int_equal(listed(), 0);
+        assert_true(own(1));
+        assert_int_equal(waiting(), 1);
+        assert_int_equal(listed(), owned_count - 1);
+        sound();
+        reclaim_all(owned_count);
+        for (unsigned i = 0; i < owned_count; i++) assert_int_equal(dropped[i], i);
+    }
+}
+
+/* Half a superpage's frames, where they are large. */
+static void batches_of_large_frames_are_small(void **state) {
+    (void)state;
+    const struct frames_config config = {.name = "large", .backend = FRAMES_SIM, .bytes = 2 * FRAMES_SUPERPAGE_BYTES, .frame_bytes = 64 << 10};
+    const struct frames_owner description = {.name = "dropped", .migrate = migrate, .reclaim = drop};
+    sim_reset(NULL);
+    owned_count = 0;
+    assert_int_equal(frames_zone_create(&config, &zone), FRAMES_OK);
+    assert_int_equal(frames_owner_add(zone, &description, &owner), FRAMES_OK);
+    frames_set_effort(zone, 0);
+    reclaim_begin();
+    for (unsigned i = 0; i < 17; i++) assert_true(own(1));
+    assert_int_equal(listed(), 16);
 }
 
 static void statistics_count_what_waits(void **state) {
@@ -334,6 +376,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_goes_at_once_is_never_listed),
         TEST(batches_are_listed_in_order),
+        TEST(whoever_has_the_lists_is_not_waited_for),
+        TEST(batches_of_large_frames_are_small),
         TEST(statistics_count_what_waits),
         TEST(another_block_in_the_same_place_is_young),
         TEST(parts_are_told_of_at_any_fill),
