@@ -67,7 +67,9 @@ STRATA_EXPORT const char *strata_arena_status_text(enum strata_arena_status stat
 }
 
 /* An arena that is none, or was destroyed: its memory is the zone's, or what the zone has made of it, but no arena's. */
-STRATA_INLINE bool is_arena(const struct strata_arena *arena) { return arena != NULL && arena->core.table.alive - QUANTUM_ALIVE < 64; }
+STRATA_INLINE bool is_arena(const struct strata_arena *arena) {
+    return arena != NULL && (arena->core.table.alive == QUANTUM_ALIVE || arena->core.table.alive == QUANTUM_ALIVE_SCALED);
+}
 
 static void lock_list(void) { platform_lock_acquire(&heap.arenas.lock); }
 static void unlock_list(void) { platform_lock_release(&heap.arenas.lock); }
@@ -235,15 +237,12 @@ STRATA_EXPORT enum strata_arena_status strata_arena_remove(struct strata_arena *
     return is_arena(arena) ? public_status(arena_remove(&arena->core.arena, base, size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
-/* The logarithm of its quantum; more than 63: it is no arena. Reads what every request reads. */
-STRATA_INLINE uint32_t shift_of(const struct strata_arena *arena) { return arena->core.table.alive - QUANTUM_ALIVE; }
-
 /* At the beginning of a line: where requests through quantum caches begin elsewhere, they can take a tenth longer. */
 STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status
     strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
     if (STRATA_UNLIKELY(arena == NULL || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
-    if (STRATA_LIKELY(shift_of(arena) == 0)) return public_status(quantum_alloc(&arena->core, false, size, flags, start));
-    if (STRATA_UNLIKELY(shift_of(arena) > 63)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_LIKELY(arena->core.table.alive == QUANTUM_ALIVE)) return public_status(quantum_alloc(&arena->core, false, size, flags, start));
+    if (STRATA_UNLIKELY(arena->core.table.alive != QUANTUM_ALIVE_SCALED)) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(quantum_alloc(&arena->core, true, size, flags, start));
 }
 
@@ -252,8 +251,8 @@ static bool is_slab(struct strata_arena *arena, uint64_t start) { return quantum
 
 STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
     if (STRATA_UNLIKELY(arena == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
-    if (STRATA_LIKELY(shift_of(arena) == 0)) return public_status(quantum_free(&arena->core, false, start, size));
-    if (STRATA_UNLIKELY(shift_of(arena) > 63)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_LIKELY(arena->core.table.alive == QUANTUM_ALIVE)) return public_status(quantum_free(&arena->core, false, start, size));
+    if (STRATA_UNLIKELY(arena->core.table.alive != QUANTUM_ALIVE_SCALED)) return STRATA_ARENA_BAD_ARGUMENT;
     return public_status(quantum_free(&arena->core, true, start, size));
 }
 

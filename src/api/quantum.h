@@ -87,10 +87,11 @@ struct quantum_plot {
 #define PLOT_BYTES (2 * PLOT_QUANTA)
 
 /*
- * Chance does not write this where no arena is. Its quantum's logarithm is added to it, so that who sees this very number knows that there is nothing
- * to be shifted, as in arenas of identifiers: that is a seventh of the instructions.
+ * Chance does not write these where no arena is: the first one where the quantum is 1, so that who sees it knows that there is nothing to be shifted,
+ * as in arenas of identifiers. That is a seventh of the instructions.
  */
 #define QUANTUM_ALIVE UINT32_C(0x616c6976)
+#define QUANTUM_ALIVE_SCALED UINT32_C(0x616c6971)
 
 /*
  * Of an arena. A slab's marks are here from before its first object is handed out until after the last has come back. The window is made with the
@@ -108,9 +109,9 @@ struct quantum_plot {
  */
 struct quantum_table {
     uint64_t max; /* the largest size that has a cache; 0: none has. The first three are immutable while there are caches */
-    uint64_t slab_size;
+    uint64_t quantum;
     unsigned quantum_shift;
-    uint32_t alive;                    /* of the arena, from create to destroy: QUANTUM_ALIVE and more. Here, as every request reads its line */
+    uint32_t alive;                    /* of the arena, from create to destroy: one of the above. Here, as every request reads its line */
     const struct quantum_stretch *hot; /* atomic; NULL: none is */
     char *areas_at[ARENA_QCACHES_MAX]; /* of the object cache of so many quanta and one more, as is the next. Immutable */
     uint64_t index[ARENA_QCACHES_MAX];
@@ -126,6 +127,7 @@ struct quantum_table {
 
     uint64_t plots_mask;               /* atomic; written after what it is the mask of */
     struct quantum_plot **plots_shown; /* atomic, as each of them is */
+    uint64_t slab_size;                /* immutable while there are caches */
     struct platform_lock lock;
     void *window_space;
     bool window_tried;
@@ -208,8 +210,11 @@ STRATA_INLINE void quantum_look_again(struct quantum_table *table) {
 }
 /* Wherever it lies; NULL: nowhere. */
 uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start);
-/* The integer of a mark in a stretch of that origin; in a plot; anywhere. */
-STRATA_INLINE uint64_t quantum_integer_within(unsigned shift, uintptr_t origin, const uint8_t *mark) { return ((uintptr_t)mark - origin) << shift; }
+/* The integer of a mark in a stretch of that origin; in a plot; anywhere. A multiplication, as a shift by a count that is read takes three times the
+ * instructions. */
+STRATA_INLINE uint64_t quantum_integer_within(const struct quantum_table *table, bool scaled, uintptr_t origin, const uint8_t *mark) {
+    return ((uintptr_t)mark - origin) * (scaled ? table->quantum : 1);
+}
 uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *mark);
 uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark);
 
@@ -250,12 +255,12 @@ STRATA_INLINE enum arena_status quantum_take(struct quantum_arena *arena, bool s
     const struct quantum_stretch *hot = __atomic_load_n(&table->hot, __ATOMIC_ACQUIRE);
     if (STRATA_LIKELY(hot != NULL)) {
         if (STRATA_UNLIKELY((uint64_t)(mark - hot->marks) >= hot->count)) return quantum_alloc_beside(arena, mark, start);
-        *start = quantum_integer_within(quantum_shift(table, scaled), hot->origin, mark);
+        *start = quantum_integer_within(table, scaled, hot->origin, mark);
         return ARENA_OK;
     }
     uint64_t bytes = __atomic_load_n(&table->regions_bytes, __ATOMIC_ACQUIRE), place = (uint64_t)(mark - table->regions_at);
     if (STRATA_UNLIKELY(place >= bytes)) return quantum_alloc_beside(arena, mark, start);
-    *start = quantum_integer_within(quantum_shift(table, scaled), table->origins[place >> REGION_STRIDE_SHIFT], mark);
+    *start = quantum_integer_within(table, scaled, table->origins[place >> REGION_STRIDE_SHIFT], mark);
     return ARENA_OK;
 }
 STRATA_INLINE enum arena_status quantum_alloc(struct quantum_arena *arena, bool scaled, uint64_t size, unsigned flags, uint64_t *start) {
