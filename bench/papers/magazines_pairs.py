@@ -14,6 +14,8 @@ NAMES = {
     "far": "arena, far from it",
     "scattered": "arena, in 16 spans far from each other",
     "beyond": "arena, in 16 spans behind 256 others",
+    "scaled": "arena, near, quantum 4,096",
+    "scaled_scattered": "arena, in 16 spans, quantum 4,096",
 }
 RATIOS = {"objects_to_malloc": "object cache to malloc", "malloc_to_malloc": "malloc to malloc, once more"}
 QUARTILES = ("lower quartile", "median", "upper quartile")
@@ -33,6 +35,8 @@ ARENA_CLAIMS = {
     "far": "also far from the arena's first integer: at most {} times",
     "scattered": "also in 16 spans far from each other, one after the other: at most {} times",
     "beyond": "also in 16 spans behind 256 that are far from each other: at most {} times",
+    "scaled": "also where a quantum is 4,096 integers: at most {} times",
+    "scaled_scattered": "also where it is, in 16 spans far from each other: at most {} times",
 }
 
 
@@ -84,7 +88,7 @@ def measure(context: Context) -> Result:
             ),
         ],
         note=(
-            "One thread in a process that has two; sizes of one quantum, and of 64 bytes. Every free of an integer is verified. Integers of an arena that "
+            "One thread in a process that has two; sizes of one quantum, and of 64 bytes; the quantum is 1 where nothing else is said. Every free of an integer is verified. Integers of an arena that "
             "lie within 2^24 quanta of the first ones have the bytes that this takes side by side; others are looked up by regions of 2^16. What is held "
             "together comes in random order, so that with 16 spans nearly every free is of another span than the last. Each source has a loop of its own "
             "around the calls alone: an object cache's pair waits for its own stores and hides what a longer loop takes, an arena's pair doesn't. The noise "

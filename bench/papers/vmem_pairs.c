@@ -7,12 +7,12 @@
  * In each round OPERATIONS pairs of an allocation and its free, one at a time and AT_A_TIME held together, from each of: malloc, twice, so that it is
  * seen how far two measurements of the same thing differ; an object cache; malloc with a construction after each allocation; an object cache with
  * that constructor; an arena whose integers lie near the first one, also with STRATA_ARENA_SLEEP; one whose integers all lie far from it; one whose
- * SPANS spans all lie far from each other; ones where as many lie behind REGIONS others, of which all is taken. What is held together comes in an
- * order that knows nothing of places. Each source has loops of its own, with nothing in them but the calls and a look at what they return: what an
- * object cache's pair hides of a longer loop, in the time that it waits for its own stores, others would have added to theirs. Where what happened
- * before decides the time (an arena finds out which integers are freed), one at a time and many have an arena each. Rounds take turns; printed are
- * the medians, what one construction takes, and the quartiles of the ratios that rounds beside each other have. One thread, in a process that has
- * more.
+ * SPANS spans all lie far from each other; ones where as many lie behind REGIONS others, of which all is taken; one near its first integer, and one
+ * with SPANS spans, whose quantum is SCALE integers. What is held together comes in an order that knows nothing of places. Each source has loops of
+ * its own, with nothing in them but the calls and a look at what they return: what an object cache's pair hides of a longer loop, in the time that it
+ * waits for its own stores, others would have added to theirs. Where what happened before decides the time (an arena finds out which integers are
+ * freed), one at a time and many have an arena each. Rounds take turns; printed are the medians, what one construction takes, and the quartiles of
+ * the ratios that rounds beside each other have. One thread, in a process that has more.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +30,7 @@
 #define SLAB_QUANTA 32
 #define NEAR_END (UINT64_C(1) << 20)
 #define SPANS 16
+#define SCALE 4096
 #define SPAN_SHIFT 40
 #define AT_A_TIME 64
 #define SEED 11
@@ -38,7 +39,7 @@
 /* What the constructor does: so many steps, each of which wants the result of the one before. */
 #define CONSTRUCTION_STEPS 64
 
-enum source { MALLOC, AGAIN, OBJECTS, BUILDING, BUILT, NEAR, SLEEPING, FAR, SCATTERED, BEYOND, BEYOND_MANY, SOURCES };
+enum source { MALLOC, AGAIN, OBJECTS, BUILDING, BUILT, NEAR, SLEEPING, FAR, SCATTERED, BEYOND, BEYOND_MANY, SCALED_SCATTERED, SCALED, SOURCES };
 struct kind {
     const char *name;
     enum source source;
@@ -65,6 +66,9 @@ static struct kind kinds[] = {
     {"scattered_many", SCATTERED, AT_A_TIME, {0}},
     {"beyond", BEYOND, 1, {0}},
     {"beyond_many", BEYOND_MANY, AT_A_TIME, {0}},
+    {"scaled_scattered_many", SCALED_SCATTERED, AT_A_TIME, {0}},
+    {"scaled", SCALED, 1, {0}},
+    {"scaled_many", SCALED, AT_A_TIME, {0}},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -95,10 +99,12 @@ static void must(enum strata_arena_status status) {
 
 static void *whence(enum source source) { return source >= NEAR ? (void *)arenas[source] : (void *)caches[source]; }
 
+static inline __attribute__((always_inline)) uint64_t quantum_of(enum source source) { return source >= SCALED_SCATTERED ? SCALE : 1; }
+
 /* Straight to where it is held: a copy would be one more store that the free waits for. */
 static inline __attribute__((always_inline)) void take(enum source source, void *from, uint64_t *what) {
     if (source >= NEAR) {
-        must(strata_arena_alloc(from, 1, source == SLEEPING ? STRATA_ARENA_SLEEP : 0, what));
+        must(strata_arena_alloc(from, quantum_of(source), source == SLEEPING ? STRATA_ARENA_SLEEP : 0, what));
         return;
     }
     void *object = source == OBJECTS || source == BUILT ? strata_cache_alloc(from, 0) : malloc(OBJECT_BYTES);
@@ -109,7 +115,7 @@ static inline __attribute__((always_inline)) void take(enum source source, void 
 
 static inline __attribute__((always_inline)) void give(enum source source, void *to, uint64_t what) {
     if (source >= NEAR)
-        must(strata_arena_free(to, what, 1));
+        must(strata_arena_free(to, what, quantum_of(source)));
     else if (source == OBJECTS || source == BUILT)
         strata_cache_free(to, (void *)(uintptr_t)what);
     else
@@ -138,6 +144,8 @@ static void pairs_of(enum source source, unsigned at_a_time, uint64_t operations
     case SCATTERED: pairs(SCATTERED, at_a_time, operations); break;
     case BEYOND: pairs(BEYOND, at_a_time, operations); break;
     case BEYOND_MANY: pairs(BEYOND_MANY, at_a_time, operations); break;
+    case SCALED_SCATTERED: pairs(SCALED_SCATTERED, at_a_time, operations); break;
+    case SCALED: pairs(SCALED, at_a_time, operations); break;
     case SOURCES: break;
     }
 }
@@ -170,11 +178,14 @@ static void shuffle(const struct kind *kind) {
     }
 }
 
-static struct strata_arena *new_arena(const char *name, uint64_t size) {
-    struct strata_arena *arena;
-    must(strata_arena_create(name, 0, size, 1, 0, &arena));
-    must(strata_arena_set_quantum_caches(arena, LARGEST));
-    return arena;
+/* Of so many quanta. */
+static void make_arena(enum source source, const char *name, uint64_t size) {
+    uint64_t quantum = quantum_of(source);
+    must(strata_arena_create(name, 0, size * quantum, quantum, 0, &arenas[source]));
+    must(strata_arena_set_quantum_caches(arenas[source], LARGEST * quantum));
+}
+static void add_span(enum source source, uint64_t which, uint64_t size) {
+    must(strata_arena_add(arenas[source], which << SPAN_SHIFT, size * quantum_of(source)));
 }
 
 static int by_value(const void *left, const void *right) {
@@ -224,29 +235,35 @@ static uint64_t taken[SOURCES][REGIONS * SLAB_QUANTA];
 static unsigned taken_count[SOURCES];
 
 static void make_arenas(void) {
-    arenas[NEAR] = arenas[SLEEPING] = new_arena("near", NEAR_END);
-    arenas[FAR] = new_arena("far", SLAB_QUANTA);
-    arenas[SCATTERED] = new_arena("scattered", SLAB_QUANTA);
+    make_arena(NEAR, "near", NEAR_END);
+    arenas[SLEEPING] = arenas[NEAR];
+    make_arena(SCALED, "scaled", NEAR_END);
+    make_arena(FAR, "far", SLAB_QUANTA);
+    make_arena(SCATTERED, "scattered", SLAB_QUANTA);
+    make_arena(SCALED_SCATTERED, "scaled", SLAB_QUANTA);
     for (enum source source = BEYOND; source <= BEYOND_MANY; source++) {
-        arenas[source] = new_arena("beyond", SLAB_QUANTA);
-        for (uint64_t i = 1; i < REGIONS; i++) must(strata_arena_add(arenas[source], i << SPAN_SHIFT, SLAB_QUANTA));
+        make_arena(source, "beyond", SLAB_QUANTA);
+        for (uint64_t i = 1; i < REGIONS; i++) add_span(source, i, SLAB_QUANTA);
     }
-    for (enum source source = FAR; source <= BEYOND_MANY; source++) {
-        taken_count[source] = (source >= BEYOND ? REGIONS : 1) * SLAB_QUANTA;
-        for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_alloc(arenas[source], 1, 0, &taken[source][i]));
+    for (enum source source = FAR; source < SCALED; source++) {
+        taken_count[source] = (source == BEYOND || source == BEYOND_MANY ? REGIONS : 1) * SLAB_QUANTA;
+        for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_alloc(arenas[source], quantum_of(source), 0, &taken[source][i]));
     }
-    must(strata_arena_add(arenas[FAR], UINT64_C(1) << SPAN_SHIFT, NEAR_END));
-    for (uint64_t i = 1; i <= SPANS; i++) must(strata_arena_add(arenas[SCATTERED], i << SPAN_SHIFT, SLAB_QUANTA));
+    add_span(FAR, 1, NEAR_END);
+    for (uint64_t i = 1; i <= SPANS; i++) {
+        add_span(SCATTERED, i, SLAB_QUANTA);
+        add_span(SCALED_SCATTERED, i, SLAB_QUANTA);
+    }
     for (uint64_t i = REGIONS; i < REGIONS + SPANS; i++) {
-        must(strata_arena_add(arenas[BEYOND], i << SPAN_SHIFT, SLAB_QUANTA));
-        must(strata_arena_add(arenas[BEYOND_MANY], i << SPAN_SHIFT, SLAB_QUANTA));
+        add_span(BEYOND, i, SLAB_QUANTA);
+        add_span(BEYOND_MANY, i, SLAB_QUANTA);
     }
 }
 
 static void destroy_all(void) {
-    for (enum source source = NEAR; source <= BEYOND_MANY; source++) {
+    for (enum source source = NEAR; source < SOURCES; source++) {
         if (source == SLEEPING) continue; /* NEAR's */
-        for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_free(arenas[source], taken[source][i], 1));
+        for (unsigned i = 0; i < taken_count[source]; i++) must(strata_arena_free(arenas[source], taken[source][i], quantum_of(source)));
         must(strata_arena_destroy(arenas[source]));
     }
     if (strata_cache_destroy(caches[OBJECTS]) != STRATA_CACHE_OK || strata_cache_destroy(caches[BUILT]) != STRATA_CACHE_OK)

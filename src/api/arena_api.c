@@ -67,7 +67,9 @@ STRATA_EXPORT const char *strata_arena_status_text(enum strata_arena_status stat
 }
 
 /* An arena that is none, or was destroyed: its memory is the zone's, or what the zone has made of it, but no arena's. */
-STRATA_INLINE bool is_arena(const struct strata_arena *arena) { return arena != NULL && arena->core.table.alive == QUANTUM_ALIVE; }
+STRATA_INLINE bool is_arena(const struct strata_arena *arena) {
+    return arena != NULL && (arena->core.table.alive == QUANTUM_ALIVE || arena->core.table.alive == QUANTUM_ALIVE_SCALED);
+}
 
 static void lock_list(void) { platform_lock_acquire(&heap.arenas.lock); }
 static void unlock_list(void) { platform_lock_release(&heap.arenas.lock); }
@@ -190,8 +192,8 @@ STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uin
     struct strata_arena *created = heap_init() ? memory_get(NULL, ARENA_BATCH_BYTES) : NULL;
     if (created == NULL) return STRATA_ARENA_NO_MEMORY;
     __builtin_memset(created, 0, sizeof *created);
-    quantum_init(&created->core);
     enum arena_status status = arena_init(&created->core.arena, name, quantum, &ops, created, flags);
+    if (status == ARENA_OK) quantum_init(&created->core);
     if (status == ARENA_OK && size != 0) status = arena_add(&created->core.arena, base, size);
     if (status != ARENA_OK) {
         memory_put(NULL, created, ARENA_BATCH_BYTES);
@@ -238,16 +240,20 @@ STRATA_EXPORT enum strata_arena_status strata_arena_remove(struct strata_arena *
 /* At the beginning of a line: where requests through quantum caches begin elsewhere, they can take a tenth longer. */
 STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status
     strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
-    if (STRATA_UNLIKELY(!is_arena(arena) || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
-    return public_status(quantum_alloc(&arena->core, size, flags, start));
+    if (STRATA_UNLIKELY(arena == NULL || start == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_LIKELY(arena->core.table.alive == QUANTUM_ALIVE)) return public_status(quantum_alloc(&arena->core, false, size, flags, start));
+    if (STRATA_UNLIKELY(arena->core.table.alive != QUANTUM_ALIVE_SCALED)) return STRATA_ARENA_BAD_ARGUMENT;
+    return public_status(quantum_alloc(&arena->core, true, size, flags, start));
 }
 
 /* What quantum caches have taken is theirs. */
 static bool is_slab(struct strata_arena *arena, uint64_t start) { return quantum_is_slab(&arena->core, start); }
 
 STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    if (STRATA_UNLIKELY(!is_arena(arena))) return STRATA_ARENA_BAD_ARGUMENT;
-    return public_status(quantum_free(&arena->core, start, size));
+    if (STRATA_UNLIKELY(arena == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
+    if (STRATA_LIKELY(arena->core.table.alive == QUANTUM_ALIVE)) return public_status(quantum_free(&arena->core, false, start, size));
+    if (STRATA_UNLIKELY(arena->core.table.alive != QUANTUM_ALIVE_SCALED)) return STRATA_ARENA_BAD_ARGUMENT;
+    return public_status(quantum_free(&arena->core, true, start, size));
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xalloc(struct strata_arena *arena, uint64_t size, uint64_t align, uint64_t phase,

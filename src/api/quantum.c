@@ -76,7 +76,7 @@ static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_
     struct quantum_arena *arena = quantum->arena;
     uint8_t *mark = object_cache_alloc(&heap.objects, quantum->cache);
     if (STRATA_UNLIKELY(mark == NULL)) return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
-    quantum_mark_take(arena, mark, quantum->cache->bytes);
+    if (!quantum_mark_take(mark, quantum->cache->bytes)) return quantum_alloc_twice(arena, mark);
     *start = quantum_integer(&arena->table, mark);
     return ARENA_OK;
 }
@@ -95,14 +95,18 @@ static enum arena_status alloc(void *cache, unsigned flags, uint64_t *start) {
 }
 
 STRATA_ALIGNED(64) enum arena_status quantum_alloc_flagged(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
-    return STRATA_LIKELY(flags == ARENA_SLEEP) ? quantum_take(arena, size, ARENA_SLEEP, start) : arena_alloc(&arena->arena, size, flags, start);
+    return STRATA_LIKELY(flags == ARENA_SLEEP) ? quantum_take(arena, false, size, ARENA_SLEEP, start)
+                                               : arena_alloc(&arena->arena, size, flags, start);
+}
+STRATA_ALIGNED(64) enum arena_status quantum_alloc_flagged_scaled(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+    return STRATA_LIKELY(flags == ARENA_SLEEP) ? quantum_take(arena, true, size, ARENA_SLEEP, start) : arena_alloc(&arena->arena, size, flags, start);
 }
 enum arena_status quantum_alloc_empty(struct quantum_arena *arena, uint64_t quanta, unsigned flags, uint64_t *start) {
     quantum_look_again(&arena->table);
     return alloc(arena->arena.qcaches[quanta - 1], flags, start);
 }
 
-void quantum_alloc_twice(const struct quantum_arena *arena, const uint8_t *mark) {
+enum arena_status quantum_alloc_twice(const struct quantum_arena *arena, const uint8_t *mark) {
     uint64_t start = quantum_integer(&arena->table, mark);
     fatal("strata_arena_free: double free (arena = %s, start = %llu): two threads freed it at the same moment", arena->arena.name,
           (unsigned long long)start);

@@ -55,14 +55,24 @@ struct quantum_stretch {
 };
 _Static_assert(sizeof(struct quantum_stretch) == 32, "a shift leads to a stretch");
 
-/* By a hash of the region's number; those of the window are here, too. At most a quarter is taken, so that most are found in the first slot. */
+/*
+ * By a hash of the region's number; those of the window are here, too. At most a quarter is taken, and there are more slots and other hashes, so that
+ * a region is found in its first slot, which is all that most requests look at.
+ */
 struct quantum_slot {
     uint64_t region;  /* upper bits of its quanta's numbers, REGION_NONE; atomic, written after the next and never changed then */
     uintptr_t origin; /* of the stretch */
 };
-extern struct quantum_slot quantum_no_region; /* the only slot where there are none */
-#define REGION_SLOTS_MIN_SHIFT 6
-#define REGION_SLOTS_MAX_SHIFT 15
+struct quantum_slots {
+    uint64_t mask;               /* of a slot's distance from the first, in bytes. Immutable, as are the next two */
+    uint64_t mix;                /* what a region's number is multiplied by, so that few want the same slot */
+    struct quantum_slots *small; /* fewer; stays, as somebody may be reading it. NULL: none */
+    struct quantum_slot at[];
+};
+extern struct quantum_slots quantum_no_regions; /* the only slot where there are none */
+#define REGION_SLOTS_MIN 64
+/* So many slots at most for that: the same as where a quarter of them is taken by all regions there may be. */
+#define REGION_SLOTS_MAX 32768
 
 /* Beside all of these: the marks of as many quanta, at a multiple of twice that, so that a mark leads to its plot. */
 #define PLOT_SHIFT 9
@@ -76,8 +86,12 @@ struct quantum_plot {
 #define PLOT_NONE UINT64_MAX
 #define PLOT_BYTES (2 * PLOT_QUANTA)
 
-/* Chance does not write this where no arena is. */
+/*
+ * Chance does not write these where no arena is: the first one where the quantum is 1, so that who sees it knows that there is nothing to be shifted,
+ * as in arenas of identifiers. That is a seventh of the instructions.
+ */
 #define QUANTUM_ALIVE UINT32_C(0x616c6976)
+#define QUANTUM_ALIVE_SCALED UINT32_C(0x616c6971)
 
 /*
  * Of an arena. A slab's marks are here from before its first object is handed out until after the last has come back. The window is made with the
@@ -87,25 +101,24 @@ struct quantum_plot {
  *
  * One stretch at a time is *hot*: it is looked at first, so that the address of a mark is known by an addition, and the processor guesses that it is
  * the right one. Frees show which one that should be: the window at first, another one when a thread's frees miss the hot one and meet only that one,
- * none at all where they go to and fro, as a wrong guess costs more than the table of regions does.
+ * none at all where they go to and fro, as a wrong guess costs more than the table of regions does. While there is none and frees are looked at, an
+ * empty one is: what misses it is looked at as what misses any other.
  *
  * `plots_shown` show the plots that were asked for last, by a hash of their numbers, and are read without the lock; what isn't there is looked for
  * under it. Lock: LOCK_RANK_SLAB; the arena is asked for its bounds under it, and the zone's metadata are allocated.
  */
 struct quantum_table {
     uint64_t max; /* the largest size that has a cache; 0: none has. The first three are immutable while there are caches */
-    uint64_t slab_size;
+    uint64_t quantum;
     unsigned quantum_shift;
-    uint32_t alive;                    /* of the arena, from create to destroy: QUANTUM_ALIVE. Here, as every request reads what is next to it */
+    uint32_t alive;                    /* of the arena, from create to destroy: one of the above. Here, as every request reads its line */
     const struct quantum_stretch *hot; /* atomic; NULL: none is */
     char *areas_at[ARENA_QCACHES_MAX]; /* of the object cache of so many quanta and one more, as is the next. Immutable */
     uint64_t index[ARENA_QCACHES_MAX];
 
-    /* Read without the lock where the hot stretch doesn't serve; atomic, the mask written after the slots. */
-    uint32_t looking;    /* whether frees are looked at where no stretch is hot; atomic, as the next */
-    uint32_t looks;      /* in vain, or, where they aren't, refills */
-    uint64_t slots_mask; /* of a slot's distance from the first, in bytes */
-    struct quantum_slot *slots;
+    /* Read without the lock where the hot stretch doesn't serve. */
+    struct quantum_slots *slots;       /* atomic, as is the next */
+    uint32_t looks;                    /* in vain, or, where frees aren't looked at, refills */
     uint64_t regions_bytes;            /* of all regions, strides; written after what it counts */
     uint8_t *regions_at;               /* immutable from the first region on, as is the next */
     uintptr_t *origins;                /* of all regions */
@@ -114,15 +127,14 @@ struct quantum_table {
 
     uint64_t plots_mask;               /* atomic; written after what it is the mask of */
     struct quantum_plot **plots_shown; /* atomic, as each of them is */
+    uint64_t slab_size;                /* immutable while there are caches */
     struct platform_lock lock;
     void *window_space;
     bool window_tried;
     bool regions_closed;   /* no more are made */
     uint32_t hot_since_us; /* when it was changed last; atomic */
     unsigned regions_max;
-    struct quantum_slot
-        *all_slots[REGION_SLOTS_MAX_SHIFT + 1]; /* by the logarithm of their number: small ones stay, as somebody may be reading them */
-    unsigned slots_shift, slots_taken;
+    unsigned slots_taken;
     struct quantum_chains *chains; /* all plots; NULL: there are no quantum caches */
     struct quantum_plot *spare;
     uint64_t plots;
@@ -159,13 +171,12 @@ void quantum_regions_drop(struct quantum_table *table);
 
 /* ------------------------------------------------------------------ marks */
 
-/* Numbers are multiplied before they lead to slots: those of spans at multiples of large powers of two would meet in one else. */
+/* Numbers of plots are multiplied before they lead to slots: those of spans at multiples of large powers of two would meet in one else. */
 #define QUANTUM_MIX UINT64_C(0x9e3779b97f4a7c15)
 
 /* Multiples of the quantum count from 0 up; what is none is behind them all. */
-STRATA_INLINE uint64_t quantum_number(const struct quantum_table *table, uint64_t start) {
-    return start >> table->quantum_shift | start << (-table->quantum_shift & 63);
-}
+STRATA_INLINE uint64_t quantum_number_by(unsigned shift, uint64_t start) { return start >> shift | start << (-shift & 63); }
+STRATA_INLINE uint64_t quantum_number(const struct quantum_table *table, uint64_t start) { return quantum_number_by(table->quantum_shift, start); }
 /* The mark of the quantum of that number, where it lies in this stretch; else NULL. Without the lock. */
 STRATA_INLINE uint8_t *quantum_mark_within(const struct quantum_stretch *stretch, uint64_t number) {
     uint64_t count = __atomic_load_n(&stretch->count, __ATOMIC_ACQUIRE);
@@ -174,31 +185,35 @@ STRATA_INLINE uint8_t *quantum_mark_within(const struct quantum_stretch *stretch
     if (mark == NULL) __builtin_unreachable(); /* spares the callers' tests */
     return mark;
 }
-STRATA_INLINE struct quantum_slot *quantum_slot_at(struct quantum_slot *slots, uint64_t mask, uint64_t region) {
-    return (struct quantum_slot *)(void *)((char *)slots + (region * QUANTUM_MIX >> 32 & mask));
+STRATA_INLINE struct quantum_slot *quantum_slot_at(struct quantum_slots *slots, uint64_t region) {
+    return (struct quantum_slot *)(void *)((char *)slots->at + (region * slots->mix >> 32 & slots->mask));
 }
 /* In a region, as far as one look at the table tells; NULL: it isn't there. */
 STRATA_INLINE uint8_t *quantum_mark_hashed(const struct quantum_table *table, uint64_t number) {
-    uint64_t mask = __atomic_load_n(&table->slots_mask, __ATOMIC_ACQUIRE), region = number >> REGION_SHIFT;
-    const struct quantum_slot *slot = quantum_slot_at(__atomic_load_n(&table->slots, __ATOMIC_RELAXED), mask, region);
+    uint64_t region = number >> REGION_SHIFT;
+    const struct quantum_slot *slot = quantum_slot_at(__atomic_load_n(&table->slots, __ATOMIC_ACQUIRE), region);
     if (STRATA_UNLIKELY(__atomic_load_n(&slot->region, __ATOMIC_ACQUIRE) != region)) return NULL;
     uint8_t *mark = (uint8_t *)(uintptr_t)(slot->origin + number);
     if (mark == NULL) __builtin_unreachable(); /* spares the callers' tests */
     return mark;
 }
+/* What is hot while none is and frees are looked at. */
+extern const struct quantum_stretch quantum_looking;
 /* Programs change: now and then, where arrays are empty or full and it costs nothing to speak of, frees are looked at again. */
 #define QUANTUM_REFILLS 256
 STRATA_INLINE void quantum_look_again(struct quantum_table *table) {
-    if (STRATA_LIKELY(__atomic_load_n(&table->looking, __ATOMIC_RELAXED)) || __atomic_add_fetch(&table->looks, 1, __ATOMIC_RELAXED) < QUANTUM_REFILLS)
-        return;
+    const struct quantum_stretch *none = NULL;
+    if (STRATA_LIKELY(__atomic_load_n(&table->hot, __ATOMIC_RELAXED) != NULL)) return;
+    if (__atomic_add_fetch(&table->looks, 1, __ATOMIC_RELAXED) < QUANTUM_REFILLS) return;
     __atomic_store_n(&table->looks, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&table->looking, 1, __ATOMIC_RELAXED);
+    (void)__atomic_compare_exchange_n(&table->hot, &none, &quantum_looking, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 /* Wherever it lies; NULL: nowhere. */
 uint8_t *quantum_mark_find(struct quantum_arena *arena, uint64_t start);
-/* The integer of a mark in a stretch of that origin; in a plot; anywhere. */
-STRATA_INLINE uint64_t quantum_integer_within(const struct quantum_table *table, uintptr_t origin, const uint8_t *mark) {
-    return ((uintptr_t)mark - origin) << table->quantum_shift;
+/* The integer of a mark in a stretch of that origin; in a plot; anywhere. A multiplication, as a shift by a count that is read takes three times the
+ * instructions. */
+STRATA_INLINE uint64_t quantum_integer_within(const struct quantum_table *table, bool scaled, uintptr_t origin, const uint8_t *mark) {
+    return ((uintptr_t)mark - origin) * (scaled ? table->quantum : 1);
 }
 uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *mark);
 uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark);
@@ -209,39 +224,50 @@ uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark)
  * The ways that most requests take, whose callers spare them the tables that the rest goes through: an integer out of the array of this CPU, or
  * into it. What these are not up to, the functions behind them are. Constant time, no lock.
  */
-enum arena_status quantum_alloc_flagged(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start); /* up to table.max */
+/* Of a size up to table.max; the second one where a quantum is more than one integer. */
+enum arena_status quantum_alloc_flagged(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start);
+enum arena_status quantum_alloc_flagged_scaled(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start);
 enum arena_status quantum_alloc_empty(struct quantum_arena *arena, uint64_t quanta, unsigned flags, uint64_t *start);
-/* A mark that came out of an array, though its integer is somebody's, or its slab has gone. */
-_Noreturn void quantum_alloc_twice(const struct quantum_arena *arena, const uint8_t *mark);
+/* A mark that came out of an array, though its integer is somebody's, or its slab has gone: ends the process. Has a result for its callers' last
+ * call. */
+enum arena_status quantum_alloc_twice(const struct quantum_arena *arena, const uint8_t *mark);
 enum arena_status quantum_alloc_beside(const struct quantum_arena *arena, const uint8_t *mark, uint64_t *start);
-STRATA_INLINE void quantum_mark_take(const struct quantum_arena *arena, uint8_t *mark, uint64_t quanta) {
-    if (STRATA_UNLIKELY(__atomic_load_n(mark, __ATOMIC_RELAXED) != QUANTUM_FREE)) quantum_alloc_twice(arena, mark);
+/* False: see quantum_alloc_twice. */
+STRATA_INLINE bool quantum_mark_take(uint8_t *mark, uint64_t quanta) {
+    if (STRATA_UNLIKELY(__atomic_load_n(mark, __ATOMIC_RELAXED) != QUANTUM_FREE)) return false;
     platform_interleave();
     __atomic_store_n(mark, (uint8_t)quanta, __ATOMIC_RELAXED);
+    return true;
 }
+/*
+ * Whether a quantum is more than one integer is a constant for callers that know it is not. Else the shift is read wherever it is wanted, as what
+ * stands in a register across a sequence has to be saved.
+ */
+STRATA_INLINE unsigned quantum_shift(const struct quantum_table *table, bool scaled) { return scaled ? table->quantum_shift : 0; }
 /* Of a size up to table.max; the flags are known to be right. */
-STRATA_INLINE enum arena_status quantum_take(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+STRATA_INLINE enum arena_status quantum_take(struct quantum_arena *arena, bool scaled, uint64_t size, unsigned flags, uint64_t *start) {
     const struct quantum_table *table = &arena->table;
-    uint64_t last = (size - 1) >> table->quantum_shift;
+    uint64_t last = (size - 1) >> quantum_shift(table, scaled);
     uint8_t *mark = cpu_pop_in(&table->areas_at[last], (unsigned)table->index[last]);
     if (STRATA_UNLIKELY(mark == NULL)) return quantum_alloc_empty(arena, last + 1, flags, start);
-    __asm__("" : "+r"(last)); /* or the sum stands in a register from the beginning, one that has to be saved */
-    quantum_mark_take(arena, mark, last + 1);
+    if (scaled) __asm__("" : "+r"(last)); /* or the sum stands in a register from the beginning */
+    if (STRATA_UNLIKELY(!quantum_mark_take(mark, last + 1))) return quantum_alloc_twice(arena, mark);
     const struct quantum_stretch *hot = __atomic_load_n(&table->hot, __ATOMIC_ACQUIRE);
     if (STRATA_LIKELY(hot != NULL)) {
         if (STRATA_UNLIKELY((uint64_t)(mark - hot->marks) >= hot->count)) return quantum_alloc_beside(arena, mark, start);
-        *start = quantum_integer_within(table, hot->origin, mark);
+        *start = quantum_integer_within(table, scaled, hot->origin, mark);
         return ARENA_OK;
     }
     uint64_t bytes = __atomic_load_n(&table->regions_bytes, __ATOMIC_ACQUIRE), place = (uint64_t)(mark - table->regions_at);
     if (STRATA_UNLIKELY(place >= bytes)) return quantum_alloc_beside(arena, mark, start);
-    *start = quantum_integer_within(table, table->origins[place >> REGION_STRIDE_SHIFT], mark);
+    *start = quantum_integer_within(table, scaled, table->origins[place >> REGION_STRIDE_SHIFT], mark);
     return ARENA_OK;
 }
-STRATA_INLINE enum arena_status quantum_alloc(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+STRATA_INLINE enum arena_status quantum_alloc(struct quantum_arena *arena, bool scaled, uint64_t size, unsigned flags, uint64_t *start) {
     if (STRATA_UNLIKELY(size - 1 >= arena->table.max)) return arena_alloc(&arena->arena, size, flags, start);
-    if (STRATA_UNLIKELY(flags != 0)) return quantum_alloc_flagged(arena, size, flags, start);
-    return quantum_take(arena, size, 0, start);
+    if (STRATA_UNLIKELY(flags != 0))
+        return scaled ? quantum_alloc_flagged_scaled(arena, size, flags, start) : quantum_alloc_flagged(arena, size, flags, start);
+    return quantum_take(arena, scaled, size, 0, start);
 }
 
 enum arena_status quantum_free_slow(struct quantum_arena *arena, uint64_t start, uint64_t size);
@@ -249,9 +275,9 @@ enum arena_status quantum_free_slow(struct quantum_arena *arena, uint64_t start,
 enum arena_status quantum_free_beside(struct quantum_arena *arena, uint64_t start, uint64_t size, uint64_t number);
 /* A mark that says that its integer is nobody's, and the array of this CPU is full. */
 enum arena_status quantum_free_full(struct quantum_arena *arena, uint8_t *mark, uint64_t quanta);
-STRATA_INLINE enum arena_status quantum_put(struct quantum_arena *arena, uint64_t start, uint64_t size, uint8_t *mark) {
+STRATA_INLINE enum arena_status quantum_put(struct quantum_arena *arena, bool scaled, uint64_t start, uint64_t size, uint8_t *mark) {
     const struct quantum_table *table = &arena->table;
-    uint64_t last = (size - 1) >> table->quantum_shift, quanta = last + 1;
+    uint64_t last = (size - 1) >> quantum_shift(table, scaled), quanta = last + 1;
     if (STRATA_UNLIKELY(__atomic_load_n(mark, __ATOMIC_RELAXED) != (uint8_t)quanta)) return quantum_free_slow(arena, start, size);
     platform_interleave();
     __atomic_store_n(mark, QUANTUM_FREE, __ATOMIC_RELAXED);
@@ -267,12 +293,10 @@ struct quantum_met {
     uint8_t region; /* of the streak: some bits of its number */
 };
 extern __thread struct quantum_met quantum_met __attribute__((visibility("hidden"), tls_model("initial-exec")));
-/* With its mark: one that shows what should be hot. */
-enum arena_status quantum_free_looked_at(struct quantum_arena *arena, uint64_t start, uint64_t size, uint8_t *mark);
-STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, uint64_t start, uint64_t size) {
+STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, bool scaled, uint64_t start, uint64_t size) {
     const struct quantum_table *table = &arena->table;
     if (STRATA_UNLIKELY(size - 1 >= table->max)) return quantum_free_slow(arena, start, size);
-    uint64_t number = quantum_number(table, start);
+    uint64_t number = quantum_number_by(quantum_shift(table, scaled), start);
     const struct quantum_stretch *hot = __atomic_load_n(&table->hot, __ATOMIC_ACQUIRE);
     uint8_t *mark;
     if (STRATA_LIKELY(hot != NULL)) {
@@ -281,10 +305,8 @@ STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, uint64
     } else {
         mark = quantum_mark_hashed(table, number);
         if (STRATA_UNLIKELY(mark == NULL)) return quantum_free_slow(arena, start, size);
-        if (STRATA_UNLIKELY(__atomic_load_n(&table->looking, __ATOMIC_RELAXED) && --quantum_met.left < 0))
-            return quantum_free_looked_at(arena, start, size, mark);
     }
-    return quantum_put(arena, start, size, mark);
+    return quantum_put(arena, scaled, start, size, mark);
 }
 
 extern const struct arena_qcache_ops quantum_ops; /* its context is the struct quantum_arena */

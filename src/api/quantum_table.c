@@ -112,8 +112,10 @@ static void open_window(struct quantum_arena *arena, uint64_t start) {
 /* ------------------------------------------------------------------ life */
 
 void quantum_init(struct quantum_arena *arena) {
-    arena->table =
-        (struct quantum_table){.alive = QUANTUM_ALIVE, .looking = 1, .slots = &quantum_no_region, .lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)};
+    arena->table = (struct quantum_table){.alive = arena->arena.quantum == 1 ? QUANTUM_ALIVE : QUANTUM_ALIVE_SCALED,
+                                          .hot = &quantum_looking,
+                                          .slots = &quantum_no_regions,
+                                          .lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB)};
 }
 
 bool quantum_table_start(struct quantum_arena *arena, uint64_t slab_size) {
@@ -121,6 +123,7 @@ bool quantum_table_start(struct quantum_arena *arena, uint64_t slab_size) {
     struct quantum_chains *chains = chains_of(SLOTS_MIN);
     if (chains == NULL) return false;
     table->slab_size = slab_size;
+    table->quantum = arena->arena.quantum;
     table->quantum_shift = arena->arena.quantum_shift;
     table->window_tried = false;
     use(table, chains);
@@ -250,9 +253,9 @@ uint64_t quantum_integer_far(const struct quantum_table *table, const uint8_t *m
 
 uint64_t quantum_integer(const struct quantum_table *table, const uint8_t *mark) {
     if ((uint64_t)(mark - table->window.marks) < __atomic_load_n(&table->window.count, __ATOMIC_ACQUIRE))
-        return quantum_integer_within(table, table->window.origin, mark);
+        return quantum_integer_within(table, true, table->window.origin, mark);
     uint64_t place = (uint64_t)(mark - table->regions_at);
     if (place < __atomic_load_n(&table->regions_bytes, __ATOMIC_ACQUIRE))
-        return quantum_integer_within(table, table->origins[place >> REGION_STRIDE_SHIFT], mark);
+        return quantum_integer_within(table, true, table->origins[place >> REGION_STRIDE_SHIFT], mark);
     return quantum_integer_far(table, mark);
 }

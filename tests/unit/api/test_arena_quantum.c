@@ -358,82 +358,6 @@ static void a_sleeper_looks_again(void **state) {
     sound(state);
 }
 
-/* Frees of integers in turn, far more than are looked at, `apart_ns` from each other: what is hot behind that. */
-static const struct quantum_stretch *hot_after_turns(struct strata_arena *arena, const uint64_t *starts, unsigned count, uint64_t apart_ns) {
-    uint64_t random = count;
-    for (unsigned turn = 0; turn < 4000; turn++) {
-        sim_clock_advance(apart_ns);
-        uint64_t start = starts[(random = random * UINT64_C(6364136223846793005) + 1) / (UINT64_C(1) << 33) % count];
-        ASSERT_OK(strata_arena_free(arena, start, 1));
-        ASSERT_STATUS(strata_arena_free(arena, start, 1), NOT_ALLOCATED);
-        assert_int_equal(must_alloc(arena, 1), start);
-        ASSERT_STATUS(strata_arena_free(arena, start, 2), SIZE_MISMATCH);
-    }
-    return ((struct quantum_arena *)(void *)arena)->table.hot;
-}
-
-static void frees_show_what_is_hot(void **state) {
-    (void)state;
-    new_still_process(NULL);
-    enum { SPAN = 8, SPANS = 8, LATER_NS = 2000000 };
-    struct strata_arena *arena = with_caches("turns", 0, SPAN, 1, 2);
-    struct quantum_table *table = &((struct quantum_arena *)(void *)arena)->table;
-    uint64_t starts[SPANS * SPAN], start;
-    assert_null(table->hot);
-    for (unsigned i = 0; i < SPAN; i++) starts[i] = must_alloc(arena, 1);
-    assert_ptr_equal(table->hot, &table->window);
-    ASSERT_STATUS(strata_arena_free(arena, UINT64_C(1) << 40, 1), NOT_ALLOCATED);
-    for (uint64_t i = 1; i < SPANS; i++) ASSERT_OK(strata_arena_add(arena, i << 40, SPAN));
-    for (unsigned i = SPAN; i < SPANS * SPAN; i++) starts[i] = must_alloc(arena, 1);
-    const uint64_t first = UINT64_C(1) << 40, mixed[7] = {first, 2 * first, 3 * first, 4 * first, 5 * first, 6 * first, 7 * first},
-                   same[3] = {first, first + 1, first + SPAN - 1};
-    sim_clock_advance(LATER_NS);
-    assert_ptr_equal(hot_after_turns(arena, mixed, 7, 1000), &table->window); /* so seldom a miss is cheap */
-    sim_clock_advance(LATER_NS);
-    const struct quantum_stretch *far = hot_after_turns(arena, same, 3, 0);
-    assert_true(far != NULL && far->first == first && far->count == REGION_QUANTA);
-    assert_ptr_equal(hot_after_turns(arena, starts, 3, 0), NULL); /* not again so soon */
-    sim_clock_advance(LATER_NS);
-    assert_ptr_equal(hot_after_turns(arena, starts, 3, 0), &table->window);
-    sim_clock_advance(LATER_NS);
-    assert_null(hot_after_turns(arena, mixed, 7, 0));
-    assert_false(table->looking);
-    sim_clock_advance(LATER_NS);
-    assert_null(hot_after_turns(arena, same, 3, 0)); /* nobody looks */
-    for (unsigned i = 0; i < QUANTUM_REFILLS; i++) {
-        assert_false(table->looking);
-        ASSERT_STATUS(strata_arena_alloc(arena, 1, 0, &start), NO_SPACE);
-    }
-    assert_true(table->looking);
-    assert_ptr_equal(hot_after_turns(arena, same, 3, 0), far);
-    for (unsigned i = 0; i < SPANS * SPAN; i++) ASSERT_OK(strata_arena_free(arena, starts[i], 1));
-    ASSERT_OK(strata_arena_destroy(arena));
-    sound(state);
-}
-
-/* An arena that grows beside its window, which ends at a region's border, and into regions that want the same slots. */
-static void neighbours_of_the_window_are_regions(void **state) {
-    (void)state;
-    enum { MORE = 300 };
-    new_still_process(NULL);
-    struct strata_arena *arena = with_caches("grows", 10, 90, 1, 1);
-    uint64_t starts[MORE], count = 0;
-    for (unsigned i = 0; i < 80; i++) (void)must_alloc(arena, 1);
-    for (uint64_t i = 1; i < MORE; i++) ASSERT_OK(strata_arena_add(arena, i * REGION_QUANTA - 8, 16));
-    while (count < MORE && strata_arena_alloc(arena, 1, 0, &starts[count]) == STRATA_ARENA_OK) count++;
-    assert_int_equal(count, MORE);
-    const struct quantum_table *table = &((struct quantum_arena *)(void *)arena)->table;
-    assert_true(table->slots_taken > 1 && table->slots_taken * 4 <= 1U << table->slots_shift);
-    for (unsigned i = 0; i < MORE; i++) {
-        ASSERT_STATUS(strata_arena_free(arena, starts[i], 2), SIZE_MISMATCH);
-        ASSERT_OK(strata_arena_free(arena, starts[i], 1));
-        ASSERT_STATUS(strata_arena_free(arena, starts[i], 1), NOT_ALLOCATED);
-        assert_int_equal(must_alloc(arena, 1), starts[i]);
-        ASSERT_OK(strata_arena_free(arena, starts[i], 1));
-    }
-    sound(state);
-}
-
 static void the_caches_are_in_the_figures(void **state) {
     (void)state;
     new_still_process(NULL);
@@ -465,8 +389,6 @@ int main(void) {
         cmocka_unit_test(nothing_is_given_twice),
         cmocka_unit_test(slabs_come_from_the_source_and_go_back),
         cmocka_unit_test(a_sleeper_looks_again),
-        cmocka_unit_test(frees_show_what_is_hot),
-        cmocka_unit_test(neighbours_of_the_window_are_regions),
         cmocka_unit_test(the_caches_are_in_the_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
