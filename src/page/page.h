@@ -112,7 +112,7 @@ struct zone_config {
     unsigned populate_granules; /* at most so many are made present at once; 1: none ahead of need */
     uint64_t hard_limit_bytes;  /* of allocated pages; UINT64_MAX: none */
     uint64_t soft_limit_bytes;  /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
-    bool mixed;                 /* runs of any mobility share superpages, as if there were one group */
+    uint64_t grouped_granules;  /* until the zone had so many present, runs of any mobility share superpages, as if there were one group */
 };
 
 /* Guarded by the zone's lock. In granules, since the start where the name says total. */

@@ -238,7 +238,7 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     bool measure = false;
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
-        enum mobility group = zone->config.mixed ? MOBILITY_UNMOVABLE : mobility;
+        enum mobility group = zone->populated_peak < zone->config.grouped_granules ? MOBILITY_UNMOVABLE : mobility;
         if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
         if (superpage == NULL && zone->resting.count != 0) { /* what rests may have them, before any page is touched for the first time */
             zone_wake_runs(zone);

@@ -16,7 +16,7 @@ BAD_VALUES = [
     ("background:sometimes", ["auto", "on", "off"]),
     ("thp:on", ["auto", "always", "never"]),
     ("rseq:yes", ["auto", "off"]),
-    ("grouping:none", ["on", "off"]),
+    ("grouping:none", ["auto", "on", "off"]),
     ("verify:1", ["off", "on"]),
     ("stats:xml", ["off", "table", "json"]),
     ("decay_ms:-1", ["0", "3600000"]),

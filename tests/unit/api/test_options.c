@@ -53,7 +53,7 @@ static int setup(void **state) {
 static void assert_defaults(void) {
     assert_int_equal(options.background, OPTION_BACKGROUND_AUTO);
     assert_int_equal(options.thp, OPTION_THP_AUTO);
-    assert_int_equal(options.grouping, OPTION_GROUPING_ON);
+    assert_int_equal(options.grouping, OPTION_GROUPING_AUTO);
     assert_int_equal(options.decay_ms, 500);
     assert_int_equal(options.soft_limit_bytes, 0);
     assert_int_equal(options.hard_limit_bytes, 0);
@@ -103,6 +103,7 @@ static void test_every_choice(void **state) {
     CHOICE_IS(background, "auto", OPTION_BACKGROUND_AUTO);
     CHOICE_IS(background, "off", OPTION_BACKGROUND_OFF);
     CHOICE_IS(grouping, "on", OPTION_GROUPING_ON);
+    CHOICE_IS(grouping, "auto", OPTION_GROUPING_AUTO);
     CHOICE_IS(grouping, "off", OPTION_GROUPING_OFF);
     CHOICE_IS(thp, "auto", OPTION_THP_AUTO);
     CHOICE_IS(thp, "always", OPTION_THP_ALWAYS);

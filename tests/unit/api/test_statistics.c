@@ -15,7 +15,7 @@
 #define MS UINT64_C(1000000)
 #define SLOW_CALLS 64 /* at most so many pass between two looks at the clock */
 /* Base pages, and nothing that happens by itself. */
-#define STILL "thp:never,background:off,decay_ms:3600000"
+#define STILL "thp:never,grouping:on,background:off,decay_ms:3600000"
 
 /* ------------------------------------------------------------------ looks */
 

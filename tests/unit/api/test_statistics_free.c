@@ -5,7 +5,7 @@
 #include "unit/api/look.h"
 
 /* Base pages, and nothing that happens by itself. */
-#define STILL "thp:never,background:off,decay_ms:3600000"
+#define STILL "thp:never,grouping:on,background:off,decay_ms:3600000"
 
 /* A block with all its pages present, as though written to. */
 static void *hold(size_t bytes) {

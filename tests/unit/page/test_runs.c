@@ -179,12 +179,12 @@ static void fill_with_unmovable(struct zone_run runs[9], unsigned room) {
     assert_int_equal(group(MOBILITY_UNMOVABLE).superpages, 8);
 }
 
-/* The option grouping:off, for comparisons: what lies in one superpage then would lie in three. */
+/* Below config.grouped_granules (the options grouping:auto and off): what lies in one superpage then would lie in three. */
 static void without_groups_all_mobilities_share_superpages(void **state) {
     (void)state;
     for (unsigned mixed = 0; mixed < 2; mixed++) {
         struct zone_config config = plain_config();
-        config.mixed = mixed;
+        config.grouped_granules = mixed ? UINT64_MAX : 0;
         begin(NULL, config);
         struct zone_run runs[MOBILITY_GROUPS];
         for (unsigned m = 0; m < MOBILITY_GROUPS; m++) runs[m] = must_run(30, 1, (enum mobility)m);
@@ -195,6 +195,34 @@ static void without_groups_all_mobilities_share_superpages(void **state) {
         for (unsigned m = 0; m < MOBILITY_GROUPS; m++) drop_run(runs[m]);
         assert_empty();
     }
+}
+
+/* Idle pages serve whoever asks as long as the zone is small; from then on each group has its own, also when it has become smaller again. */
+static void a_zone_is_grouped_once_it_was_large(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.grouped_granules = 100;
+    begin(NULL, config);
+    struct zone_run block = must_run(60, 1, MOBILITY_MOVABLE), kept = must_run(1, 1, MOBILITY_UNMOVABLE);
+    drop_run(block);
+    struct zone_run slab = must_run(60, 1, MOBILITY_UNMOVABLE);
+    assert_ptr_equal(slab.address, block.address);
+    assert_int_equal(slab.fresh, 0);
+    block = must_run(60, 1, MOBILITY_MOVABLE); /* 121 are present now */
+    assert_int_equal(number_of(block.address), number_of(slab.address));
+    drop_run(slab);
+    struct zone_run grouped = must_run(60, 1, MOBILITY_MOVABLE);
+    assert_int_not_equal(number_of(grouped.address), number_of(block.address));
+    assert_int_equal(group(MOBILITY_MOVABLE).superpages, 1);
+    drop_run(grouped);
+    drop_run(block);
+    zone_release(&zone, 0);
+    grouped = must_run(1, 1, MOBILITY_MOVABLE);
+    assert_int_not_equal(number_of(grouped.address), number_of(kept.address));
+    ASSERT_SOUND();
+    drop_run(grouped);
+    drop_run(kept);
+    assert_empty();
 }
 
 static void a_group_without_room_steals_and_takes_over(void **state) {
@@ -342,6 +370,7 @@ int main(void) {
         cmocka_unit_test_setup(present_pages_come_before_fullness, plain_zone),
         cmocka_unit_test_setup(in_a_superpage_present_pages_come_first, plain_zone),
         cmocka_unit_test_setup(known_zeros_are_zeros, plain_zone),
+        cmocka_unit_test(a_zone_is_grouped_once_it_was_large),
         cmocka_unit_test(without_groups_all_mobilities_share_superpages),
         cmocka_unit_test(a_group_without_room_steals_and_takes_over),
         cmocka_unit_test(movable_runs_are_guests),
