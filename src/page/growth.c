@@ -48,13 +48,11 @@ bool zone_block_grow_unmarked(struct zone *zone, char *address, size_t granules)
     size_t owned = block->superpages, needed = block_superpages(granules), at = zone_granule_of(zone, address), more = granules - block->granules;
     if (granules <= block->granules || address == zone->compaction.from) return false;
     if (!can_grow_unmarked(zone, block, (size_t)(first - zone->superpages) + owned, granules)) return false;
-    uint64_t heap_before = zone->heap_bytes;
     if (!block_resize_space(zone, address, owned, needed)) return false;
     if (!zone_superpages_commit(zone, first, needed, false)) {
         CHECK(block_resize_space(zone, address, needed, owned));
         return false;
     }
-    zone_arrays_ahead(zone, first + needed, heap_before);
     if (zone->unmarked.to == 0) zone->unmarked = (struct unmarked){.from = at + block->granules, .mobility = (enum mobility)block->mobility};
     zone->unmarked.to = at + granules;
     block->superpages = needed;

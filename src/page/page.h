@@ -199,11 +199,12 @@ struct zone {
     uint64_t heap_bytes;     /* for which the heap itself is committed: extent_bytes, or more, ahead of need; unless `growing` */
     uint64_t reserved_bytes; /* from base, without holes where `growing` is off */
     uint64_t window_bytes;   /* for which the flat arrays have room */
-    enum { COMMITS_UNKNOWN, COMMITS_CHARGED, COMMITS_FREE } commits; /* platform_commit_is_free, once a large block has grown */
-    uint64_t arrays_bytes[ZONE_ARRAYS];                              /* for which each of them is committed */
-    size_t used_superpages; /* from the first one: those behind them were never taken, and their marks never written to */
-    bool growing;           /* the address space is limited: reserve piece by piece */
-    unsigned page_granules; /* granules in a page of the operating system */
+    /* What committing ahead costs, once large blocks grow. UNLOCKED: the process can't lock it, and whether it is charged is not known yet. */
+    enum { COMMITS_UNKNOWN, COMMITS_UNLOCKED, COMMITS_CHARGED, COMMITS_FREE } commits;
+    uint64_t arrays_bytes[ZONE_ARRAYS]; /* for which each of them is committed */
+    size_t used_superpages;             /* from the first one: those behind them were never taken, and their marks never written to */
+    bool growing;                       /* the address space is limited: reserve piece by piece */
+    unsigned page_granules;             /* granules in a page of the operating system */
     struct zone_config config;
     struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
     struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];

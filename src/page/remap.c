@@ -33,8 +33,8 @@ static void marks_follow(struct zone *zone, struct superpage *source, unsigned a
     bits_clear(source->dirty, at, count);
     COUNTER_SUB(zone->counters.populated, dropped);
     zone->counters.released_total += dropped;
-    superpage_recount(source);
-    superpage_recount(target);
+    superpage_recount_idle(source); /* what is allocated has not changed */
+    superpage_recount_idle(target);
     zone_superpage_relink(zone, source, source_idle);
     zone_superpage_relink(zone, target, target_idle);
 }
@@ -48,7 +48,7 @@ static void mark_kept(struct zone *zone, size_t at, size_t granules) {
         bits_set(superpage->populated, start, count);
         COUNTER_ADD(zone->counters.populated, count);
         zone->counters.populated_total += count;
-        superpage_recount(superpage);
+        superpage_recount_idle(superpage);
         zone_superpage_relink(zone, superpage, idle_before);
         at += count;
     }

@@ -35,13 +35,11 @@ bool block_resize_space(struct zone *zone, const char *address, uint64_t old, ui
 enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wanted) {
     struct block_desc *block = block_of(zone, address);
     struct superpage *first = superpage_of(zone, address);
-    uint64_t heap_before = zone->heap_bytes;
     if (!block_resize_space(zone, address, block->superpages, wanted)) return ZONE_NO_ROOM;
     if (!zone_superpages_commit(zone, first, wanted, true)) {
         CHECK(block_resize_space(zone, address, wanted, block->superpages));
         return ZONE_NO_MEMORY;
     }
-    zone_arrays_ahead(zone, first + wanted, heap_before);
     block_adopt(zone, first, block->superpages, wanted, (enum mobility)block->mobility);
     block->superpages = wanted;
     return ZONE_OK;
@@ -147,8 +145,10 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     char *address = *at;
     enum zone_status status;
     platform_lock_acquire(&zone->lock);
+    uint64_t heap_before = zone->heap_bytes;
     if (STRATA_UNLIKELY(block_of(zone, address)->huge)) granules = align_up(granules, SUPERPAGE_GRANULES);
     if (zone_block_grow_unmarked(zone, address, granules)) {
+        zone_grow_ahead(zone, address + (granules << GRANULE_SHIFT), heap_before);
         platform_lock_release(&zone->lock);
         return ZONE_OK;
     }
@@ -169,11 +169,13 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
             zone->counters.block_granules += granules;
             zone->counters.block_granules -= old;
             zone_trim_to_limit(zone);
+            if (granules > old && granules >= SUPERPAGE_GRANULES) zone_grow_ahead(zone, address + (granules << GRANULE_SHIFT), heap_before);
         } else if (may_move && !block->fixed && granules > old) {
             void *moved = move_block(zone, address, block, granules);
             if (moved != NULL) {
                 *at = moved;
                 status = ZONE_OK;
+                if (granules >= SUPERPAGE_GRANULES) zone_grow_ahead(zone, (char *)moved + (granules << GRANULE_SHIFT), heap_before);
             }
         }
     }

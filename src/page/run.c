@@ -238,7 +238,10 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     bool measure = false;
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
-        enum mobility group = zone->populated_peak < zone->config.grouped_granules ? MOBILITY_UNMOVABLE : mobility;
+        bool grouped = zone->populated_peak >= zone->config.grouped_granules;
+        /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
+        grouped |= granules > SUPERPAGE_GRANULES / 4 && zone->config.grouped_granules != UINT64_MAX;
+        enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
         if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
         if (superpage == NULL && zone->resting.count != 0) { /* what rests may have them, before any page is touched for the first time */
             zone_wake_runs(zone);

@@ -75,10 +75,17 @@ void superpage_set_all_free(struct superpage *superpage) {
     superpage->free = superpage->largest_free = superpage->idle = SUPERPAGE_GRANULES;
 }
 
-void superpage_recount(struct superpage *superpage) {
+void superpage_recount_idle(struct superpage *superpage) {
     unsigned idle = 0;
-    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) idle += bit_count(superpage->populated[w] & ~superpage->allocated[w]);
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
+        uint64_t word = superpage->populated[w] & ~superpage->allocated[w];
+        idle += word == 0 ? 0 : word == ~UINT64_C(0) ? 64 : bit_count(word); /* most are one of the first two */
+    }
     superpage->idle = (uint16_t)idle;
+}
+
+void superpage_recount(struct superpage *superpage) {
+    superpage_recount_idle(superpage);
     superpage->free = (uint16_t)(SUPERPAGE_GRANULES - bits_count(superpage->allocated));
     superpage->largest_free = (uint16_t)bits_longest_clear(superpage->allocated);
 }

@@ -52,5 +52,7 @@ bool superpage_set_all_allocated(struct superpage *superpage);
 void superpage_set_all_free(struct superpage *superpage);
 /* Recomputes the counts that follow from the bitfields. */
 void superpage_recount(struct superpage *superpage);
+/* The same of idle alone, where what is allocated is as it was. */
+void superpage_recount_idle(struct superpage *superpage);
 
 #endif

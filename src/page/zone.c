@@ -22,14 +22,16 @@
 #define ARRAYS_AHEAD_SMALL 64 /* superpages and tags */
 #define ARRAYS_AHEAD_LARGE 4  /* descriptors and heads */
 #define ARRAYS_AHEAD_MIN ((uint64_t)128 << 20)
-/* From this size on a block that grows has one of them committed ahead of need. */
+/* From this size on a heap with a block that grows has one of them committed ahead of need. */
 #define ARRAYS_GROWTH_BYTES ((uint64_t)4 << 20)
 /*
  * Where what is committed costs nothing until it is used, and a large block grows: the heap for a GiB more, and the arrays for as much. So the steps
  * that follow need no call, whose way through the kernel has left the processor's caches while the program wrote to all those pages.
  */
-#define HEAP_AHEAD_FROM ((uint64_t)32 << 20)
+#define HEAP_AHEAD_FROM ((uint64_t)16 << 20)
 #define HEAP_AHEAD_BYTES ((uint64_t)1 << 30)
+/* Superpages and tags of a first GiB are less than a MiB: they come with the first step, so that no growth calls for them. */
+#define ARRAYS_FIRST_BYTES (HEAP_AHEAD_BYTES + ARRAYS_AHEAD_MIN)
 /* From so many on, four pages of marks, these are made present by one call. */
 #define MARKS_SUPERPAGES 64
 
@@ -162,44 +164,57 @@ static uint64_t array_ahead(const struct zone *zone, enum zone_array array, uint
     return min_u64(zone->window_bytes, ahead);
 }
 
-/* The arrays for a heap of `end` bytes; beyond its first step, ahead. */
+/* The arrays for a heap of `end` bytes; ahead beyond its first step, the small ones from the start, where no limit counts them. */
 static bool commit_arrays(struct zone *zone, uint64_t end) {
-    bool ahead = end > COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES;
+    bool first = end <= COMMIT_STEP_SUPERPAGES * SUPERPAGE_BYTES, limited = platform_info()->data_limit_bytes != UINT64_MAX;
     for (unsigned array = 0; array < ZONE_ARRAYS; array++) {
+        bool large = array <= ARRAY_HEADS, ahead = first ? !large && !limited : true;
+        uint64_t least = large || limited ? ARRAYS_AHEAD_MIN : ARRAYS_FIRST_BYTES;
         if (end <= zone->arrays_bytes[array]) continue;
-        if (!(ahead && commit_array_to(zone, array, array_ahead(zone, array, end, ARRAYS_AHEAD_MIN))) && !commit_array_to(zone, array, end))
-            return false;
+        if (!(ahead && commit_array_to(zone, array, array_ahead(zone, array, end, least))) && !commit_array_to(zone, array, end)) return false;
     }
     return true;
 }
 
-STRATA_COLD void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before) {
-    uint64_t bytes = (uint64_t)(end - zone->superpages) << SUPERPAGE_SHIFT;
-    if (zone->growing || platform_info()->data_limit_bytes != UINT64_MAX) return;
-    if (zone->commits == COMMITS_UNKNOWN && bytes >= ARRAYS_GROWTH_BYTES / 2) { /* not in every program that has a larger block */
-        zone->commits = platform_commit_is_free(zone->window_bytes) ? COMMITS_FREE : COMMITS_CHARGED;
-        if (zone->commits == COMMITS_FREE) return; /* which took some calls */
-    }
-    /* After the heap's own call another one is cheap; alone it would meet cold caches. */
-    if (bytes < ARRAYS_GROWTH_BYTES || (zone->heap_bytes == heap_before && bytes > ARRAYS_AHEAD_MIN / 2)) return;
-    bool free = zone->commits == COMMITS_FREE;
-    uint64_t least = free ? HEAP_AHEAD_BYTES + ARRAYS_AHEAD_MIN : ARRAYS_AHEAD_MIN;
-    uint64_t soon = min_u64(zone->window_bytes, max_u64(2 * bytes, least / 2));
-    unsigned most = free ? 2 : 1; /* all before the heap's turn comes, while caches are warm */
-    for (unsigned array = 0; array < ZONE_ARRAYS && most != 0; array++) {
-        if (zone->arrays_bytes[array] >= soon) continue;
-        (void)commit_array_to(zone, array, array_ahead(zone, array, bytes, least));
-        most--;
-    }
+/* Up to where the heap is committed ahead of a large block that ends at `end`: a fork, too, looks at what is committed, each mapping by itself. 0:
+ * not. */
+static uint64_t heap_ahead(const struct zone *zone, uint64_t end) {
+    uint64_t ahead = min_u64(zone->window_bytes, end + HEAP_AHEAD_BYTES);
+    return zone->commits == COMMITS_FREE && ahead <= platform_memory_bytes() / 2 ? ahead : 0;
 }
 
-/* Beyond `end`, where a large block grows and that costs nothing: a fork, too, looks at what is committed, each mapping by itself. */
 static STRATA_COLD bool commit_heap_ahead(struct zone *zone, uint64_t end) {
-    uint64_t ahead = min_u64(zone->window_bytes, end + HEAP_AHEAD_BYTES);
-    if (zone->commits != COMMITS_FREE || end < HEAP_AHEAD_FROM || ahead > platform_memory_bytes() / 2) return false;
-    if (!platform_commit((char *)zone->base + zone->heap_bytes, ahead - zone->heap_bytes)) return false;
+    uint64_t ahead = end < HEAP_AHEAD_FROM ? 0 : heap_ahead(zone, end);
+    if (ahead <= zone->heap_bytes || !platform_commit((char *)zone->base + zone->heap_bytes, ahead - zone->heap_bytes)) return false;
     zone->heap_bytes = ahead;
     return true;
+}
+
+/* How many of the arrays were committed for a heap that ends at `bytes` and goes on. */
+static STRATA_COLD unsigned commit_arrays_ahead(struct zone *zone, uint64_t bytes) {
+    uint64_t least = heap_ahead(zone, bytes) != 0 ? ARRAYS_FIRST_BYTES : ARRAYS_AHEAD_MIN;
+    uint64_t soon = min_u64(zone->window_bytes, max_u64(2 * bytes, least / 2));
+    unsigned most = zone->commits == COMMITS_FREE ? ZONE_ARRAYS : 1, count = 0;
+    for (unsigned array = 0; array < ZONE_ARRAYS && count < most; array++)
+        count += zone->arrays_bytes[array] < soon && commit_array_to(zone, array, array_ahead(zone, array, bytes, least));
+    return count;
+}
+
+STRATA_COLD void zone_grow_ahead(struct zone *zone, const char *end, uint64_t heap_before) {
+    uint64_t bytes = (uintptr_t)end - zone->base;
+    bool called = zone->heap_bytes != heap_before; /* after the heap's own call another one is cheap; alone it would meet cold caches */
+    if (zone->growing || platform_info()->data_limit_bytes != UINT64_MAX) return;
+    switch (zone->commits) {
+    case COMMITS_UNKNOWN:
+        zone->commits = platform_may_lock(zone->window_bytes) ? COMMITS_CHARGED : COMMITS_UNLOCKED;
+        if (zone->commits == COMMITS_UNLOCKED) (void)platform_memory_bytes(); /* two cheap questions by one cold way: it is wanted later */
+        return;
+    case COMMITS_UNLOCKED: zone->commits = platform_commit_is_charged() ? COMMITS_CHARGED : COMMITS_FREE; return;
+    case COMMITS_CHARGED:
+    case COMMITS_FREE: break;
+    }
+    if (bytes < ARRAYS_GROWTH_BYTES || (!called && bytes > ARRAYS_AHEAD_MIN / 2) || commit_arrays_ahead(zone, bytes) != 0) return;
+    if (zone->heap_bytes < 2 * bytes) (void)commit_heap_ahead(zone, bytes); /* the next step would have to call */
 }
 
 /* The heap itself up to `end`, whose arrays follow; `marks` is false where a large block grows. */

@@ -91,10 +91,11 @@ bool zone_superpages_commit(struct zone *zone, const struct superpage *first, si
 /* Makes the marks of many superpages present by one call, in place of a fault for each page of them. */
 void zone_populate_marks(struct zone *zone, size_t from, size_t end);
 /*
- * After a block has grown to `end`: one of the flat arrays is committed ahead, at most, or two where that costs nothing, so that no step of growth
- * pays for all four. `heap_before`: the zone's heap_bytes before it grew.
+ * After a block of a superpage or more has grown to `end`: one of the things that its next steps would need is done, so that none pays for several.
+ * It is asked whether the process could lock its memory; whether the system charges for what is committed; then arrays are committed ahead, all
+ * of them where that costs nothing, else one; then the heap, where that costs nothing. `heap_before`: the zone's heap_bytes before it grew.
  */
-void zone_arrays_ahead(struct zone *zone, const struct superpage *end, uint64_t heap_before);
+void zone_grow_ahead(struct zone *zone, const char *end, uint64_t heap_before);
 /* Growth of a large block into superpages that were never used, whose marks are put off. False: nothing has happened (growth.c). */
 bool zone_block_grow_unmarked(struct zone *zone, char *address, size_t granules);
 

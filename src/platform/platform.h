@@ -30,10 +30,12 @@ const struct platform_info *platform_info(void);
 /* How many mappings a process may have. Read from the system at the first call only, as few programs ever need it. */
 uint64_t platform_map_count_limit(void);
 /*
- * Whether memory that is committed costs nothing until it is used, in a process that has reserved so much: the system charges nothing for it, and the
- * process has no right to have all of its memory locked, which would make it present. Read from the system at the first call only.
+ * Memory that is committed costs nothing until it is used where neither of these is true. may_lock: the process, which has reserved so much, may have
+ * all of its memory locked, which would make it present; charged: the system counts it, though nobody has used it. Each is asked of the system at
+ * its first call only: some system calls.
  */
-bool platform_commit_is_free(uint64_t reserved_bytes);
+bool platform_may_lock(uint64_t reserved_bytes);
+bool platform_commit_is_charged(void);
 /* What the machine has, swap included. A fork is refused where one mapping that can be written to is larger. Read from the system at the first call.
  */
 uint64_t platform_memory_bytes(void);

@@ -96,6 +96,37 @@ def test_a_program_of_some_mib_comes_to_two_windows_of_code(strata, compile_c):
     assert sum(rss for _, _, rss in found) <= 192
 
 
+# A block of pages from its first MiB to 16 MiB, by the library's own names.
+GROWING_PAGES = (
+    PRINT_FILE
+    + r"""
+#include <dlfcn.h>
+#include <string.h>
+int main(void) {
+    int (*alloc)(size_t, unsigned, void **) = (int (*)(size_t, unsigned, void **))dlsym(RTLD_DEFAULT, "strata_page_alloc");
+    int (*resize)(void **, size_t, unsigned) = (int (*)(void **, size_t, unsigned))dlsym(RTLD_DEFAULT, "strata_page_realloc");
+    void *block;
+    if (alloc((size_t)1 << 20, 0, &block) != 0) return 3;
+    for (size_t bytes = (size_t)1 << 20; bytes <= (size_t)16 << 20; bytes *= 2) {
+        if (resize(&block, bytes, 0) != 0) return 4;
+        memset(block, 1, bytes);
+    }
+    return print_file("/proc/self/smaps");
+}
+"""
+)
+
+
+@pytest.mark.strata_only
+def test_a_block_of_pages_grows_within_two_windows_of_code(strata, compile_c):
+    """A window more is a fault in the middle of a step of growth."""
+    environment = strata.environment()
+    del environment["STRATA_CONF"]
+    smaps = subprocess.run([compile_c("growing_pages", GROWING_PAGES)], env=environment, capture_output=True, check=True, text=True).stdout
+    code = [rss for permissions, _, rss in mappings(smaps, "libstrata.so") if "x" in permissions]
+    assert len(code) == 1 and 0 < code[0] <= 2 * 16 * PAGE_KIB
+
+
 # The loader's own allocations come from its own allocator; the C library makes none for this.
 NEVER_ALLOCATES = (
     PRINT_FILE

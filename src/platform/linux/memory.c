@@ -91,23 +91,37 @@ static STRATA_COLD bool may_lock_all(void) {
     return syscall(SYS_capget, &header, data) != 0 || (data[CAP_IPC_LOCK / 32].permitted & rights) != 0;
 }
 
-/*
- * Whether the system charges for memory that may never be used: then it ignores MAP_NORESERVE (vm.overcommit_memory = 2) and refuses what no machine
- * has. Without any right to lock memory nothing of it can be present.
- */
-static STRATA_COLD bool commit_is_charged(void) {
-    const size_t more_than_any = (size_t)1 << 44;
-    void *probe = linux_map(NULL, more_than_any, PROT_READ | PROT_WRITE, MAP_NORESERVE);
-    if (probe != NULL) munmap(probe, more_than_any);
-    return probe == NULL;
+/* From so much address space on that is in use nobody can lock it all: mlockall counts all of it, whatever the access. UINT64_MAX: never. */
+static STRATA_COLD uint64_t unlocked_from(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || may_lock_all()) return UINT64_MAX;
+    return limit.rlim_max + 1;
 }
 
-/* From so much address space on that is in use; mlockall counts all of it, whatever the access. UINT64_MAX: never. */
-static STRATA_COLD uint64_t commit_free_from(void) {
-    struct rlimit limit;
-    if (info.data_limit_bytes != UINT64_MAX) return UINT64_MAX;
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || may_lock_all()) return UINT64_MAX;
-    return commit_is_charged() ? UINT64_MAX : limit.rlim_max + 1;
+STRATA_COLD bool platform_may_lock(uint64_t reserved_bytes) {
+    static uint64_t from; /* 0: not asked yet. A benign race: every reader computes the same value */
+    uint64_t value = __atomic_load_n(&from, __ATOMIC_RELAXED);
+    if (value == 0) {
+        int saved = errno;
+        value = unlocked_from();
+        errno = saved;
+        __atomic_store_n(&from, value, __ATOMIC_RELAXED);
+    }
+    return reserved_bytes < value;
+}
+
+/* Who charges ignores MAP_NORESERVE (vm.overcommit_memory = 2), and refuses what no machine has. Without any right to lock memory nothing of it can
+ * be present. */
+STRATA_COLD bool platform_commit_is_charged(void) {
+    enum { UNKNOWN, CHARGED, NOT_CHARGED };
+    static uint32_t known; /* a benign race: every reader finds the same */
+    const size_t more_than_any = (size_t)1 << 44;
+    if (__atomic_load_n(&known, __ATOMIC_RELAXED) == UNKNOWN) {
+        void *probe = linux_map(NULL, more_than_any, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+        platform_unreserve(probe, probe != NULL ? more_than_any : 0);
+        __atomic_store_n(&known, probe == NULL ? CHARGED : NOT_CHARGED, __ATOMIC_RELAXED);
+    }
+    return __atomic_load_n(&known, __ATOMIC_RELAXED) == CHARGED;
 }
 
 STRATA_COLD uint64_t platform_memory_bytes(void) {
@@ -120,18 +134,6 @@ STRATA_COLD uint64_t platform_memory_bytes(void) {
     errno = saved;
     __atomic_store_n(&bytes, value, __ATOMIC_RELAXED);
     return value;
-}
-
-STRATA_COLD bool platform_commit_is_free(uint64_t reserved_bytes) {
-    static uint64_t from; /* 0: not asked yet. A benign race: every reader computes the same value */
-    uint64_t value = __atomic_load_n(&from, __ATOMIC_RELAXED);
-    if (value == 0) {
-        int saved = errno;
-        value = commit_free_from();
-        errno = saved;
-        __atomic_store_n(&from, value, __ATOMIC_RELAXED);
-    }
-    return reserved_bytes >= value;
 }
 
 /*

@@ -47,9 +47,12 @@ static bool is_one_mapping(char *address, size_t bytes) {
 static size_t first_mapping(char *address, size_t bytes) {
     if (is_one_mapping(address, bytes)) return bytes;
     /* In units, behind the first multiple of it: `one` is known to be one mapping, `more` is known not to be. */
-    size_t step = HUGE_BYTES, first = HUGE_BYTES - ((uintptr_t)address & (HUGE_BYTES - 1));
-    if (first >= bytes || !is_one_mapping(address, first)) step = first = platform_info()->page_bytes;
-    size_t one = 0, more = (bytes - first + step - 1) / step;
+    size_t step = HUGE_BYTES, first = HUGE_BYTES - ((uintptr_t)address & (HUGE_BYTES - 1)), end = bytes;
+    if (first >= bytes || !is_one_mapping(address, first)) {
+        end = min_u64(first, bytes);
+        step = first = platform_info()->page_bytes;
+    }
+    size_t one = 0, more = (end - first + step - 1) / step;
     while (more - one > 1) {
         size_t middle = one + (more - one) / 2;
         if (is_one_mapping(address, first + middle * step))

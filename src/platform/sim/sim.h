@@ -39,11 +39,12 @@ struct sim_config {
     uint64_t memory_limit_bytes;  /* what platform_memory_limit_bytes says [none] */
     unsigned process_id;          /* [4242] */
     bool secure;
-    bool thread_mode;    /* PLATFORM_CPU_THREAD in place of PLATFORM_CPU_SIM */
-    bool no_fence;       /* platform_fence_cpus and platform_fence_threads return false */
-    bool no_huge_pages;  /* platform_advise_huge returns false */
-    bool no_pressure;    /* platform_pressure_open returns false */
-    bool commit_is_free; /* what platform_commit_is_free says */
+    bool thread_mode;       /* PLATFORM_CPU_THREAD in place of PLATFORM_CPU_SIM */
+    bool no_fence;          /* platform_fence_cpus and platform_fence_threads return false */
+    bool no_huge_pages;     /* platform_advise_huge returns false */
+    bool no_pressure;       /* platform_pressure_open returns false */
+    bool no_locking;        /* platform_may_lock returns false */
+    bool commit_is_charged; /* what platform_commit_is_charged says */
 };
 
 /* A new machine; nothing of the former one is left, whatever state it was in. NULL: all defaults. Points check.h's sink at the simulation. */

@@ -89,12 +89,20 @@ static void a_place_of_present_pages_comes_first(void **state) {
         uint64_t present[SUPERPAGE_WORDS], absent[SUPERPAGE_WORDS];
         random_bits(superpage.allocated, &seed);
         random_bits(superpage.populated, &seed);
+        if (round % 2 == 1) { /* a word that is wholly idle */
+            superpage.allocated[round % SUPERPAGE_WORDS] = 0;
+            superpage.populated[round % SUPERPAGE_WORDS] = ~UINT64_C(0);
+        }
         for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
             superpage.populated[w] |= superpage.allocated[w];
             present[w] = superpage.populated[w] & ~superpage.allocated[w];
             absent[w] = ~superpage.allocated[w];
         }
         superpage_recount(&superpage);
+        assert_int_equal(superpage.idle, bits_count(present));
+        assert_int_equal(superpage.free, bits_count(absent));
+        superpage.idle = 0;
+        superpage_recount_idle(&superpage); /* the other counts stay */
         assert_int_equal(superpage.idle, bits_count(present));
         assert_int_equal(superpage.free, bits_count(absent));
         unsigned granules = 1 + (unsigned)(next_random(&seed) % 12), align = 1u << next_random(&seed) % 4;

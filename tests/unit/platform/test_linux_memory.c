@@ -189,10 +189,11 @@ static void locked_pages_go_back(void **state) {
 struct right {
     bool privileged;   /* keeps CAP_IPC_LOCK, if it has it */
     rlim_t hard_limit; /* of what may be locked */
-    bool free;
+    bool unlimited;    /* that is any number */
+    bool charged;      /* the system counts what is committed */
 };
 
-/* Free exactly where mlockall, which would make all of it present, is refused. */
+/* What may be locked is known exactly where mlockall, which would make all of it present, is refused. */
 static void commit_by_right(void *argument) {
     const struct right *right = argument;
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -206,14 +207,15 @@ static void commit_by_right(void *argument) {
     char *range = platform_reserve(NULL, RESERVED_BYTES, page_bytes);
     EXPECT(range != NULL);
     errno = 77;
-    bool free = platform_commit_is_free(RESERVED_BYTES);
+    bool may = platform_may_lock(RESERVED_BYTES);
+    EXPECT(platform_commit_is_charged() == right->charged && platform_commit_is_charged() == right->charged);
     EXPECT(errno == 77);
-    EXPECT(free == (right->free && !(right->privileged && has)));
-    EXPECT(!platform_commit_is_free(MIB));                     /* so little may be locked */
-    if (free) EXPECT(syscall(SYS_mlockall, MCL_CURRENT) != 0); /* past sanitizers, which answer in its place */
+    EXPECT(may == (right->unlimited || (right->privileged && has)));
+    EXPECT(platform_may_lock(MIB));                            /* so little may be */
+    if (!may) EXPECT(syscall(SYS_mlockall, MCL_CURRENT) != 0); /* past sanitizers, which answer in its place */
 }
 
-static void what_may_be_locked_is_not_free(void **state) {
+static void whether_committed_memory_costs_is_known(void **state) {
     (void)state;
     int mode = '2';
     FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
@@ -223,7 +225,7 @@ static void what_may_be_locked_is_not_free(void **state) {
     }
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-    struct right rights[] = {{false, 2 * MIB, mode != '2'}, {true, 2 * MIB, mode != '2'}, {false, RLIM_INFINITY, false}};
+    struct right rights[] = {{false, 2 * MIB, false, mode == '2'}, {true, 2 * MIB, false, mode == '2'}, {false, RLIM_INFINITY, true, mode == '2'}};
     size_t count = limit.rlim_max == RLIM_INFINITY ? 3 : 2; /* or the limit can't be lifted */
     for (size_t i = 0; i < count; i++) assert_int_equal(child_status(commit_by_right, &rights[i]), 0);
 }
@@ -267,7 +269,7 @@ int main(void) {
         cmocka_unit_test(a_move_without_mappings_loses_nothing),
         cmocka_unit_test(contents_wander_unhurt),
         cmocka_unit_test(locked_pages_go_back),
-        cmocka_unit_test(what_may_be_locked_is_not_free),
+        cmocka_unit_test(whether_committed_memory_costs_is_known),
     };
     ranges_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
