@@ -1,9 +1,9 @@
 /*
- * large.c - load: large blocks, 32 KiB to 32 MiB.
+ * large.c - load: large blocks, 32 KiB to 32 MiB; --mode buffers: 16 KiB to 512 KiB, as images, messages and files in pieces have them.
  *
  * Sizes are log-uniform, so small ones are as frequent as large ones. Forty-eight slots are replaced at random. A block is used as buffers are: one
- * byte of every page is written, and every fourth block is filled entirely and read back. One in eight steps resizes a block in its slot.
- * One thread, no locks.
+ * byte of every page is written, and every fourth block is filled entirely and read back. One in eight steps resizes a block in its slot. Buffers are
+ * more, and are neither filled nor resized. One thread, no locks.
  */
 #include "load.h"
 
@@ -11,6 +11,11 @@
 #define STEPS UINT64_C(1000)
 #define LOW_SHIFT 15
 #define HIGH_SHIFT 25
+
+#define BUFFERS 100
+#define BUFFER_STEPS UINT64_C(60000)
+#define BUFFER_LOW_SHIFT 14
+#define BUFFER_HIGH_SHIFT 19
 
 static void fill_and_sum(struct block *block, struct tally *tally) {
     unsigned char value = (unsigned char)block->tag;
@@ -37,6 +42,17 @@ static void resize(struct block *block, size_t size_bytes, struct tally *tally) 
     tally->operations++;
 }
 
+static void use_buffers(uint64_t steps, struct rng *rng, struct tally *tally) {
+    static struct block slots[BUFFERS];
+    for (uint64_t step = 0; step < steps; step++) {
+        struct block *slot = &slots[rng_below(rng, BUFFERS)];
+        if (slot->memory) block_drop(slot, tally);
+        *slot = block_take(rng_doubling(rng, BUFFER_LOW_SHIFT, BUFFER_HIGH_SHIFT), rng_next(rng));
+    }
+    for (unsigned i = 0; i < BUFFERS; i++)
+        if (slots[i].memory) block_drop(&slots[i], tally);
+}
+
 int main(int argc, char **argv) {
     static struct block slots[SLOTS];
     struct load_args args = load_arguments(argc, argv);
@@ -46,6 +62,12 @@ int main(int argc, char **argv) {
     uint64_t start_ns = load_clock_ns();
 
     args.threads = 1;
+    if (!strcmp(args.mode, "buffers")) {
+        use_buffers(load_scaled(&args, BUFFER_STEPS), &rng, &tally);
+        load_report("buffers", &args, &tally, load_clock_ns() - start_ns);
+        return 0;
+    }
+    if (*args.mode) load_fail("--mode is buffers or absent");
     for (uint64_t step = 0; step < steps; step++) {
         struct block *slot = &slots[rng_below(&rng, SLOTS)];
         size_t size_bytes = rng_doubling(&rng, LOW_SHIFT, HIGH_SHIFT);

@@ -175,7 +175,7 @@ static bool run_with_failure(const struct sim_config *sim, const char *conf, uin
     return failed;
 }
 
-static void each_call_fails(const struct sim_config *sim, const char *conf) { each_call_fails_in(run_with_failure, sim, conf, 15); }
+static void each_call_fails(const struct sim_config *sim, const char *conf) { each_call_fails_in(run_with_failure, sim, conf, 12); }
 
 static void each_call_fails_in_turn(void **state) {
     (void)state;
