@@ -57,6 +57,7 @@ enum strata_page_status page_api_check_request(const struct strata_page_request 
 static void *create(const struct strata_page_request *request, bool compact, bool *zeroed) {
     struct zone_block_config config = {
         .whole = true,
+        .grouped = true, /* superpages can be emptied of them: strata_page_set_move */
         .bytes = request->bytes,
         .align = request->align,
         .reserve_bytes = request->reserve_bytes,

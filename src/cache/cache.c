@@ -164,7 +164,7 @@ STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, str
                                   .contention = depot->contention,
                                   .rounds = depot->rounds,
                                   .depot_magazines = depot->full_count};
-    for (unsigned list = 0; list <= DEPOT_HOMES; list++)
+    for (unsigned list = 0; list < DEPOT_LISTS; list++)
         for (const struct magazine *magazine = depot_list(depot, list); magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
     if (depot->bucket != NULL) stats->cached += depot->bucket->count;
     platform_lock_release(&depot->lock);
@@ -177,20 +177,23 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
         uint32_t full = 0, empty = 0;
         const char *broken = NULL;
         platform_lock_acquire(&depot->lock);
-        for (unsigned list = 0; list <= DEPOT_HOMES; list++) {
+        for (unsigned list = 0; list < DEPOT_LISTS; list++) {
+            const uint32_t before = full;
             for (const struct magazine *magazine = depot_list(depot, list); magazine != NULL; magazine = magazine->next, full++) {
                 if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
                     broken = "depot: a full magazine with too few or too many rounds";
                 if (list == DEPOT_HOMES ? magazine->home != 0 : magazine->home == 0 || magazine->home % DEPOT_HOMES != list)
                     broken = "depot: a magazine in another CPU's list";
             }
+            if (full - before != depot->list_count[list]) broken = "depot: a count differs from its list";
+            if (depot->list_low[list] > depot->list_count[list]) broken = "depot: more magazines unneeded than there are";
         }
         for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
             if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
         if (depot->bucket != NULL && (depot->bucket->count == 0 || depot->bucket->count >= magazine_capacity(depot->bucket)))
             broken = "depot: a bucket that is empty or full";
         if (full != depot->full_count || empty != depot->empty_count) broken = "depot: a count differs from its list";
-        if (depot->full_low > full || depot->empty_low > empty) broken = "depot: more magazines unneeded than there are";
+        if (depot->empty_low > empty) broken = "depot: more magazines unneeded than there are";
         if (depot->rounds > depot->rounds_max) broken = "depot: arrays larger than allowed";
         platform_lock_release(&depot->lock);
         if (broken != NULL) return broken;

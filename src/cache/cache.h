@@ -53,15 +53,16 @@ struct cache_backend {
     uint64_t (*total)(void *context, unsigned cache);
 };
 
-/* A bit each in depot->homes_used. */
 #define DEPOT_HOMES 8
+#define DEPOT_LISTS (DEPOT_HOMES + 1) /* the last one is anyone's */
 
 /* One a cache. Guarded by lock where nothing else is said. */
 struct depot {
     struct platform_lock lock;
-    struct magazine *full, *empty;       /* full ones that are anyone's */
-    struct magazine *homes[DEPOT_HOMES]; /* full ones of one CPU each, by home % DEPOT_HOMES */
-    uint32_t full_count, full_low;       /* how many of all these, and the fewest since the last tick */
+    struct magazine *full, *empty;                           /* full ones that are anyone's */
+    struct magazine *homes[DEPOT_HOMES];                     /* full ones of one CPU each, by home % DEPOT_HOMES */
+    uint32_t full_count;                                     /* how many of all these */
+    uint32_t list_count[DEPOT_LISTS], list_low[DEPOT_LISTS]; /* by list: how many, and the fewest since the last tick */
     uint32_t empty_count, empty_low;
     uint32_t full_max;      /* beyond this, full magazines go to the slabs; it and full_count are also read without the lock */
     uint16_t rounds;        /* m: read without the lock */
@@ -80,7 +81,6 @@ struct depot {
     uint64_t visits, visits_seen; /* at the last tick */
     struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
     bool bucket_touched;          /* since the last tick */
-    uint8_t homes_used;           /* bit h: a magazine was taken from homes[h] since the last tick */
     uint8_t passed;               /* how often others' rounds were met of late: home.c; atomic, written without the lock */
     bool shared, changed_hands;   /* whether more than one thread visits (also read without the lock), and whether another one than before has since
                                      the last tick */

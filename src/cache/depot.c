@@ -100,49 +100,48 @@ unsigned depot_place(struct cache_layer *caches, struct depot *depot) {
     return bottom;
 }
 
-static void note_low(struct depot *depot) {
-    if (depot->full_count < depot->full_low) depot->full_low = depot->full_count;
+static void note_empty_low(struct depot *depot) {
     if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
 }
 
 /* Of so many CPUs' magazines in one list the caller's own is looked for; where none is, the first will do. */
 #define HOME_LOOKS 4
 
-static struct magazine **list_of(struct depot *depot, unsigned home) { return home == 0 ? &depot->full : &depot->homes[home % DEPOT_HOMES]; }
+static unsigned list_number(unsigned home) { return home == 0 ? DEPOT_HOMES : home % DEPOT_HOMES; }
+static struct magazine **list_at(struct depot *depot, unsigned list) { return list == DEPOT_HOMES ? &depot->full : &depot->homes[list]; }
 
 /* Under the lock, as are the next three. */
 static void link_full(struct depot *depot, struct magazine *magazine) {
-    struct magazine **list = list_of(depot, magazine->home);
+    unsigned number = list_number(magazine->home);
+    struct magazine **list = list_at(depot, number);
     magazine->next = *list;
     *list = magazine;
+    depot->list_count[number]++;
     COUNTER_ADD(depot->full_count, 1);
 }
 
 static struct magazine *unlink_full(struct depot *depot, struct magazine **link) {
     struct magazine *magazine = *link;
+    unsigned number = list_number(magazine->home);
     *link = magazine->next;
+    depot->list_count[number]--;
+    if (depot->list_count[number] < depot->list_low[number]) depot->list_low[number] = depot->list_count[number];
     COUNTER_SUB(depot->full_count, 1);
-    note_low(depot);
     return magazine;
 }
 
-/* The link to a magazine of whatever CPU; of one that took none since the last tick first. NULL: there is none. */
-static struct magazine **find_any(struct depot *depot, unsigned used) {
-    struct magazine **other = NULL;
-    for (unsigned home = 0; home < DEPOT_HOMES; home++) {
-        if (depot->homes[home] == NULL) continue;
-        other = &depot->homes[home];
-        if ((used >> home & 1) == 0) return other;
-    }
-    return depot->full != NULL ? &depot->full : other;
+/* The link to the first magazine of a list, whoever's it is, anyone's first. NULL: there is none. */
+static struct magazine **find_any(struct depot *depot) {
+    for (unsigned list = DEPOT_LISTS; list-- != 0;)
+        if (*list_at(depot, list) != NULL) return list_at(depot, list);
+    return NULL;
 }
 
 /* The link to the magazine that the caller shall have; NULL: there is none. */
 static struct magazine **find_full(const struct cache_layer *caches, struct depot *depot) {
-    if (!cache_keeps_apart(caches, (unsigned)(depot - caches->depots))) return find_any(depot, UINT8_MAX);
+    if (!cache_keeps_apart(caches, (unsigned)(depot - caches->depots))) return find_any(depot);
     unsigned home = cache_home(), looks = 0;
-    struct magazine **list = list_of(depot, home);
-    depot->homes_used |= (uint8_t)(1u << home % DEPOT_HOMES);
+    struct magazine **list = list_at(depot, list_number(home));
     for (struct magazine **link = list; *link != NULL && looks < HOME_LOOKS; link = &(*link)->next, looks++)
         if ((*link)->home == home) return link;
     if (depot->full != NULL) return &depot->full;
@@ -191,7 +190,7 @@ struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depo
     if (magazine != NULL) {
         depot->empty = magazine->next;
         depot->empty_count--;
-        note_low(depot);
+        note_empty_low(depot);
     }
     depot_unlock(depot);
     if (magazine != NULL && magazine->kind == kind) return magazine;
@@ -268,7 +267,7 @@ STRATA_COLD void depot_give_odd(struct cache_layer *caches, unsigned cache, void
 
 STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
     depot_lock(depot);
-    struct magazine *magazine = depot->bucket, **link = magazine == NULL ? find_any(depot, UINT8_MAX) : NULL;
+    struct magazine *magazine = depot->bucket, **link = magazine == NULL ? find_any(depot) : NULL;
     depot->visits++;
     if (magazine != NULL) { /* it came and goes */
         depot->bucket = NULL;
@@ -285,12 +284,11 @@ STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
 
 /*
  * One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: the list is shorter by now. The
- * count of those not needed goes down with the list. `used`: the homes that were served since the last tick; those of others, who may be gone, go
- * first.
+ * count of those not needed goes down with the list.
  */
-static struct magazine *take_unneeded_full(struct depot *depot, unsigned used) {
+static struct magazine *take_unneeded_full(struct depot *depot, unsigned list) {
     platform_lock_acquire(&depot->lock);
-    struct magazine **link = find_any(depot, used), *magazine = link != NULL ? unlink_full(depot, link) : NULL;
+    struct magazine **link = list_at(depot, list), *magazine = *link != NULL ? unlink_full(depot, link) : NULL;
     platform_lock_release(&depot->lock);
     return magazine;
 }
@@ -300,7 +298,7 @@ static struct magazine *take_unneeded_empty(struct depot *depot) {
     if (magazine != NULL) {
         depot->empty = magazine->next;
         depot->empty_count--;
-        note_low(depot);
+        note_empty_low(depot);
     }
     platform_lock_release(&depot->lock);
     return magazine;
@@ -323,9 +321,12 @@ static void adapt_rounds(struct depot *depot) {
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     struct depot *depot = &caches->depots[cache];
     platform_lock_acquire(&depot->lock);
-    uint32_t full_cut = all ? depot->full_count : depot->full_low;
+    uint32_t full_cut[DEPOT_LISTS];
     uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
-    depot->full_low = depot->full_count;
+    for (unsigned list = 0; list < DEPOT_LISTS; list++) {
+        full_cut[list] = all ? depot->list_count[list] : depot->list_low[list];
+        depot->list_low[list] = depot->list_count[list];
+    }
     depot->empty_low = depot->empty_count;
     if (!all) { /* by time, which a reap says nothing about */
         __atomic_store_n(&depot->shared, depot->changed_hands, __ATOMIC_RELAXED);
@@ -336,20 +337,18 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     set_full_limit(caches, depot);
     struct magazine *magazine = all || !depot->bucket_touched ? depot->bucket : NULL;
     if (magazine != NULL) depot->bucket = NULL;
-    unsigned used = depot->homes_used;
-    if (!all) {
-        depot->bucket_touched = false;
-        depot->homes_used = 0;
-    }
+    if (!all) depot->bucket_touched = false;
     platform_lock_release(&depot->lock);
 
     if (magazine != NULL) {
         backend_free(caches, cache, magazine->rounds, magazine->count);
         free_magazine(caches, magazine);
     }
-    while (full_cut-- != 0 && (magazine = take_unneeded_full(depot, used)) != NULL) {
-        backend_free(caches, cache, magazine->rounds, magazine->count);
-        free_magazine(caches, magazine);
+    for (unsigned list = 0; list < DEPOT_LISTS; list++) {
+        while (full_cut[list]-- != 0 && (magazine = take_unneeded_full(depot, list)) != NULL) {
+            backend_free(caches, cache, magazine->rounds, magazine->count);
+            free_magazine(caches, magazine);
+        }
     }
     while (empty_cut-- != 0 && (magazine = take_unneeded_empty(depot)) != NULL) free_magazine(caches, magazine);
 }

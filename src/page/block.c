@@ -152,7 +152,9 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
         return rested;
     }
     struct zone_run run;
-    if (!zone_run_alloc(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, &run)) return NULL;
+    /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
+    bool grouped = config->grouped || granules > SUPERPAGE_GRANULES / 4;
+    if (!zone_run_alloc_in(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, &run)) return NULL;
     zone_lock(zone);
     block.granules = run.granules;
     block_begin(zone, run.address, block);

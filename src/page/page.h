@@ -285,6 +285,7 @@ struct zone_block_config {
     size_t reserve_bytes;   /* address space for growth in place; less than bytes: none beyond what comes with the size */
     enum mobility mobility; /* of the superpages that a small block shares with others */
     bool fixed;             /* its address never changes: zone_block_resize does not move it */
+    bool grouped;           /* it lies with blocks of its mobility alone in a small zone too, where runs are mixed (grouped_granules) */
     bool huge;              /* whole superpages, of huge pages where the system and the policy allow */
     bool whole;             /* its page tables are to move as one: a large one has few mappings rather than all pages that are present */
     bool compact;           /* where none is free, superpages are emptied: owners of other blocks are asked, without the lock */

@@ -229,7 +229,7 @@ static unsigned populate_ahead(struct zone *zone, struct superpage *superpage, u
     return at - start;
 }
 
-bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
+bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, struct zone_run *run) {
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
     zone_lock(zone);
@@ -238,9 +238,8 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     bool measure = false;
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
-        bool grouped = zone->populated_peak >= zone->config.grouped_granules;
-        /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
-        grouped |= granules > SUPERPAGE_GRANULES / 4 && zone->config.grouped_granules != UINT64_MAX;
+        const uint64_t from = zone->config.grouped_granules;
+        grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
         enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
         if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
         if (superpage == NULL && zone->resting.count != 0) { /* what rests may have them, before any page is touched for the first time */
@@ -271,6 +270,10 @@ bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum m
     if (populate != 0) platform_populate(run->address, (size_t)populate << GRANULE_SHIFT);
     if (measure) zone_measure_huge(zone, run->address);
     return true;
+}
+
+bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
+    return zone_run_alloc_in(zone, granules, align, mobility, false, run);
 }
 
 void zone_run_free(struct zone *zone, void *address, unsigned granules) {

@@ -182,6 +182,9 @@ STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
 /* The exchange itself (exchange.c), of two ranges apart; tidy: what lay in between is mapped anew. False: nothing has happened. */
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
+/* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size. */
+bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, struct zone_run *run);
+
 /* Whether `granules` more may be allocated under the hard limit. */
 bool zone_within_limit(const struct zone *zone, uint64_t granules);
 /* One in, one out: before `fresh` absent granules are touched, hand back as many idle ones beyond the reserve. */

@@ -132,7 +132,7 @@ static inline const char *unbalanced_cache(unsigned cache) {
 static inline const char *unbalanced_magazines(void) {
     uint64_t of_kind[SLAB_MAGAZINE_CACHES] = {0};
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-        for (unsigned list = 0; list <= DEPOT_HOMES; list++)
+        for (unsigned list = 0; list < DEPOT_LISTS; list++)
             for (const struct magazine *magazine = depot_list(&caches.depots[cache], list); magazine != NULL; magazine = magazine->next)
                 of_kind[magazine->kind]++;
         if (caches.depots[cache].bucket != NULL) of_kind[caches.depots[cache].bucket->kind]++;

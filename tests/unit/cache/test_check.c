@@ -45,7 +45,7 @@ static void damage_to_the_depot_is_found(void **state) {
     (void)state;
     begin();
     struct magazine *last = depot->full->next;
-    depot->full_low = depot->empty_low = 0; /* so that a list cut short is wrong in one way only */
+    depot->list_low[DEPOT_HOMES] = depot->empty_low = 0; /* so that a list cut short is wrong in one way only */
     ASSERT_FINDS_WITH(depot->full->count, 0, "too few or too many rounds");
     ASSERT_FINDS_WITH(last->count, magazine_capacity(last) + 1, "too few or too many rounds");
     ASSERT_FINDS_WITH(depot->empty->count, 1, "a full magazine among the empty ones");
@@ -53,7 +53,7 @@ static void damage_to_the_depot_is_found(void **state) {
     ASSERT_FINDS_WITH(depot->full_count, 3, "a count differs from its list");
     ASSERT_FINDS_WITH(depot->empty_count, 0, "a count differs from its list");
     ASSERT_FINDS_WITH(depot->full->next, NULL, "a count differs from its list");
-    ASSERT_FINDS_WITH(depot->full_low, 3, "more magazines unneeded than there are");
+    ASSERT_FINDS_WITH(depot->list_low[DEPOT_HOMES], 3, "more magazines unneeded than there are");
     ASSERT_FINDS_WITH(depot->empty_low, 2, "more magazines unneeded than there are");
     ASSERT_FINDS_WITH(depot->rounds, depot->rounds_max + 1, "arrays larger than allowed");
     assert_int_equal(sim_locks_held(), 0);

@@ -198,19 +198,22 @@ static void without_groups_all_mobilities_share_superpages(void **state) {
 }
 
 /* What may soon grow out of a superpage has its own in a small zone, too, but not where nothing is ever grouped. */
-static void long_runs_do_not_lie_behind_slabs(void **state) {
+static void long_runs_and_pages_do_not_lie_behind_slabs(void **state) {
     (void)state;
     for (int off = 0; off < 2; off++) {
         struct zone_config config = plain_config();
         config.grouped_granules = off ? UINT64_MAX : 100000;
         begin(NULL, config);
-        struct zone_run slab = must_run(1, 1, MOBILITY_UNMOVABLE), block = must_run(SUPERPAGE_GRANULES / 4, 1, MOBILITY_MOVABLE);
-        struct zone_run longer = must_run(SUPERPAGE_GRANULES / 4 + 1, 1, MOBILITY_MOVABLE);
-        assert_int_equal(number_of(block.address), number_of(slab.address));
-        assert_int_equal(number_of(longer.address) == number_of(slab.address), off);
+        struct zone_run slab = must_run(1, 1, MOBILITY_UNMOVABLE);
+        const struct zone_block_config apart = {.bytes = GRANULE_BYTES, .mobility = MOBILITY_MOVABLE, .grouped = true};
+        char *block = must_block(SUPERPAGE_BYTES / 4, 1), *longer = must_block(SUPERPAGE_BYTES / 4 + GRANULE_BYTES, 1);
+        char *page = zone_block_create(&zone, &apart, NULL);
+        assert_non_null(page);
+        assert_int_equal(number_of(block), number_of(slab.address));
+        assert_int_equal(number_of(longer) == number_of(slab.address), off);
+        assert_int_equal(number_of(page) == number_of(slab.address), off);
         ASSERT_SOUND();
-        drop_run(longer);
-        drop_run(block);
+        assert_true(zone_block_free(&zone, page) && zone_block_free(&zone, longer) && zone_block_free(&zone, block));
         drop_run(slab);
         assert_empty();
     }
@@ -390,7 +393,7 @@ int main(void) {
         cmocka_unit_test_setup(in_a_superpage_present_pages_come_first, plain_zone),
         cmocka_unit_test_setup(known_zeros_are_zeros, plain_zone),
         cmocka_unit_test(a_zone_is_grouped_once_it_was_large),
-        cmocka_unit_test(long_runs_do_not_lie_behind_slabs),
+        cmocka_unit_test(long_runs_and_pages_do_not_lie_behind_slabs),
         cmocka_unit_test(without_groups_all_mobilities_share_superpages),
         cmocka_unit_test(a_group_without_room_steals_and_takes_over),
         cmocka_unit_test(movable_runs_are_guests),
