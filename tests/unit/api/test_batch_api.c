@@ -229,8 +229,9 @@ static void a_block_that_may_not_move_stays_or_says_so(void **state) {
     assert_null(try_realloc(block, 20 * MIB));
     assert_int_equal(errno, ENOMEM); /* not for want of room */
     heap.zone.config.hard_limit_bytes = limit;
-    void *fixed;
+    void *fixed, *neighbour;
     assert_int_equal(strata_page_alloc(300 * KIB, STRATA_PAGE_NO_MOVE, &fixed), STRATA_PAGE_OK);
+    assert_int_equal(strata_page_alloc(300 * KIB, STRATA_PAGE_NO_MOVE, &neighbour), STRATA_PAGE_OK); /* so that it can't grow where it is */
     errno = 0;
     assert_null(aligned_realloc(fixed, 0, 30 * MIB)); /* the block itself is one that never moves */
     assert_int_equal(errno, ENOSPC);
@@ -240,7 +241,7 @@ static void a_block_that_may_not_move_stays_or_says_so(void **state) {
     assert_null(try_realloc(NULL, 0));
     assert_null(aligned_realloc(block, 0, 0));
     assert_int_equal(errno, ERRNO_BEFORE);
-    strata_free(tight), strata_free(behind), strata_free(fixed), strata_free(first);
+    strata_free(tight), strata_free(behind), strata_free(fixed), strata_free(neighbour), strata_free(first);
     ASSERT_SOUND();
 }
 
