@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cgroups import MemoryCgroup  # noqa: E402
 from logs import last_lines, shortened  # noqa: E402
 
 # A hang is a failure with a name; nothing here takes longer than this on a loaded machine unless it says so.
@@ -254,3 +255,20 @@ def compile_c(tmp_path):
         return target
 
     return build
+
+
+@pytest.fixture
+def memory_cgroup():
+    """Makes memory cgroups of so many bytes, removed when the test ends. Fails where none can be made."""
+    made = []
+
+    def make(limit_bytes):
+        try:
+            made.append(MemoryCgroup(limit_bytes))
+        except (OSError, StopIteration) as error:
+            pytest.fail(f"this machine has no memory cgroup that we may create: {error}", pytrace=False)
+        return made[-1]
+
+    yield make
+    for cgroup in made:
+        cgroup.remove()

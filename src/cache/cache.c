@@ -111,7 +111,7 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
         else
             magazine->count = home_pop(caches, cache, magazine, wanted);
         reverse(magazine->rounds, magazine->count);
-        if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
+        if (magazine->count == wanted && depot_give_full(depot, magazine)) return;
         if (magazine->count == wanted)
             backend_free(caches, cache, magazine->rounds, magazine->count);
         else
@@ -182,8 +182,7 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
             for (const struct magazine *magazine = depot_list(depot, list); magazine != NULL; magazine = magazine->next, full++) {
                 if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
                     broken = "depot: a full magazine with too few or too many rounds";
-                if (list == DEPOT_HOMES ? magazine->home != 0 : magazine->home == 0 || magazine->home % DEPOT_HOMES != list)
-                    broken = "depot: a magazine in another CPU's list";
+                if (depot_list_of(magazine->home) != list) broken = "depot: a magazine in another CPU's list";
             }
             if (full - before != depot->list_count[list]) broken = "depot: a count differs from its list";
             if (depot->list_low[list] > depot->list_count[list]) broken = "depot: more magazines unneeded than there are";

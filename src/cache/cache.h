@@ -53,13 +53,15 @@ struct cache_backend {
     uint64_t (*total)(void *context, unsigned cache);
 };
 
+/* The lists of full magazines of a depot: of one CPU each, or of as many as share a number modulo these, and, the last one, anyone's. */
 #define DEPOT_HOMES 8
-#define DEPOT_LISTS (DEPOT_HOMES + 1) /* the last one is anyone's */
+#define DEPOT_LISTS (DEPOT_HOMES + 1)
 
 /* One a cache. Guarded by lock where nothing else is said. */
 struct depot {
     struct platform_lock lock;
-    struct magazine *full, *empty;                           /* full ones that are anyone's */
+    struct magazine *empty;
+    struct magazine *full;                                   /* those that are anyone's */
     struct magazine *homes[DEPOT_HOMES];                     /* full ones of one CPU each, by home % DEPOT_HOMES */
     uint32_t full_count;                                     /* how many of all these */
     uint32_t list_count[DEPOT_LISTS], list_low[DEPOT_LISTS]; /* by list: how many, and the fewest since the last tick */

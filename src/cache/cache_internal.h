@@ -53,7 +53,9 @@ unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *m
 /* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
-bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+bool depot_give_full(struct depot *depot, struct magazine *magazine);
+/* In which of the lists magazines with this home lie. */
+STRATA_INLINE unsigned depot_list_of(unsigned home) { return home == 0 ? DEPOT_HOMES : home % DEPOT_HOMES; }
 /* The full magazines by list: those of homes, and, last, at DEPOT_HOMES, anyone's. Under the lock. */
 STRATA_INLINE struct magazine *depot_list(const struct depot *depot, unsigned list) { return list < DEPOT_HOMES ? depot->homes[list] : depot->full; }
 /* Whether it would take one now: a look without the lock. */

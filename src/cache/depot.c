@@ -107,12 +107,11 @@ static void note_empty_low(struct depot *depot) {
 /* Of so many CPUs' magazines in one list the caller's own is looked for; where none is, the first will do. */
 #define HOME_LOOKS 4
 
-static unsigned list_number(unsigned home) { return home == 0 ? DEPOT_HOMES : home % DEPOT_HOMES; }
 static struct magazine **list_at(struct depot *depot, unsigned list) { return list == DEPOT_HOMES ? &depot->full : &depot->homes[list]; }
 
 /* Under the lock, as are the next three. */
 static void link_full(struct depot *depot, struct magazine *magazine) {
-    unsigned number = list_number(magazine->home);
+    unsigned number = depot_list_of(magazine->home);
     struct magazine **list = list_at(depot, number);
     magazine->next = *list;
     *list = magazine;
@@ -122,7 +121,7 @@ static void link_full(struct depot *depot, struct magazine *magazine) {
 
 static struct magazine *unlink_full(struct depot *depot, struct magazine **link) {
     struct magazine *magazine = *link;
-    unsigned number = list_number(magazine->home);
+    unsigned number = depot_list_of(magazine->home);
     *link = magazine->next;
     depot->list_count[number]--;
     if (depot->list_count[number] < depot->list_low[number]) depot->list_low[number] = depot->list_count[number];
@@ -141,7 +140,7 @@ static struct magazine **find_any(struct depot *depot) {
 static struct magazine **find_full(const struct cache_layer *caches, struct depot *depot) {
     if (!cache_keeps_apart(caches, (unsigned)(depot - caches->depots))) return find_any(depot);
     unsigned home = cache_home(), looks = 0;
-    struct magazine **list = list_at(depot, list_number(home));
+    struct magazine **list = list_at(depot, depot_list_of(home));
     for (struct magazine **link = list; *link != NULL && looks < HOME_LOOKS; link = &(*link)->next, looks++)
         if ((*link)->home == home) return link;
     if (depot->full != NULL) return &depot->full;
@@ -157,8 +156,7 @@ struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot
     return magazine;
 }
 
-bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
-    (void)caches;
+bool depot_give_full(struct depot *depot, struct magazine *magazine) {
     depot_lock(depot);
     bool room = depot->full_count < depot->full_max;
     if (room) {

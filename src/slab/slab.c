@@ -224,8 +224,8 @@ static uint32_t find_apart(const struct slab_layer *slabs, const struct slab_cac
             head = slab->next;
         }
     }
-    uint64_t free = (cache->total - cache->in_use) * cache->object_bytes;
-    return free <= cache->total * cache->object_bytes / APART_SHARE + APART_BYTES_MIN ? SLAB_NONE : cache->buckets[bit_lowest(cache->bucket_map)];
+    const uint64_t free = cache->total - cache->in_use, spare = cache->total / APART_SHARE + APART_BYTES_MIN / cache->object_bytes;
+    return free <= spare ? SLAB_NONE : cache->buckets[bit_lowest(cache->bucket_map)];
 }
 
 /* Where the next objects come from; SLAB_NONE: from a new slab. */

@@ -1,9 +1,9 @@
 """The programs of examples/ are built as their comments say, run, and do what they claim."""
 
-import os
 import re
 import signal
 import subprocess
+import tempfile
 from array import array
 from pathlib import Path
 
@@ -196,48 +196,30 @@ def test_paging_sort(strata, example, tmp_path):
 GROUP_BYTES, RESIDENT_MIB = 8 * MIB, 4
 
 
-@pytest.fixture
-def memory_group():
-    """A memory control group of GROUP_BYTES, of either version: a function for preexec_fn that enters it. Skips where none can be made."""
-    folder = next((Path(at) for at in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup") if Path(at, "cgroup.procs").exists()), None)
-    group = None if folder is None else folder / f"strata-test-{os.getpid()}"
-    try:
-        assert group is not None
-        group.mkdir()
-        limit = next(group / name for name in ("memory.limit_in_bytes", "memory.max") if (group / name).exists())
-        limit.write_text(str(GROUP_BYTES))
-    except (AssertionError, OSError, StopIteration) as problem:
-        if group is not None and group.exists():
-            group.rmdir()
-        pytest.skip(f"no memory control group can be made here: {problem}")
-    yield lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
-    group.rmdir()
-
-
 @pytest.mark.strata_only
 @pytest.mark.parametrize("strata", ["rseq"], indirect=True)
-def test_paging_sort_in_a_memory_group(strata, example, tmp_path, memory_group):
+def test_paging_sort_in_a_memory_group(strata, example, memory_cgroup):
     """
     A file four times larger than what the process's group may have, which the file's pages in the system's cache count for: made and sorted inside. The
     group is what ends a process that keeps more.
     """
-    file_system = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], check=True, capture_output=True, text=True).stdout.strip()
-    if file_system == "tmpfs":
-        pytest.skip("files are in memory here")
-    program, path, mib = example("paging_sort"), tmp_path / "numbers", 4 * GROUP_BYTES // MIB
-    inside = {"preload": False, "prove": False, "preexec_fn": memory_group}
-    for _ in range(2):
-        strata.run([program, "--make", path, str(mib)], **inside)
-        result = strata.run([program, path, str(RESIDENT_MIB)], **inside)
-        assert f"in {RESIDENT_MIB * 256} of {mib * 256} pages" in result.text, result.describe()
-    numbers = array("Q", path.read_bytes())
-    assert all(numbers[i - 1] <= numbers[i] for i in range(1, len(numbers)))
-    strata.run([program, path, str(mib)], expect=-signal.SIGKILL, quiet=False, **inside)
+    with tempfile.TemporaryDirectory(dir=strata.library.parent) as folder:
+        file_system = subprocess.run(["stat", "-f", "-c", "%T", folder], check=True, capture_output=True, text=True).stdout.strip()
+        assert file_system != "tmpfs", "files are in memory here: build strata on a disk"
+        program, path, mib = example("paging_sort"), Path(folder) / "numbers", 4 * GROUP_BYTES // MIB
+        inside = {"preload": False, "prove": False, "preexec_fn": memory_cgroup(GROUP_BYTES).join}
+        for _ in range(2):
+            strata.run([program, "--make", path, str(mib)], **inside)
+            result = strata.run([program, path, str(RESIDENT_MIB)], **inside)
+            assert f"in {RESIDENT_MIB * 256} of {mib * 256} pages" in result.text, result.describe()
+        numbers = array("Q", path.read_bytes())
+        assert all(numbers[i - 1] <= numbers[i] for i in range(1, len(numbers)))
+        strata.run([program, path, str(mib)], expect=-signal.SIGKILL, quiet=False, **inside)
 
 
 @pytest.mark.strata_only
 def test_paging_sort_refuses_too_little_memory(strata, example, tmp_path):
-    path = tmp_path / "numbers"
-    path.write_bytes(bytes(65536))
-    result = strata.run([example("paging_sort"), path, "0"], preload=False, expect=1, prove=False)
-    assert b"bad argument" in result.err, result.describe()
+        path = tmp_path / "numbers"
+        path.write_bytes(bytes(65536))
+        result = strata.run([example("paging_sort"), path, "0"], preload=False, expect=1, prove=False)
+        assert b"bad argument" in result.err, result.describe()

@@ -23,16 +23,20 @@ def mappings(smaps, name):
     return [(permissions, size, rss) for permissions, size, rss, path in found if Path(path).name.startswith(name)]
 
 
+def library_mappings(strata, *command):
+    """Those of strata in a process that prints its smaps. It runs without options, as reading these is not of what every program does."""
+    environment = strata.environment()
+    del environment["STRATA_CONF"]
+    return mappings(subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout, "libstrata.so")
+
+
 @pytest.mark.strata_only
 def test_small_program_maps_what_it_uses(strata):
     """
     The kernel maps 16 pages round each one that is touched. Code that small programs never use lies in windows of its own (cmake/layout.ld), and
     nobody touches the unwinding tables.
     """
-    environment = strata.environment()
-    del environment["STRATA_CONF"]  # reading options is not of what every program does
-    smaps = subprocess.run(["/bin/cat", "/proc/self/smaps"], env=environment, capture_output=True, check=True, text=True).stdout
-    found = mappings(smaps, "libstrata.so")
+    found = library_mappings(strata, "/bin/cat", "/proc/self/smaps")
     assert found
     code = [(size, rss) for permissions, size, rss in found if "x" in permissions]
     assert len(code) == 1
@@ -86,10 +90,7 @@ int main(void) {
 @pytest.mark.strata_only
 def test_a_program_of_some_mib_comes_to_two_windows_of_code(strata, compile_c):
     """What it calls beyond the small ones lies together in the window before theirs (cmake/layout.ld), and so do the constants that it reads."""
-    environment = strata.environment()
-    del environment["STRATA_CONF"]
-    smaps = subprocess.run([compile_c("some_mib", SOME_MIB)], env=environment, capture_output=True, check=True, text=True).stdout
-    found = mappings(smaps, "libstrata.so")
+    found = library_mappings(strata, compile_c("some_mib", SOME_MIB))
     code = [rss for permissions, _, rss in found if "x" in permissions]
     assert len(code) == 1 and 0 < code[0] <= 2 * 16 * PAGE_KIB
     assert any(rss == 0 and size >= 5 * PAGE_KIB for permissions, size, rss in found if permissions.startswith("r--")), found
@@ -120,10 +121,7 @@ int main(void) {
 @pytest.mark.strata_only
 def test_a_block_of_pages_grows_within_two_windows_of_code(strata, compile_c):
     """A window more is a fault in the middle of a step of growth."""
-    environment = strata.environment()
-    del environment["STRATA_CONF"]
-    smaps = subprocess.run([compile_c("growing_pages", GROWING_PAGES)], env=environment, capture_output=True, check=True, text=True).stdout
-    code = [rss for permissions, _, rss in mappings(smaps, "libstrata.so") if "x" in permissions]
+    code = [rss for permissions, _, rss in library_mappings(strata, compile_c("growing_pages", GROWING_PAGES)) if "x" in permissions]
     assert len(code) == 1 and 0 < code[0] <= 2 * 16 * PAGE_KIB
 
 

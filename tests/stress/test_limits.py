@@ -1,11 +1,7 @@
 """Little memory: limits of the process, of strata, and of a cgroup."""
 
-import os
 import resource
 import subprocess
-import time
-import uuid
-from pathlib import Path
 
 import pytest
 
@@ -52,62 +48,6 @@ def test_programs_in_little_address_space(strata, tmp_path):
     result = strata.run(["perl", "-e", 'my %h; $h{$_ % 5000} .= $_ for 1..40000; print scalar(keys %h), " ", `echo child`'],
                         preexec_fn=address_space(64))
     assert result.text == "5000 child\n"
-
-
-class MemoryCgroup:
-    """A memory cgroup below our own, version 1 or 2, with a limit."""
-
-    def __init__(self, limit_bytes):
-        self.version, parent = self.find_parent()
-        self.path = parent / f"strata-test-{uuid.uuid4().hex[:12]}"
-        self.path.mkdir()
-        limit, swap = ("memory.max", "memory.swap.max") if self.version == 2 else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-        (self.path / limit).write_text(str(limit_bytes))
-        if (self.path / swap).exists():
-            (self.path / swap).write_text("0" if self.version == 2 else str(limit_bytes))
-
-    @staticmethod
-    def find_parent():
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if "memory" in controllers.split(","):
-                return 1, Path("/sys/fs/cgroup/memory") / path.lstrip("/")
-        unified = Path("/sys/fs/cgroup")
-        path = next(line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0:"))
-        for parent in [unified / path.lstrip("/"), *(unified / path.lstrip("/")).parents]:
-            control = parent / "cgroup.subtree_control"
-            if control.exists() and "memory" in control.read_text().split():
-                return 2, parent
-        raise OSError("no memory controller is delegated to us")
-
-    def join(self):
-        """For preexec_fn: puts the process into the cgroup."""
-        (self.path / "cgroup.procs").write_text(str(os.getpid()))
-
-    def remove(self):
-        for _ in range(100):
-            try:
-                self.path.rmdir()
-                return
-            except OSError:
-                time.sleep(0.05)  # the last process is still being taken down
-        raise RuntimeError(f"{self.path} could not be removed")
-
-
-@pytest.fixture
-def memory_cgroup():
-    made = []
-
-    def make(limit_bytes):
-        try:
-            made.append(MemoryCgroup(limit_bytes))
-        except (OSError, StopIteration) as error:
-            pytest.fail(f"this machine has no memory cgroup that we may create: {error}", pytrace=False)
-        return made[-1]
-
-    yield make
-    for cgroup in made:
-        cgroup.remove()
 
 
 @BOTH

@@ -142,6 +142,7 @@ static void work(void) {
     sim_cpu_set(0);
     batch_of_one_size(6, 100 * KIB, STRATA_BATCH_ZERO);
     batch_of_one_size(1, 1500 * KIB, STRATA_BATCH_CONSTANT_TIME);
+    batch_of_one_size(4, 5 * MIB, 0);
     mixture();
 }
 
@@ -175,7 +176,7 @@ static bool run_with_failure(const struct sim_config *sim, const char *conf, uin
     return failed;
 }
 
-static void each_call_fails(const struct sim_config *sim, const char *conf) { each_call_fails_in(run_with_failure, sim, conf, 12); }
+static void each_call_fails(const struct sim_config *sim, const char *conf) { each_call_fails_in(run_with_failure, sim, conf, 20); }
 
 static void each_call_fails_in_turn(void **state) {
     (void)state;

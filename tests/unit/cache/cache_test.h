@@ -79,7 +79,7 @@ static inline bool stock_depot(unsigned cache) {
         magazine->count += got;
     }
     for (unsigned i = 0; i < count; i++) *(uint64_t *)magazine->rounds[i] = 0;
-    if (depot_give_full(&caches, depot, magazine)) return true;
+    if (depot_give_full(depot, magazine)) return true;
     slab_free_batch(&slabs, cache, magazine->rounds, magazine->count);
     depot_give_empty(&caches, depot, magazine);
     return false;

@@ -92,7 +92,7 @@ static void a_bucket_follows_m(void **state) {
     give_odd(cache, capacity + 2);
     assert_int_equal(depot->full->count, capacity);
     assert_int_equal(bucket_of(cache), 3);
-    assert_true(depot_give_full(&caches, depot, first));
+    assert_true(depot_give_full(depot, first));
     ASSERT_NOTHING_LEFT();
 }
 
