@@ -5,8 +5,8 @@
  * heap that is full. After each operation every array, every magazine and the contents of every held object are compared, and
  * objects that slabs gave out = in arrays + in the depot + held. At the end everything is given back and won back.
  *
- * The rounds have no homes here, as those of object caches; with homes the same equation is tested at random in unit/cache/test_home.c, as what is
- * sorted where depends on the slabs below.
+ * In every other run rounds have no homes, as those of object caches: each operation does what the reference says. In the others, as malloc's, what
+ * a miss, a tick or a drain does with rounds depends on the slabs below, so the reference looks at it, and checks that nothing is there twice.
  */
 #include "model_cache_reference.h"
 
@@ -18,6 +18,7 @@ static bool limited; /* the heap may be full */
 static uint64_t failures_before;
 
 static struct cache_backend homeless;
+static bool homes; /* rounds have them */
 
 static bool thread_mode(void) { return caches.thread_mode; }
 static bool memory_failed(void) { return limited || sim_failures() != failures_before; }
@@ -57,6 +58,18 @@ static void adopt_refill(struct reference_cache *cache, unsigned area) {
     }
 }
 
+/* After a miss of the caller's, where rounds have homes. Those of a thread without arrays are nowhere but in slabs. */
+static void adopt_miss(struct reference_cache *cache, unsigned area) {
+    if (area != AREAS) adopt_array(model, cache, area);
+    if (!caches.closed) adopt_depot(model, cache);
+}
+static void adopt_depots(void) {
+    for (unsigned c = 0; homes && !caches.closed && c < CACHES; c++) {
+        adopt_depot(model, &ref.caches[c]);
+        ref.caches[c].full_low = ref.caches[c].full_count;
+    }
+}
+
 static void alloc_one(struct reference_cache *cache) {
     void *expected = NULL;
     unsigned area = area_now();
@@ -70,7 +83,10 @@ static void alloc_one(struct reference_cache *cache) {
         area = area_now(); /* a miss gives a thread its id */
         array = area == AREAS ? NULL : &cache->arrays[area];
         if (array != NULL) reference_open(cache, area);
-        if (array != NULL && cache->full_count != 0) {
+        if (homes) {
+            adopt_miss(cache, area);
+            MODEL_EXPECT(model, object == NULL || model->long_run || is_nowhere(cache, object), "a miss gave an object that is elsewhere, too");
+        } else if (array != NULL && cache->full_count != 0) {
             struct reference_magazine *magazine = pop_magazine(cache);
             expected = magazine->rounds[magazine->count - 1];
             reference_fill(cache, array, magazine, magazine->count - 1);
@@ -106,6 +122,14 @@ static void free_one(struct reference_cache *cache, unsigned n) {
         area = area_now();
         array = area == AREAS ? NULL : &cache->arrays[area];
         if (array != NULL) reference_open(cache, area);
+        if (homes) {
+            bool in_array = area != AREAS && header_is_open(area, cache->tag);
+            adopt_miss(cache, area);
+            /* After m has gone down an array may be too long still. */
+            if (in_array && array->count < array->limit)
+                MODEL_EXPECT(model, array->count != 0 && array->rounds[array->count - 1] == object, "what was freed is not on top of its array");
+            return;
+        }
         if (array != NULL && array->count >= array->limit) {
             struct reference_magazine past_the_depot, *magazine = &past_the_depot;
             unsigned cut = half_of(cache);
@@ -197,12 +221,14 @@ static void step_tick(void) {
         adopt_depot(model, &ref.caches[c]);
         ref.caches[c].full_low = ref.caches[c].full_count;
     }
+    adopt_depots();
 }
 
 static void step_reap(void) {
     model_trace(model, "reap by %u", actor);
     cache_reap(&caches);
     reference_reap();
+    adopt_depots();
 }
 
 static void step_drain(void) {
@@ -211,6 +237,7 @@ static void step_drain(void) {
     cache_drain(&caches);
     reference_drain(false);
     reference_reap();
+    adopt_depots();
 }
 
 /* ------------------------------------------------------------------ other operations */
@@ -288,13 +315,14 @@ static void begin(struct model *of, const struct model_record *stage) {
     unsigned magazine_max = maxima[stage->byte[0] % 8];
     uint64_t limit_bytes = limits[stage->byte[2] % 4];
     model = of;
+    homes = stage->byte[4] % 2 != 0;
     memset(&ref, 0, sizeof ref);
     model_trace(model, "magazine_max %u, %s, %llu KiB at most, pages of %zu", magazine_max, sim.thread_mode ? "threads" : "CPUs",
                 (unsigned long long)limit_bytes / KIB, sim.page_bytes);
     MODEL_EXPECT(model, stack_build(&sim, magazine_max, limit_bytes), "no memory for the layers");
     if (!model->failed) {
         homeless = *caches.backend;
-        homeless.home = NULL;
+        if (!homes) homeless.home = NULL;
         caches.backend = &homeless;
     }
     limited = limit_bytes != UINT64_MAX;

@@ -11,6 +11,8 @@
 #include "../unit/cache/cache_stack.h"
 #include "model.h"
 
+#include <limits.h>
+
 #define CACHES 4
 #define ACTORS 4 /* CPUs, or threads alive at once */
 #define AREAS (ACTORS + 1)
@@ -197,12 +199,22 @@ static void compare_array(struct model *model, const struct reference_cache *cac
         MODEL_EXPECT(model, slots[bottom + i] == array->rounds[i], "area %u: round %u of %zu bytes is another one", area, i, cache->bytes);
 }
 
+/* The magazines of a depot, list by list, the newest first, as the reference has them from its last one on. */
+static const struct magazine *next_magazine(const struct depot *depot, const struct magazine *magazine, unsigned *list) {
+    if (magazine != NULL) magazine = magazine->next;
+    while (magazine == NULL && ++*list < DEPOT_LISTS) magazine = depot_list(depot, *list);
+    return magazine;
+}
+
 static void compare_depot(struct model *model, const struct reference_cache *cache) {
-    const struct magazine *magazine = caches.depots[cache->tag].full;
-    for (unsigned i = cache->full_count; i-- > 0 && !model->failed; magazine = magazine->next) {
+    const struct depot *depot = &caches.depots[cache->tag];
+    unsigned list = UINT_MAX;
+    const struct magazine *magazine = next_magazine(depot, NULL, &list);
+    for (unsigned i = cache->full_count; i-- > 0 && !model->failed; magazine = next_magazine(depot, magazine, &list)) {
         bool same = magazine != NULL && magazine->count == cache->full[i].count;
         MODEL_EXPECT(model, same, "full magazine %u of %u of %zu bytes is not there, or holds more or less", i, cache->full_count, cache->bytes);
-        if (same) same = memcmp(magazine->rounds, cache->full[i].rounds, magazine->count * sizeof(void *)) == 0;
+        if (!same) return;
+        same = memcmp(magazine->rounds, cache->full[i].rounds, magazine->count * sizeof(void *)) == 0;
         MODEL_EXPECT(model, same, "full magazine %u of %zu bytes holds other rounds", i, cache->bytes);
     }
     MODEL_EXPECT(model, model->failed || magazine == NULL, "there are more than %u full magazines of %zu bytes", cache->full_count, cache->bytes);
@@ -223,10 +235,10 @@ static void compare_bucket(struct model *model, const struct reference_cache *ca
  */
 static void adopt_depot(struct model *model, struct reference_cache *cache) {
     const struct depot *depot = &caches.depots[cache->tag];
-    const struct magazine *magazine = depot->full;
-    unsigned before = cache->full_count;
+    unsigned before = cache->full_count, list = UINT_MAX;
+    const struct magazine *magazine = next_magazine(depot, NULL, &list);
     cache->full_count = cache->bucket.count = 0;
-    for (unsigned i = depot->full_count; i-- > 0; magazine = magazine->next) {
+    for (unsigned i = depot->full_count; i-- > 0; magazine = next_magazine(depot, magazine, &list)) {
         for (unsigned k = 0; k < magazine->count && !model->long_run; k++)
             MODEL_EXPECT(model, is_nowhere(cache, magazine->rounds[k]), "the depot of %zu bytes has what is elsewhere", cache->bytes);
         cache->full[i].count = magazine->count;
@@ -240,6 +252,20 @@ static void adopt_depot(struct model *model, struct reference_cache *cache) {
     cache->bucket.count = depot->bucket->count;
     memcpy(cache->bucket.rounds, depot->bucket->rounds, cache->bucket.count * sizeof(void *));
     cache->bucket_capacity = magazine_capacity(depot->bucket);
+}
+
+/* An array as it is, if nothing in it is held, or in another array. */
+static void adopt_array(struct model *model, struct reference_cache *cache, unsigned area) {
+    struct reference_array *array = &cache->arrays[area];
+    void *const *slots = (void *const *)(void *)cpu_area_at((uint32_t)area);
+    unsigned count = rounds_in(area, cache->tag), bottom = caches.depots[cache->tag].bottom;
+    array->count = cache->full_count = cache->bucket.count = 0; /* the depot is looked at next */
+    for (unsigned i = 0; i < count && !model->failed; i++) {
+        void *object = slots[bottom + i];
+        MODEL_EXPECT(model, model->long_run || is_nowhere(cache, object), "the array of area %u of %zu bytes has what is elsewhere", area,
+                     cache->bytes);
+        array->rounds[array->count++] = object;
+    }
 }
 
 static void compare_all(struct model *model) {
