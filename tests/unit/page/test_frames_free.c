@@ -2,45 +2,13 @@
  * test_frames_free.c - frees of frames of a zone, on the simulated platform: what may not go stays and is named, and what is left of a block that is
  * cut is a block. The reference for all else is tests/model/model_frames.c.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "page/frames_internal.h"
-#include "platform/sim/sim.h"
-
-enum { SUPERPAGE = 512 };
-static struct frame_zone *zone;
-
-static void open_zone(void) {
-    const struct frames_config config = {.name = "test", .backend = FRAMES_SIM, .bytes = 2 * FRAMES_SUPERPAGE_BYTES, .frame_bytes = 4096, .cpus = 2};
-    sim_reset(NULL);
-    assert_int_equal(frames_zone_create(&config, &zone), FRAMES_OK);
-}
-static void close_zone(void) {
-    assert_null(frames_zone_check(zone));
-    assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
-    assert_int_equal(sim_reserved_bytes(), 0);
-}
-static uint64_t alloc(uint64_t frames, enum frames_mobility mobility) {
-    const struct frames_request request = {.frames = frames, .mobility = mobility};
-    uint64_t frame;
-    assert_int_equal(frames_alloc(zone, &request, &frame), FRAMES_OK);
-    return frame;
-}
-static void release(uint64_t frame, uint64_t frames) {
-    uint64_t at;
-    assert_int_equal(frames_free(zone, frame, frames, &at), FRAMES_OK);
-}
+#include "unit/page/frames_support.h"
 
 /* A pin is found wherever it is in a block, and whatever else is noted of the superpage. */
 static void pinned_frames_are_found(void **state) {
     (void)state;
     static const unsigned pinned_at[] = {0, 1, SUPERPAGE / 2, SUPERPAGE - 1};
-    open_zone();
+    open_with(2, 0, 0, 0);
     for (unsigned m = 0; m < FRAMES_MOBILITIES; m++) {
         for (unsigned halves = 1; halves <= 2; halves++) {
             uint64_t first = alloc(SUPERPAGE / halves, (enum frames_mobility)m), at;
@@ -72,7 +40,7 @@ static uint64_t block_of(uint64_t frame, uint64_t *frames) {
 /* Single frames of a block are freed from its front, its end and its middle: what is left are blocks, each as long as it is. */
 static void frames_leave_blocks_one_by_one(void **state) {
     (void)state;
-    open_zone();
+    open_with(2, 0, 0, 0);
     for (unsigned m = 0; m < FRAMES_MOBILITIES; m++) {
         uint64_t first = alloc(8, (enum frames_mobility)m), after = alloc(1, (enum frames_mobility)m), frames;
         assert_int_equal(after, first + 8);

@@ -2,46 +2,8 @@
  * test_frames_place.c - where frames of a zone come from, on the simulated platform: groups by mobility, the reserve, the partition, what is taken
  * from another group, adjacency; and captures, which nobody else gets frames of. The reference for all else is tests/model/model_frames.c.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit/page/frames_support.h"
 
-#include <cmocka.h>
-
-#include "page/frames_internal.h"
-#include "platform/sim/sim.h"
-
-enum { SUPERPAGE = 512 };
-static struct frame_zone *zone;
-
-static void open_with(uint64_t superpages, uint64_t reserve, uint64_t partition, unsigned flags) {
-    const struct frames_config config = {.name = "test",
-                                         .backend = FRAMES_SIM,
-                                         .bytes = superpages * FRAMES_SUPERPAGE_BYTES,
-                                         .reserve_bytes = reserve * FRAMES_SUPERPAGE_BYTES,
-                                         .partition_bytes = partition * FRAMES_SUPERPAGE_BYTES,
-                                         .frame_bytes = 4096,
-                                         .cpus = 2,
-                                         .flags = flags};
-    sim_reset(NULL);
-    assert_int_equal(frames_zone_create(&config, &zone), FRAMES_OK);
-}
-static void close_zone(void) {
-    assert_null(frames_zone_check(zone));
-    assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
-    assert_int_equal(sim_reserved_bytes(), 0);
-}
-static uint64_t alloc_flags(uint64_t frames, enum frames_mobility mobility, unsigned flags) {
-    const struct frames_request request = {.frames = frames, .mobility = mobility, .flags = flags};
-    uint64_t frame;
-    return frames_alloc(zone, &request, &frame) == FRAMES_OK ? frame : FRAMES_NONE;
-}
-static uint64_t alloc(uint64_t frames, enum frames_mobility mobility) { return alloc_flags(frames, mobility, 0); }
-static void release(uint64_t frame, uint64_t frames) {
-    uint64_t at;
-    assert_int_equal(frames_free(zone, frame, frames, &at), FRAMES_OK);
-}
 static uint64_t superpage(uint64_t frame) { return frame / SUPERPAGE; }
 static struct frames_stats stats_now(void) {
     struct frames_stats stats;
