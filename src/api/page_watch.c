@@ -110,12 +110,12 @@ static bool end_by_moves(struct page_watches *watches, struct strata_watch *watc
         }
         other = joins ? watches->first : other->next;
     }
-    return platform_faults_unregister(&watches->file, start, (size_t)(end - start)) == PLATFORM_FAULTS_OK;
+    return platform_faults_unregister(&watches->file, start, (size_t)(end - start), true) == PLATFORM_FAULTS_OK;
 }
 
 static bool end_by_faults(struct page_watches *watches, struct strata_watch *watch) {
     if (watch->by_moves) return end_by_moves(watches, watch);
-    return platform_faults_unregister(&watches->file, watch->start, watch->bytes) != PLATFORM_FAULTS_GONE;
+    return platform_faults_unregister(&watches->file, watch->start, watch->bytes, true) != PLATFORM_FAULTS_GONE;
 }
 
 void watch_end(struct page_watches *watches, struct strata_watch *watch) {

@@ -76,7 +76,7 @@ static char *next_pages(struct frame_zone *zone, const struct frames_block *bloc
 static void open_frames(struct frame_zone *zone, struct platform_faults *faults, const struct frames_block *block, uint64_t frames) {
     char *address;
     for (uint64_t at = 0, count; (address = next_pages(zone, block, frames, &at, &count)) != NULL; at += count)
-        (void)platform_faults_unregister(faults, address, count << zone->frame_shift);
+        (void)platform_faults_unregister(faults, address, count << zone->frame_shift, true);
 }
 
 bool frames_window_hold(struct frame_zone *zone, const struct frames_block *block) {

@@ -19,8 +19,6 @@
 /* Idle pages that no exchange touches: enough for the slabs that come and go, and a share of what is in use. */
 #define RESERVE_GRANULES_MIN 16
 #define RESERVE_SHARE 32
-/* An exchange leaves the holes of a superpage alone of which less is free. */
-#define EXCHANGED_HOLES_MIN (SUPERPAGE_GRANULES / 2)
 /* Below its peak a heap keeps this share of it. */
 #define PEAK_SHARE 4
 /* Idle pages inside huge pages in use, at most this share of what is allocated; and how many superpages are looked at for the emptiest. */
@@ -224,7 +222,7 @@ void zone_make_room(struct zone *zone, uint64_t fresh) {
     bool grows = populated > zone->populated_peak;
     uint64_t keep = grows ? reserve : max_u64(reserve, zone->populated_peak / PEAK_SHARE);
     if (grows) fresh = min_u64(fresh, populated - zone->populated_peak);
-    if (idle > keep) zone_release_idle(zone, keep, fresh, EXCHANGED_HOLES_MIN, false);
+    if (idle > keep) zone_release_idle(zone, keep, fresh, SPARED_FREE_GRANULES, false);
     zone->populated_peak = max_u64(zone->populated_peak, zone->counters.populated);
     break_up_huge(zone);
     zone_trim_to_limit(zone);

@@ -3,11 +3,12 @@
  * cheaper is in cost.h.
  *
  * Page tables (mremap) are the fastest from a few pages on, but cut mappings, of which a process has a limited number; the heap spends a quarter of
- * them. Page by page (userfaultfd) none stays cut, so that goes on where they are used up. The target is registered for the moment of the move only,
- * so that no fault of the program is ever told to anybody, and its own use of userfaultfd is not in the way. What the kernel will not move, as pages
- * that a child shares since a fork, is copied. The file belongs to the process that opened it: a child closes its duplicate, and opens its own when
- * it needs one. Lock: LOCK_RANK_ZONE.
+ * them. Page by page (userfaultfd) none stays cut, so that idle pages go so, and all where mappings are used up. The target is registered for the
+ * moment of the move only, so that no fault of the program is ever told to anybody, and its own use of userfaultfd is not in the way. What the kernel
+ * will not move, as pages that a child shares since a fork, is copied. The file belongs to the process that opened it: a child closes its duplicate,
+ * and opens its own when it needs one. Lock: LOCK_RANK_ZONE.
  */
+#include "page/cost.h"
 #include "page/zone_internal.h"
 
 /* Opened at the first need; what the system refuses is not asked for again. */
@@ -34,10 +35,51 @@ static bool begin_target(struct zone *zone, char *to, size_t bytes) {
     return false;
 }
 static void end_target(struct zone *zone, char *to, size_t bytes) {
-    if (platform_faults_unregister(&zone->mover.faults, to, bytes) == PLATFORM_FAULTS_OK) return;
+    if (platform_faults_unregister(&zone->mover.faults, to, bytes, false) == PLATFORM_FAULTS_OK) return;
     platform_faults_close(&zone->mover.faults);
     zone->mover.process = 0;
 }
+
+/* Where the system refused, as while a child of a fork shares the pages, so many targets go without: twice as many after each. */
+#define PAUSE_MAX 1024
+/* The file is opened for one as long as this, which costs as much as some moves: a small program is left alone. */
+#define FIRST_TARGET_BYTES ((size_t)COST_FILL_GRANULES_MIN << GRANULE_SHIFT)
+
+static void pause_targets(struct zone *zone) {
+    zone->mover.pause = (uint32_t)min_u64(2 * zone->mover.pause + 1, PAUSE_MAX);
+    zone->mover.pause_left = zone->mover.pause;
+}
+
+bool zone_target_open(struct zone *zone, char *to, size_t bytes) {
+    struct mover *mover = &zone->mover;
+    if (zone->config.moves != ZONE_MOVES_AUTO && zone->config.moves != ZONE_MOVES_UFFD) return false;
+    if (mover->process != platform_process_id() && bytes < FIRST_TARGET_BYTES) return false;
+    if (mover->pause_left != 0) {
+        mover->pause_left--;
+        return false;
+    }
+    if (!platform_is_filtered() && mover_ready(zone) && begin_target(zone, to, bytes)) return true;
+    pause_targets(zone);
+    return false;
+}
+
+/* No call goes across a border of mappings, which who moved page tables has left: the half of it may be on this side. */
+size_t zone_target_move(struct zone *zone, char *from, char *to, size_t bytes, size_t least_bytes) {
+    size_t moved = 0;
+    enum platform_faults_status status = platform_faults_move(&zone->mover.faults, to, from, bytes, &moved);
+    while (status == PLATFORM_FAULTS_BAD_RANGE && moved == 0 && bytes / 2 >= least_bytes) {
+        bytes = align_down(bytes / 2, least_bytes);
+        status = platform_faults_move(&zone->mover.faults, to, from, bytes, &moved);
+    }
+    if (status == PLATFORM_FAULTS_OK)
+        zone->mover.pause = 0;
+    else if (status != PLATFORM_FAULTS_BAD_RANGE)
+        pause_targets(zone);
+    zone->counters.moves += moved != 0;
+    return moved;
+}
+
+void zone_target_close(struct zone *zone, char *to, size_t bytes) { end_target(zone, to, bytes); }
 
 /* Of a target that is nobody's fault any more. Returns how many bytes of the source can't be given back, and stay present, as zeros. */
 static size_t copy_rest(char *from, char *to, size_t bytes) {

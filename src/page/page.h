@@ -154,7 +154,8 @@ struct exchanges {
 /* Of move.c: who moves pages one by one. Guarded by the zone's lock. */
 struct mover {
     struct platform_faults faults;
-    uint32_t process; /* whose it is; 0: nobody has asked */
+    uint32_t process;           /* whose it is; 0: nobody has asked */
+    uint32_t pause, pause_left; /* of targets for idle pages: how many went without since the last refusal, and still are to */
 };
 
 /* Of compact.c. Guarded by the zone's lock, but for `thread`. */

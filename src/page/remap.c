@@ -1,9 +1,9 @@
 /*
- * remap.c - pages that change their address by page-table operations: no copy, no fault, no clearing (UMPA, section 2).
+ * remap.c - pages that change their address without a copy, a fault or clearing (UMPA, section 2).
  *
  * Two uses: a block that grows beyond its address space takes its pages along; and a new block gets pages that are present and free, wherever these
- * are, before it would fault in fresh ones. What moves cost beside time (cost.h) is mappings: a moved range can't merge with its neighbours until it
- * is reset. Lock: LOCK_RANK_ZONE.
+ * are, before it would fault in fresh ones. What moves of page tables cost beside time (cost.h) is mappings: a moved range can't merge with its
+ * neighbours until it is reset. So idle pages go one by one where they can, and by page tables as whole superpages. Lock: LOCK_RANK_ZONE.
  */
 #include "page/cost.h"
 #include "page/zone_internal.h"
@@ -100,6 +100,7 @@ static void look_for_source(const struct list *list, const struct target *target
         if (best->count == wanted || looks++ == SOURCE_LOOKS) return;
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
         if (superpage >= target->first && superpage < target->end) continue;
+        if (wanted < COST_FILL_GRANULES_MIN && superpage->state != SUPERPAGE_FREE && superpage->free < SPARED_FREE_GRANULES) continue;
         if (superpage->young || superpage->idle <= best->count || superpage_kept_idle(superpage, superpage->idle) != 0) continue;
         unsigned start = 0, length = longest_present(superpage, wanted, &start);
         if (length > best->count) *best = (struct source){superpage, start, length};
@@ -107,27 +108,52 @@ static void look_for_source(const struct list *list, const struct target *target
 }
 
 /* What is wholly free first: holes in superpages that are in use serve where they are, sooner or later. */
-static struct source find_source(struct zone *zone, const struct target *target, unsigned wanted) {
-    struct source source = {.count = COST_FILL_GRANULES_MIN - 1};
+static struct source find_source(struct zone *zone, const struct target *target, unsigned wanted, unsigned least) {
+    struct source source = {.count = least - 1};
     look_for_source(&zone->idle_free, target, wanted, &source);
     look_for_source(&zone->idle_holes, target, wanted, &source);
     return source;
 }
 
-static bool fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned granules) {
-    while (granules >= COST_FILL_GRANULES_MIN) {
-        if (!zone_can_move(zone)) return false;
-        struct source source = find_source(zone, target, granules);
-        if (source.superpage == NULL) return false;
+static unsigned least_gap(const struct zone *zone, bool opened) {
+    return opened ? (unsigned)max_u64(COST_FILL_PAGES_MIN, zone->page_granules) : COST_FILL_GRANULES_MIN;
+}
+
+/* Absent granules [at, end) of a superpage get present pages, by runs of at least `least`. False: there are none, or the system refuses. */
+static bool fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, bool opened) {
+    unsigned least = least_gap(zone, opened);
+    while (end - at >= least) {
+        struct source source = find_source(zone, target, end - at, least);
+        if (source.superpage == NULL || (!opened && !zone_can_move(zone))) return false;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
-        char *to = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
-        size_t kept_bytes;
-        if (!zone_move(zone, from, to, (size_t)source.count << GRANULE_SHIFT, &kept_bytes)) return false;
-        zone_moved_pages(zone, from, to, source.count, kept_bytes);
-        start += source.count;
-        granules -= source.count;
+        char *to = superpage_address(zone, superpage) + ((size_t)at << GRANULE_SHIFT);
+        size_t bytes = (size_t)source.count << GRANULE_SHIFT, kept_bytes = 0;
+        size_t moved = opened                                          ? zone_target_move(zone, from, to, bytes, (size_t)least << GRANULE_SHIFT)
+                       : zone_move(zone, from, to, bytes, &kept_bytes) ? bytes
+                                                                       : 0;
+        if (moved != 0) zone_moved_pages(zone, from, to, moved >> GRANULE_SHIFT, kept_bytes);
+        if (moved == 0) return false;
+        at += (unsigned)(moved >> GRANULE_SHIFT);
     }
     return true;
+}
+
+/* The same of all that is absent of granules [start, end): page by page, which cuts no mappings, where that can be had. */
+static bool fill_superpage(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned end) {
+    bool asked = false, opened = false, more = true;
+    char *first = NULL, *last = superpage_address(zone, superpage) + ((size_t)end << GRANULE_SHIFT);
+    for (unsigned at = start, absent; more && at < end;) {
+        absent = (unsigned)min_u64(bits_next(superpage->populated, at, ~UINT64_C(0)), end);
+        at = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
+        if (at - absent >= least_gap(zone, true) && !asked) {
+            first = superpage_address(zone, superpage) + ((size_t)absent << GRANULE_SHIFT);
+            opened = zone_target_open(zone, first, (size_t)(last - first));
+            asked = true;
+        }
+        if (at - absent >= least_gap(zone, opened)) more = fill(zone, target, superpage, absent, at, opened);
+    }
+    if (opened) zone_target_close(zone, first, (size_t)(last - first));
+    return more;
 }
 
 /* How many superpages from this one on, up to `wanted`, are wholly free and present, with the same advice. */
@@ -169,7 +195,7 @@ static size_t absent_row(const struct superpage *first, size_t wanted) {
 
 void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to) {
     const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES};
-    while (from < to && zone->counters.idle >= COST_FILL_GRANULES_MIN) {
+    while (from < to && zone->counters.idle >= COST_FILL_PAGES_MIN) {
         struct superpage *superpage = &first[from / SUPERPAGE_GRANULES];
         unsigned start = (unsigned)(from % SUPERPAGE_GRANULES), end = (unsigned)min_u64(SUPERPAGE_GRANULES, start + (to - from));
         if (start == 0 && to - from >= 2 * SUPERPAGE_GRANULES && zone->counters.idle >= 2 * SUPERPAGE_GRANULES) {
@@ -177,10 +203,8 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
             from += filled * SUPERPAGE_GRANULES;
             if (filled != 0) continue;
         }
-        unsigned absent = (unsigned)min_u64(bits_next(superpage->populated, start, ~UINT64_C(0)), end);
-        unsigned present = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
-        if (present - absent >= COST_FILL_GRANULES_MIN && !fill(zone, &target, superpage, absent, present - absent)) return;
-        from += present - start;
+        if (!fill_superpage(zone, &target, superpage, start, end)) return;
+        from += end - start;
     }
 }
 

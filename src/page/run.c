@@ -15,7 +15,7 @@
 #define BUCKET_LOOKS 8
 #define STEAL_LOOKS 64
 /* From this size on a block's run gets what is absent of it from idle pages elsewhere. */
-#define LONG_RUN_GRANULES 32
+#define LONG_RUN_GRANULES 16
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
 #define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4

@@ -152,6 +152,13 @@ bool zone_can_move_tables(const struct zone *zone);
 #define ROW_MOVES 64
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
+/*
+ * Idle pages, page by page, to absent ones of a range that nobody uses, of which there may be several between open and close. open: false: they
+ * can't, or shall not. move: returns how many bytes from the start have moved, `least_bytes` or more, or 0; the marks are the caller's affair.
+ */
+bool zone_target_open(struct zone *zone, char *to, size_t bytes);
+size_t zone_target_move(struct zone *zone, char *from, char *to, size_t bytes, size_t least_bytes);
+void zone_target_close(struct zone *zone, char *to, size_t bytes);
 /* Page tables have moved here: mappings begin and end at both ends from now on. And no longer, as they have moved back. */
 void zone_note_cuts(struct zone *zone, const char *address, size_t bytes);
 void zone_forget_cuts(struct zone *zone, const char *address, size_t bytes);
@@ -184,6 +191,9 @@ bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool ti
 
 /* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size. */
 bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, struct zone_run *run);
+
+/* Of a superpage of which less is free neither an exchange takes pages, nor a gap that is short: its holes are filled where they are, soon. */
+#define SPARED_FREE_GRANULES (SUPERPAGE_GRANULES / 2)
 
 /* Whether `granules` more may be allocated under the hard limit. */
 bool zone_within_limit(const struct zone *zone, uint64_t granules);

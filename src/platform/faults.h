@@ -50,8 +50,8 @@ bool platform_faults_keep(const struct platform_faults *faults);
  * range, until that is unregistered or the file closed.
  */
 enum platform_faults_status platform_faults_register(struct platform_faults *faults, void *address, size_t bytes, bool missing, bool protect);
-/* Lifts all protection of the range first, and wakes whoever waits there. */
-enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes);
+/* As it was registered: wakes whoever waits there; where pages can be protected, all protection is lifted first. */
+enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes, bool protect);
 /* Against writes (on), or lifts that and wakes whoever waits there (off). */
 enum platform_faults_status platform_faults_protect(struct platform_faults *faults, void *address, size_t bytes, bool on);
 /*

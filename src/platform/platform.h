@@ -36,6 +36,8 @@ uint64_t platform_map_count_limit(void);
  */
 bool platform_may_lock(uint64_t reserved_bytes);
 bool platform_commit_is_charged(void);
+/* Whether filters stand between the process and the system (Linux: seccomp): they may end it for a call that its program did not expect. */
+bool platform_is_filtered(void);
 /* What the machine has, swap included. A fork is refused where one mapping that can be written to is larger. Read from the system at the first call.
  */
 uint64_t platform_memory_bytes(void);

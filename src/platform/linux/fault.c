@@ -193,11 +193,12 @@ enum platform_faults_status platform_faults_protect(struct platform_faults *faul
     return control(faults, UFFDIO_WRITEPROTECT, &request);
 }
 
-enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes) {
+/* The kernel itself wakes who waits for an absent page, not who waits for a protected one. */
+enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes, bool protect) {
     struct uffdio_range range = range_of(address, bytes);
-    (void)platform_faults_protect(faults, address, bytes, false); /* refused where nothing can be protected */
+    if (protect) (void)platform_faults_protect(faults, address, bytes, false);
     enum platform_faults_status status = control(faults, UFFDIO_UNREGISTER, &range);
-    platform_faults_wake(faults, address, bytes);
+    if (protect) platform_faults_wake(faults, address, bytes);
     return status;
 }
 

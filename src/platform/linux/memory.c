@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -96,6 +97,14 @@ static STRATA_COLD uint64_t unlocked_from(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || may_lock_all()) return UINT64_MAX;
     return limit.rlim_max + 1;
+}
+
+/* Filters come without notice, so each time. A filter that forbids this question would have ended most programs before. */
+bool platform_is_filtered(void) {
+    int saved = errno;
+    bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) > 0;
+    errno = saved;
+    return filtered;
 }
 
 STRATA_COLD bool platform_may_lock(uint64_t reserved_bytes) {

@@ -44,6 +44,7 @@ struct sim_config {
     bool no_huge_pages;     /* platform_advise_huge returns false */
     bool no_pressure;       /* platform_pressure_open returns false */
     bool no_locking;        /* platform_may_lock returns false */
+    bool filtered;          /* platform_is_filtered returns true */
     bool commit_is_charged; /* what platform_commit_is_charged says */
 };
 

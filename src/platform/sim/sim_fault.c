@@ -151,7 +151,10 @@ enum platform_faults_status platform_faults_register(struct platform_faults *fau
     return mark(pages, bytes, 0, kinds);
 }
 
-enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes) {
+enum platform_faults_status platform_faults_unregister(struct platform_faults *faults, void *address, size_t bytes, bool protect) {
+    for (size_t i = 0; !protect && i < bytes / sim_config.page_bytes; i++)
+        if ((script.pages[page_number(address) + i] & PAGE_PROTECTABLE) != 0)
+            fatal("sim: platform_faults_unregister(%p, %zu): it was registered for protection", address, bytes);
     script.wakes++;
     sim_shared_wake(address, bytes);
     if (faults->file == MOVER) return mark(pages_of("platform_faults_unregister", faults, address, bytes, PAGE_TARGET), bytes, PAGE_TARGET, 0);
@@ -197,11 +200,17 @@ enum platform_faults_status platform_faults_zero(struct platform_faults *faults,
     return give(faults, to, NULL, bytes, false, done);
 }
 
+static bool is_one_mapping(const void *address, size_t bytes) {
+    return sim_vma_is_one(page_number(address), page_number((const char *)address + bytes));
+}
+
 enum platform_faults_status platform_faults_move(struct platform_faults *faults, void *to, void *from, size_t bytes, size_t *done) {
     enum platform_faults_status status = PLATFORM_FAULTS_OK;
     size_t moved = 0;
     if (pages_of("platform_faults_move", faults, to, bytes, faults->file == MOVER ? PAGE_TARGET : PAGE_MISSING) == NULL)
         status = PLATFORM_FAULTS_GONE;
+    else if (!is_one_mapping(from, bytes) || !is_one_mapping(to, bytes))
+        status = PLATFORM_FAULTS_BAD_RANGE;
     for (; status == PLATFORM_FAULTS_OK && moved < bytes; moved += sim_config.page_bytes) {
         if (sim_populated_pages((char *)to + moved, sim_config.page_bytes) != 0 || sim_call_fails(SIM_FAULTS_MOVE)) {
             status = PLATFORM_FAULTS_TAKEN;

@@ -40,6 +40,8 @@ void sim_release(void *address, size_t bytes);
 void sim_vma_reset(void);
 /* Every page of the range is mapped (and committed). */
 bool sim_vma_covers(uint64_t start_page, uint64_t end_page, bool committed);
+/* Whether all of it is of one mapping. */
+bool sim_vma_is_one(uint64_t start_page, uint64_t end_page);
 /* No page of the range is mapped. */
 bool sim_vma_free(uint64_t start_page, uint64_t end_page);
 /* Lowest free range of `pages` at a multiple of align_pages plus phase_pages below limit_page; UINT64_MAX when there is none. */

@@ -53,6 +53,11 @@ bool sim_vma_covers(uint64_t start_page, uint64_t end_page, bool committed) {
     return true;
 }
 
+bool sim_vma_is_one(uint64_t start_page, uint64_t end_page) {
+    uint64_t i = first_ending_above(start_page);
+    return i != count && vmas[i].start_page <= start_page && end_page <= vmas[i].end_page;
+}
+
 bool sim_vma_free(uint64_t start_page, uint64_t end_page) {
     uint64_t i = first_ending_above(start_page);
     return i == count || vmas[i].start_page >= end_page;

@@ -131,7 +131,7 @@ static void who_waits_goes_on_when_the_range_or_the_file_goes(void **state) {
         assert_int_equal(pthread_create(&thread, NULL, write_there, &writer), 0);
         next_fault();
         if (way == 0)
-            assert_int_equal(platform_faults_unregister(&faults, memory, PAGES * page), PLATFORM_FAULTS_OK);
+            assert_int_equal(platform_faults_unregister(&faults, memory, PAGES * page, true), PLATFORM_FAULTS_OK);
         else
             platform_faults_close(&faults);
         assert_int_equal(pthread_join(thread, NULL), 0);
@@ -204,7 +204,7 @@ static void pages_move_one_by_one(void **state) {
     assert_int_equal(platform_faults_move(&faults, to, memory, 3 * page, &moved), PLATFORM_FAULTS_OK);
     assert_int_equal(errno, 77);
     assert_int_equal(moved, 3 * page);
-    assert_int_equal(platform_faults_unregister(&faults, to, 3 * page), PLATFORM_FAULTS_OK);
+    assert_int_equal(platform_faults_unregister(&faults, to, 3 * page, false), PLATFORM_FAULTS_OK);
     assert_true(to[0] == 1 && to[page] == 0 && to[2 * page] == 3 && to[3 * page - 1] == 3);
     assert_true(memory[0] == 0 && memory[2 * page] == 0);
     /* Stops at a page that is there. */

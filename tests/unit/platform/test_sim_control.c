@@ -171,7 +171,7 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_int_equal(platform_faults_open(&others, 0), PLATFORM_FAULTS_FORBIDDEN);
     assert_int_equal(platform_faults_register(&faults, address + 4 * PAGE, PAGE, true, true), PLATFORM_FAULTS_NO_MEMORY);
     assert_true(sim_fault_registered(address + 4 * PAGE)); /* the one that may be half done */
-    assert_int_equal(platform_faults_unregister(&faults, address + 4 * PAGE, PAGE), PLATFORM_FAULTS_OK);
+    assert_int_equal(platform_faults_unregister(&faults, address + 4 * PAGE, PAGE, true), PLATFORM_FAULTS_OK);
     assert_int_equal(platform_faults_protect(&faults, address, PAGE, true), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_faults_copy(&faults, address, address + PAGE, PAGE, false, NULL), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_faults_move(&mover, address + 7 * PAGE, address, PAGE, NULL), PLATFORM_FAULTS_TAKEN);

@@ -1,0 +1,166 @@
+/*
+ * test_fill.c - runs that get idle pages page by page (userfaultfd): from where, how short a gap, across borders of mappings, and what happens where
+ * the system refuses. By page tables: test_remap.c.
+ */
+#include "unit/page/page_support.h"
+
+#define GAP 100
+
+/* A movable superpage in use, so that blocks go there, and not to what is left idle. */
+static char *anchor;
+
+static void begin_fill(const struct sim_config *sim) {
+    begin(sim, plain_config());
+    sim_faults_offer(PLATFORM_FAULTS_MOVE);
+    anchor = must_block(GRANULE_BYTES, 1);
+    mark(anchor, 1, 99);
+}
+
+static void end_fill(void) {
+    assert_int_equal(sim_fault_registrations(), 0); /* or who touches such a page waits for ever */
+    assert_true(is_marked(anchor, 1, 99));
+    ASSERT_SOUND();
+    drop_block(anchor);
+    assert_empty();
+}
+
+/* A superpage that is wholly free, with `granules` present pages at its start, all of them dirty. */
+static void leave_idle(unsigned granules) { drop_run(must_run(granules, 1, MOBILITY_UNMOVABLE)); }
+
+static void a_gap_is_filled_page_by_page(void **state) {
+    (void)state;
+    begin_fill(NULL);
+    leave_idle(200);
+    uint64_t populated = counters().populated, mappings = sim_mappings();
+    char *block = must_block(GAP * GRANULE_BYTES, 1);
+    assert_int_equal(number_of(block), number_of(anchor));
+    assert_int_equal(sim_calls(SIM_MOVE), 0);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), GAP);
+    assert_int_equal(counters().moves, 1);
+    assert_int_equal(counters().populated, populated); /* none came */
+    assert_int_equal(counters().idle, 200 - GAP);
+    assert_int_equal(sim_mappings(), mappings);
+    assert_int_equal(sim_populated_pages(block, GAP * GRANULE_BYTES), GAP);
+    mark(block, GAP, 1);
+    drop_block(block);
+    end_fill();
+}
+
+static void short_gaps_are_filled_once_the_file_is_open(void **state) {
+    (void)state;
+    for (unsigned absent = 2; absent <= 6; absent++) {
+        begin_fill(NULL);
+        char *block = must_block(32 * GRANULE_BYTES, 1);
+        mark(block, 32, 5);
+        assert_int_equal(zone_pages_release(&zone, block + 8 * GRANULE_BYTES, absent * GRANULE_BYTES), ZONE_OK);
+        leave_idle(200);
+        char *opens = must_block(GAP * GRANULE_BYTES, 1);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), GAP);
+        drop_block(block);
+        assert_ptr_equal(must_block(32 * GRANULE_BYTES, 1), block);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), GAP + (absent >= 4 ? absent : 0));
+        assert_int_equal(sim_calls(SIM_MOVE), 0);
+        drop_block(block), drop_block(opens);
+        end_fill();
+    }
+}
+
+/* The file is opened for what page tables would move: a small program is left alone. */
+static void a_short_gap_opens_no_file(void **state) {
+    (void)state;
+    begin_fill(NULL);
+    leave_idle(200);
+    char *block = must_block(63 * GRANULE_BYTES, 1);
+    assert_int_equal(sim_calls(SIM_FAULTS_OPEN), 0);
+    drop_block(block);
+    end_fill();
+}
+
+/* Of a superpage that is mostly in use holes serve where they are, sooner or later; long gaps get them all the same. */
+static void holes_of_full_superpages_are_for_long_gaps(void **state) {
+    (void)state;
+    for (unsigned used = 200; used <= 320; used += 120) {
+        begin_fill(NULL);
+        struct zone_run holes = must_run(100, 1, MOBILITY_UNMOVABLE), rest = must_run(used, 1, MOBILITY_UNMOVABLE);
+        char *opens = must_block(64 * GRANULE_BYTES, 1);
+        drop_run(holes);
+        char *longer = must_block(64 * GRANULE_BYTES, 1);
+        uint64_t moved = sim_calls(SIM_FAULTS_MOVE);
+        assert_int_equal(moved, 64);
+        char *shorter = must_block(32 * GRANULE_BYTES, 1);
+        bool half_free = used + 64 <= SUPERPAGE_GRANULES / 2 || used <= SUPERPAGE_GRANULES / 2;
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE) - moved, half_free ? 32 : 0);
+        drop_block(opens), drop_block(longer), drop_block(shorter), drop_run(rest);
+        end_fill();
+    }
+}
+
+/* Who moved page tables has left a border in the middle of what is idle, across which no call goes. */
+static void borders_of_mappings_are_not_crossed(void **state) {
+    (void)state;
+    begin_fill(NULL);
+    char *whole = must_block(2 * MIB, 1), *other = must_block(2 * MIB, 1);
+    mark(whole, SUPERPAGE_GRANULES, 1), mark(other, SUPERPAGE_GRANULES, 2);
+    assert_int_equal(zone_pages_swap(&zone, whole + 200 * GRANULE_BYTES, other + 200 * GRANULE_BYTES, 200 * GRANULE_BYTES), ZONE_OK);
+    drop_block(whole);
+    zone_wake_blocks(&zone);
+    char *block = must_block(250 * GRANULE_BYTES, 1);
+    assert_int_equal(number_of(block), number_of(anchor));
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 250);
+    assert_true(counters().moves >= 2);
+    ASSERT_SOUND();
+    drop_block(block), drop_block(other);
+    end_fill();
+}
+
+/* At the first page or in the middle: what is absent stays so, and page tables are taken for a while, twice as long after each refusal. */
+static void a_refusal_is_not_asked_for_again_at_once(void **state) {
+    (void)state;
+    for (unsigned nth = 1; nth <= 41; nth += 20) {
+        char *blocks[16];
+        begin_fill(NULL);
+        sim_fail_only(UINT64_C(1) << SIM_FAULTS_MOVE);
+        sim_fail_call(nth, SIM_FOREVER);
+        uint64_t targets = sim_calls(SIM_FAULTS_REGISTER);
+        for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
+            leave_idle(200);
+            blocks[i] = must_block(70 * GRANULE_BYTES, 1);
+            mark(blocks[i], 70, i);
+            assert_int_equal(sim_fault_registrations(), 0);
+        }
+        assert_in_range(sim_calls(SIM_FAULTS_REGISTER) - targets, 2, 4); /* pauses of 1, 3, 7 */
+        assert_true(sim_calls(SIM_MOVE) != 0);
+        sim_fail_call(0, 0);
+        for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
+            assert_true(is_marked(blocks[i], 70, i));
+            drop_block(blocks[i]);
+        }
+        end_fill();
+    }
+}
+
+/* A filter may end the process for a call that its program did not expect. */
+static void behind_a_filter_the_system_is_not_asked(void **state) {
+    (void)state;
+    const struct sim_config sim = {.filtered = true};
+    begin_fill(&sim);
+    leave_idle(200);
+    char *block = must_block(GAP * GRANULE_BYTES, 1);
+    assert_int_equal(sim_calls(SIM_FAULTS_OPEN), 0);
+    assert_int_equal(sim_calls(SIM_MOVE), 1);
+    drop_block(block);
+    end_fill();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gap_is_filled_page_by_page),
+        cmocka_unit_test(short_gaps_are_filled_once_the_file_is_open),
+        cmocka_unit_test(a_short_gap_opens_no_file),
+        cmocka_unit_test(holes_of_full_superpages_are_for_long_gaps),
+        cmocka_unit_test(borders_of_mappings_are_not_crossed),
+        cmocka_unit_test(a_refusal_is_not_asked_for_again_at_once),
+        cmocka_unit_test(behind_a_filter_the_system_is_not_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
