@@ -13,8 +13,30 @@ unsigned bits_count(const uint64_t bits[SUPERPAGE_WORDS]) {
     return count;
 }
 
+/* Of bits that stay are those that have another one `distance` further on, below 512. */
+STRATA_INLINE void keep_followed(uint64_t bits[SUPERPAGE_WORDS], unsigned distance) {
+    unsigned words = distance / 64, shift = distance % 64;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
+        uint64_t low = w + words < SUPERPAGE_WORDS ? bits[w + words] : 0, high = w + words + 1 < SUPERPAGE_WORDS ? bits[w + words + 1] : 0;
+        bits[w] &= low >> shift | high << 1 << (63 - shift);
+    }
+}
+
+/* Without a branch on what the bits are, which nobody could guess: where a run of length n begins, one of n + m does if one of m begins n further on. */
 unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsigned granules, unsigned align) {
-    return bitfield_find(bits, granules, align, SUPERPAGE_GRANULES, 0);
+    uint64_t starts[SUPERPAGE_WORDS];
+    __builtin_memcpy(starts, bits, sizeof starts);
+    for (unsigned length = 1, more; length < granules; length += more) {
+        more = granules - length < length ? granules - length : length;
+        keep_followed(starts, more);
+    }
+    for (unsigned at = bits_next(starts, 0, 0); at < SUPERPAGE_GRANULES; at = bits_next(starts, at, 0)) {
+        unsigned aligned = (unsigned)align_up(at, align);
+        if (aligned == at) return at;
+        if (aligned >= SUPERPAGE_GRANULES) break;
+        at = aligned;
+    }
+    return SUPERPAGE_GRANULES;
 }
 
 unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]) {
@@ -44,11 +66,14 @@ unsigned superpage_find_run(const struct superpage *superpage, unsigned granules
 }
 
 void superpage_set_allocated(struct superpage *superpage, unsigned start, unsigned granules) {
-    unsigned run = bits_next(superpage->allocated, start + granules, 0) - bits_clear_from(superpage->allocated, start);
+    unsigned first = bits_clear_from(superpage->allocated, start), end = bits_next(superpage->allocated, start + granules, 0), run = end - first;
     superpage->free = (uint16_t)(superpage->free - granules);
     superpage->idle = (uint16_t)(superpage->idle - bits_count_range(superpage->populated, start, granules));
     bits_set(superpage->allocated, start, granules);
-    if (run == superpage->largest_free) superpage->largest_free = (uint16_t)bits_longest_clear(superpage->allocated);
+    if (run != superpage->largest_free) return;
+    /* What is left of the run is the longest, still, if it is half of all that is free. */
+    unsigned longest = start - first > end - (start + granules) ? start - first : end - (start + granules);
+    superpage->largest_free = (uint16_t)(2 * longest >= superpage->free ? longest : bits_longest_clear(superpage->allocated));
 }
 
 void superpage_set_free(struct superpage *superpage, unsigned start, unsigned granules) {
