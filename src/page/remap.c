@@ -86,6 +86,7 @@ static unsigned longest_present(const struct superpage *superpage, unsigned want
 /* What is filled: superpages [first, end), none of which may be a source. */
 struct target {
     const struct superpage *first, *end;
+    bool grows; /* a block of superpages of its own that was there already */
 };
 
 struct source {
@@ -115,42 +116,52 @@ static struct source find_source(struct zone *zone, const struct target *target,
     return source;
 }
 
-static unsigned least_gap(const struct zone *zone, bool opened) {
-    return opened ? (unsigned)max_u64(COST_FILL_PAGES_MIN, zone->page_granules) : COST_FILL_GRANULES_MIN;
-}
+/* By which way, and from how many granules in a row on. */
+struct way {
+    bool by_tables;
+    unsigned least;
+};
 
-/* Absent granules [at, end) of a superpage get present pages, by runs of at least `least`. False: there are none, or the system refuses. */
-static bool fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, bool opened) {
-    unsigned least = least_gap(zone, opened);
-    while (end - at >= least) {
-        struct source source = find_source(zone, target, end - at, least);
-        if (source.superpage == NULL || (!opened && !zone_can_move(zone))) return false;
+/* Absent granules [at, end) of a superpage get present pages. Returns where that ended: there are no more of them, or the system refuses. */
+static unsigned fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way way) {
+    while (end - at >= way.least) {
+        struct source source = find_source(zone, target, end - at, way.least);
+        if (source.superpage == NULL || (way.by_tables && !zone_can_move(zone))) break;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
         char *to = superpage_address(zone, superpage) + ((size_t)at << GRANULE_SHIFT);
-        size_t bytes = (size_t)source.count << GRANULE_SHIFT, kept_bytes = 0;
-        size_t moved = opened                                          ? zone_target_move(zone, from, to, bytes, (size_t)least << GRANULE_SHIFT)
-                       : zone_move(zone, from, to, bytes, &kept_bytes) ? bytes
-                                                                       : 0;
-        if (moved != 0) zone_moved_pages(zone, from, to, moved >> GRANULE_SHIFT, kept_bytes);
-        if (moved == 0) return false;
+        size_t moved = (size_t)source.count << GRANULE_SHIFT, kept_bytes = 0;
+        if (!way.by_tables)
+            moved = zone_target_move(zone, from, to, moved, (size_t)way.least << GRANULE_SHIFT);
+        else if (!zone_move(zone, from, to, moved, &kept_bytes))
+            moved = 0;
+        if (moved == 0) break;
+        zone_moved_pages(zone, from, to, moved >> GRANULE_SHIFT, kept_bytes);
         at += (unsigned)(moved >> GRANULE_SHIFT);
     }
-    return true;
+    return at;
 }
 
-/* The same of all that is absent of granules [start, end): page by page, which cuts no mappings, where that can be had. */
+/*
+ * The same of all that is absent of granules [start, end): by page tables what is long, the rest page by page, which cuts no mappings, where that can
+ * be had. False: not all of it.
+ */
 static bool fill_superpage(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned end) {
-    bool asked = false, opened = false, more = true;
+    const struct way whole = {.by_tables = true, .least = COST_FILL_WHOLE_MIN}, tables = {.by_tables = true, .least = COST_FILL_GRANULES_MIN};
+    const struct way pages = {.least = (unsigned)max_u64(COST_FILL_PAGES_MIN, zone->page_granules)};
+    struct way way = target->grows ? tables : pages; /* until that is refused; a step of growth shall be short */
+    bool opened = false, more = true;
     char *first = NULL, *last = superpage_address(zone, superpage) + ((size_t)end << GRANULE_SHIFT);
     for (unsigned at = start, absent; more && at < end;) {
         absent = (unsigned)min_u64(bits_next(superpage->populated, at, ~UINT64_C(0)), end);
         at = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
-        if (at - absent >= least_gap(zone, true) && !asked) {
+        absent = fill(zone, target, superpage, absent, at, whole);
+        if (at - absent < way.least) continue;
+        if (!opened && !way.by_tables) {
             first = superpage_address(zone, superpage) + ((size_t)absent << GRANULE_SHIFT);
             opened = zone_target_open(zone, first, (size_t)(last - first));
-            asked = true;
+            if (!opened) way = tables;
         }
-        if (at - absent >= least_gap(zone, opened)) more = fill(zone, target, superpage, absent, at, opened);
+        more = at - fill(zone, target, superpage, absent, at, way) < way.least;
     }
     if (opened) zone_target_close(zone, first, (size_t)(last - first));
     return more;
@@ -193,8 +204,8 @@ static size_t absent_row(const struct superpage *first, size_t wanted) {
     return count;
 }
 
-void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to) {
-    const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES};
+void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, bool grows) {
+    const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES, .grows = grows};
     while (from < to && zone->counters.idle >= COST_FILL_PAGES_MIN) {
         struct superpage *superpage = &first[from / SUPERPAGE_GRANULES];
         unsigned start = (unsigned)(from % SUPERPAGE_GRANULES), end = (unsigned)min_u64(SUPERPAGE_GRANULES, start + (to - from));

@@ -258,7 +258,7 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
-    if (seeks_present(zone, mobility, granules)) zone_fill_from_idle(zone, superpage, start, start + granules);
+    if (seeks_present(zone, mobility, granules)) zone_fill_from_idle(zone, superpage, start, start + granules, false);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
     superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */

@@ -22,7 +22,8 @@ STRATA_INLINE void keep_followed(uint64_t bits[SUPERPAGE_WORDS], unsigned distan
     }
 }
 
-/* Without a branch on what the bits are, which nobody could guess: where a run of length n begins, one of n + m does if one of m begins n further on. */
+/* Without a branch on what the bits are, which nobody could guess: where a run of length n begins, one of n + m does if one of m begins n further on.
+ */
 unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsigned granules, unsigned align) {
     uint64_t starts[SUPERPAGE_WORDS];
     __builtin_memcpy(starts, bits, sizeof starts);

@@ -125,9 +125,9 @@ void zone_trim_to_limit(struct zone *zone);
 
 /*
  * Remapping (remap.c). Gets present pages for the absent ones among granules [from, to) of the superpages from `first` on, none of which is
- * allocated, out of other superpages with idle ones, by changing page tables; as far as it goes.
+ * allocated, out of other superpages with idle ones; as far as it goes. grows: a block of superpages of its own, more of which is in front of them.
  */
-void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to);
+void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, bool grows);
 /*
  * Before pages move to granules [0, to) of `count` superpages, none of which is allocated: what is present there would be dropped, and goes to the
  * superpages behind, where nothing is, as far as these reach.
