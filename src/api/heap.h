@@ -48,7 +48,8 @@ struct heap {
     bool ready;        /* written once, under the lock; release and acquire */
     bool dying;        /* atomic: the process is being ended because of misuse; see emergency.c */
     uint64_t started_ns;
-    uint64_t next_tick_ns;     /* atomic */
+    uint64_t next_tick_ns;     /* atomic: the next look at pages */
+    uint32_t page_looks;       /* atomic; as many as make a tick: see maintenance.c */
     uint32_t slow_calls;       /* atomic, approximate */
     uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
     bool malloc_failed;        /* atomic: the maintenance thread shall have object caches reclaimed */

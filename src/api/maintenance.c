@@ -2,7 +2,7 @@
  * maintenance.c - what keeps the heap small while time passes: by a thread of its own, or inline on slow paths.
  *
  * A tick, every decay_ms: idle CPUs are drained, depots and the lookaside give back what they did not need since the last
- * tick. The thread also waits for the system's word that memory is short. It starts lazily, once the heap passes
+ * tick, the lookaside at each fifth of it. The thread also waits for the system's word that memory is short. It starts lazily, once the heap passes
  * MAINTENANCE_HEAP_BYTES; after QUIET_TICKS that found nothing to do it sleeps without a timeout, and the next slow path wakes it.
  *
  * That no wake is lost: a slow path changes the heap, counts itself in slow_calls and then reads maintenance_asleep; the thread
@@ -32,7 +32,16 @@
 
 enum maintenance_state { MAINTENANCE_NONE, MAINTENANCE_STARTING, MAINTENANCE_RUNNING, MAINTENANCE_FAILED };
 
-static uint64_t tick_period_ns(void) { return heap.options.decay_ms * 1000000u; }
+/* Pages are looked at so many times in a period: one that is wanted again costs a touch, an array that is, many objects and their slabs. */
+#define PAGE_LOOKS 5
+static uint64_t look_period_ns(void) { return heap.options.decay_ms * 1000000u / PAGE_LOOKS; }
+
+/* The next look at pages. Returns whether it is one at caches, too: the caller's tick. */
+static bool look_at_pages(void) {
+    bool whole = heap.options.decay_ms == 0 || __atomic_add_fetch(&heap.page_looks, 1, __ATOMIC_RELAXED) % PAGE_LOOKS == 0;
+    if (!whole) zone_tick(&heap.zone);
+    return whole;
+}
 
 /* Returns whether anything went back. */
 static bool tick(void) {
@@ -62,7 +71,7 @@ static STRATA_COLD void maintenance_thread(void *argument) {
     uint32_t calls_seen = 0;    /* slow_calls before the last tick */
     uint32_t calls_trimmed = 0; /* after the last idle reclaim */
     for (;;) {
-        uint64_t timeout = max_u64(tick_period_ns(), 1000000);
+        uint64_t timeout = max_u64(look_period_ns(), 1000000);
         if (quiet >= QUIET_TICKS) {
             __atomic_store_n(&heap.maintenance_asleep, true, __ATOMIC_SEQ_CST);
             if (__atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST) == calls_seen)
@@ -100,6 +109,7 @@ static STRATA_COLD void maintenance_thread(void *argument) {
             quiet = 0;
             continue;
         }
+        if (!look_at_pages()) continue;
         uint32_t calls = __atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST);
         object_caches_tick(&heap.objects); /* here only, never from malloc: it runs destructors of the program, and the next its moves */
         bool again = object_caches_consolidate_tick(&heap.objects);
@@ -147,8 +157,8 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
     uint64_t now = platform_now_ns(), due = __atomic_load_n(&heap.next_tick_ns, __ATOMIC_RELAXED);
     if (now < due) return;
     /* One thread wins the tick; the others go on. */
-    if (!__atomic_compare_exchange_n(&heap.next_tick_ns, &due, now + tick_period_ns(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
-    if (state != MAINTENANCE_STARTING && due != 0) tick();
+    if (!__atomic_compare_exchange_n(&heap.next_tick_ns, &due, now + look_period_ns(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+    if (state != MAINTENANCE_STARTING && due != 0 && look_at_pages()) tick();
 }
 
 /*

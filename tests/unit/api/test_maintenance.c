@@ -9,9 +9,10 @@
 #include "unit/api/api_support.h"
 
 #define MS UINT64_C(1000000)
-#define PERIOD_NS (500 * MS) /* of decay_ms by default */
-#define SLOW_CALLS 64        /* at most so many pass between two looks at the clock \ */
-#define TICKS 8              /* enough for pages to go back */
+#define PERIOD_NS (500 * MS)    /* of decay_ms by default */
+#define LOOK_NS (PERIOD_NS / 5) /* at pages */
+#define SLOW_CALLS 64           /* at most so many pass between two looks at the clock \ */
+#define TICKS 8                 /* enough for pages to go back */
 
 static uint64_t starts(void) { return sim_calls(SIM_THREAD_START); }
 static uint64_t waits(void) { return sim_calls(SIM_PRESSURE_WAIT) + sim_calls(SIM_EVENT_WAIT); }
@@ -159,8 +160,10 @@ static void the_thread_gives_back_what_is_idle(void **state) {
     let_ticks_pass(1, false);
     assert_true(resident_bytes() >= 20 * MIB);
     strata_free(large);
-    sim_run_threads_for(PERIOD_NS / 2);
+    sim_run_threads_for(LOOK_NS / 2);
     assert_true(resident_bytes() >= 20 * MIB); /* it might be needed again */
+    sim_run_threads_for(2 * LOOK_NS);
+    assert_true(resident_bytes() < 6 * MIB); /* before the first tick */
     let_ticks_pass(TICKS, false);
     assert_true(resident_bytes() < 6 * MIB);
     assert_true(resident_bytes() >= 4 * MIB);
