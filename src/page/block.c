@@ -121,7 +121,7 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
         if (whole)
             zone_join_cut(zone, first, capacity);
         else
-            zone_fill_from_idle(zone, first, 0, granules, false);
+            zone_fill_from_idle(zone, first, 0, granules, FILL_BLOCK);
         block_decide_huge(zone, first, 0, granules, whole, &question);
     }
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, zeroed);

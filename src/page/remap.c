@@ -86,7 +86,7 @@ static unsigned longest_present(const struct superpage *superpage, unsigned want
 /* What is filled: superpages [first, end), none of which may be a source. */
 struct target {
     const struct superpage *first, *end;
-    bool grows; /* a block of superpages of its own that was there already */
+    enum zone_fill who;
 };
 
 struct source {
@@ -116,22 +116,30 @@ static struct source find_source(struct zone *zone, const struct target *target,
     return source;
 }
 
-/* By which way, and from how many granules in a row on. */
+/* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. */
 struct way {
-    bool by_tables;
+    bool by_tables, opened, refused;
     unsigned least;
+    char *first;
+    size_t bytes;
 };
 
+static bool way_is_open(struct zone *zone, struct way *way) {
+    if (way->by_tables) return zone_can_move(zone);
+    if (!way->opened) way->refused = !(way->opened = zone_target_open(zone, way->first, way->bytes));
+    return way->opened;
+}
+
 /* Absent granules [at, end) of a superpage get present pages. Returns where that ended: there are no more of them, or the system refuses. */
-static unsigned fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way way) {
-    while (end - at >= way.least) {
-        struct source source = find_source(zone, target, end - at, way.least);
-        if (source.superpage == NULL || (way.by_tables && !zone_can_move(zone))) break;
+static unsigned fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way *way) {
+    while (end - at >= way->least) {
+        struct source source = find_source(zone, target, end - at, way->least);
+        if (source.superpage == NULL || !way_is_open(zone, way)) break;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
         char *to = superpage_address(zone, superpage) + ((size_t)at << GRANULE_SHIFT);
         size_t moved = (size_t)source.count << GRANULE_SHIFT, kept_bytes = 0;
-        if (!way.by_tables)
-            moved = zone_target_move(zone, from, to, moved, (size_t)way.least << GRANULE_SHIFT);
+        if (!way->by_tables)
+            moved = zone_target_move(zone, from, to, moved, (size_t)way->least << GRANULE_SHIFT);
         else if (!zone_move(zone, from, to, moved, &kept_bytes))
             moved = 0;
         if (moved == 0) break;
@@ -146,24 +154,23 @@ static unsigned fill(struct zone *zone, const struct target *target, struct supe
  * be had. False: not all of it.
  */
 static bool fill_superpage(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned end) {
-    const struct way whole = {.by_tables = true, .least = COST_FILL_WHOLE_MIN}, tables = {.by_tables = true, .least = COST_FILL_GRANULES_MIN};
-    const struct way pages = {.least = (unsigned)max_u64(COST_FILL_PAGES_MIN, zone->page_granules)};
-    struct way way = target->grows ? tables : pages; /* until that is refused; a step of growth shall be short */
-    bool opened = false, more = true;
-    char *first = NULL, *last = superpage_address(zone, superpage) + ((size_t)end << GRANULE_SHIFT);
+    struct way whole = {.by_tables = true, .least = COST_FILL_WHOLE_MIN}, tables = {.by_tables = true, .least = COST_FILL_GRANULES_MIN};
+    struct way pages = {.least = (unsigned)max_u64(COST_FILL_PAGES_MIN, zone->page_granules)};
+    bool more = true;
+    pages.refused = target->who == FILL_GROWTH; /* whose step shall be short */
     for (unsigned at = start, absent; more && at < end;) {
         absent = (unsigned)min_u64(bits_next(superpage->populated, at, ~UINT64_C(0)), end);
         at = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
-        absent = fill(zone, target, superpage, absent, at, whole);
-        if (at - absent < way.least) continue;
-        if (!opened && !way.by_tables) {
-            first = superpage_address(zone, superpage) + ((size_t)absent << GRANULE_SHIFT);
-            opened = zone_target_open(zone, first, (size_t)(last - first));
-            if (!opened) way = tables;
+        absent = fill(zone, target, superpage, absent, at, &whole);
+        if (!pages.opened) {
+            pages.first = superpage_address(zone, superpage) + ((size_t)absent << GRANULE_SHIFT);
+            pages.bytes = (size_t)(end - absent) << GRANULE_SHIFT;
         }
-        more = at - fill(zone, target, superpage, absent, at, way) < way.least;
+        if (!pages.refused) absent = fill(zone, target, superpage, absent, at, &pages);
+        if (pages.refused && target->who != FILL_AHEAD) absent = fill(zone, target, superpage, absent, at, &tables);
+        more = at - absent < (pages.refused ? tables.least : pages.least);
     }
-    if (opened) zone_target_close(zone, first, (size_t)(last - first));
+    if (pages.opened) zone_target_close(zone, pages.first, pages.bytes);
     return more;
 }
 
@@ -204,8 +211,8 @@ static size_t absent_row(const struct superpage *first, size_t wanted) {
     return count;
 }
 
-void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, bool grows) {
-    const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES, .grows = grows};
+void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, enum zone_fill who) {
+    const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES, .who = who};
     while (from < to && zone->counters.idle >= COST_FILL_PAGES_MIN) {
         struct superpage *superpage = &first[from / SUPERPAGE_GRANULES];
         unsigned start = (unsigned)(from % SUPERPAGE_GRANULES), end = (unsigned)min_u64(SUPERPAGE_GRANULES, start + (to - from));

@@ -22,7 +22,8 @@ static bool resize_run(struct zone *zone, char *address, struct block_desc *bloc
     zone_wake_blocks(zone); /* one that rests may be what lies behind */
     if (start + granules > SUPERPAGE_GRANULES || bits_count_range(superpage->allocated, (unsigned)(start + block->granules), more) != 0) return false;
     bool zeroed;
-    zone_fill_from_idle(zone, superpage, start + block->granules, start + granules, false); /* dearer would be to give them back, one in, one out */
+    zone_fill_from_idle(zone, superpage, start + block->granules, start + granules,
+                        FILL_BLOCK); /* dearer would be to give them back, one in, one out */
     unsigned fresh = zone_mark_allocated(zone, superpage, (unsigned)(start + block->granules), more, &zeroed);
     if (fresh != 0) zone_make_room(zone, fresh);
     return true;
@@ -51,7 +52,7 @@ static void fill_growth(struct zone *zone, struct superpage *first, const struct
         zone_ask_huge(zone, first + from / SUPERPAGE_GRANULES, (to - from) / SUPERPAGE_GRANULES);
         return;
     }
-    zone_fill_from_idle(zone, first, from, to, true);                        /* dearer would be to give them back, one in, one out */
+    zone_fill_from_idle(zone, first, from, to, FILL_GROWTH);                 /* dearer would be to give them back, one in, one out */
     block_decide_huge(zone, first, block_superpages(from), to, false, NULL); /* a measurement would cost more than all else */
 }
 

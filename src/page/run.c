@@ -16,6 +16,9 @@
 #define STEAL_LOOKS 64
 /* From this size on a block's run gets what is absent of it from idle pages elsewhere. */
 #define LONG_RUN_GRANULES 16
+/* Other runs, of which nothing is present, get so many with those that follow, in heaps of this size: where a target is opened, more costs little. */
+#define AHEAD_GRANULES 64
+#define AHEAD_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
 #define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4
@@ -136,8 +139,7 @@ struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, uns
  * caller shall touch it, without the lock, by zone_measure_huge.
  */
 static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, unsigned *fresh, bool *measure) {
-    struct superpage *superpage =
-        seeks_present(zone, mobility, granules) ? zone_superpages_take_present(zone, 1, 1, 0, granules) : zone_superpages_take(zone, 1, 1);
+    struct superpage *superpage = zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES);
     if (superpage == NULL) return NULL;
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
@@ -229,6 +231,25 @@ static unsigned populate_ahead(struct zone *zone, struct superpage *superpage, u
     return at - start;
 }
 
+/* The end of granules from `start` on, up to `most`, that are neither present nor in use; the first `granules` are known not to be in use. */
+static unsigned absent_end(const struct superpage *superpage, unsigned start, unsigned granules, unsigned most) {
+    unsigned present = bits_next(superpage->populated, start, 0), used = bits_next(superpage->allocated, start + granules, 0);
+    return (unsigned)min_u64(min_u64(present, used), start + most);
+}
+
+/*
+ * Pages that are absent where the run is to be come from where they are idle. What is left over is idle here then, for the runs that follow. A huge
+ * page comes by the first touch, which costs less.
+ */
+static void fill_run(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, enum mobility mobility) {
+    if (seeks_present(zone, mobility, granules)) {
+        zone_fill_from_idle(zone, superpage, start, start + granules, FILL_BLOCK);
+    } else if (zone->counters.idle - superpage->idle >= AHEAD_GRANULES && zone->counters.populated >= AHEAD_HEAP_GRANULES && !superpage->huge) {
+        unsigned end = absent_end(superpage, start, granules, AHEAD_GRANULES);
+        if (end >= start + granules) zone_fill_from_idle(zone, superpage, start, end, FILL_AHEAD);
+    }
+}
+
 bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, struct zone_run *run) {
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
@@ -258,7 +279,7 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
-    if (seeks_present(zone, mobility, granules)) zone_fill_from_idle(zone, superpage, start, start + granules, false);
+    fill_run(zone, superpage, start, granules, mobility);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
     superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */

@@ -123,11 +123,13 @@ STRATA_INLINE uint64_t zone_over_soft_limit(const struct zone *zone) {
 /* Hands back idle pages while more is populated than the soft limit allows. May drop and retake the lock. */
 void zone_trim_to_limit(struct zone *zone);
 
+/* Who gets idle pages: a block, by either way; one that grows, in a step that shall be short; runs that follow each other, page by page alone. */
+enum zone_fill { FILL_BLOCK, FILL_GROWTH, FILL_AHEAD };
 /*
  * Remapping (remap.c). Gets present pages for the absent ones among granules [from, to) of the superpages from `first` on, none of which is
- * allocated, out of other superpages with idle ones; as far as it goes. grows: a block of superpages of its own, more of which is in front of them.
+ * allocated, out of other superpages with idle ones; as far as it goes.
  */
-void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, bool grows);
+void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, enum zone_fill fill);
 /*
  * Before pages move to granules [0, to) of `count` superpages, none of which is allocated: what is present there would be dropped, and goes to the
  * superpages behind, where nothing is, as far as these reach.

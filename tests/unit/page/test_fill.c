@@ -152,6 +152,77 @@ static void behind_a_filter_the_system_is_not_asked(void **state) {
     end_fill();
 }
 
+/* ------------------------------------------------------------------ runs of slabs */
+
+/* A heap of 8 MiB and more, in which `idle` granules are present and free in one superpage, that no slab can use where they are. */
+static char *large, *movable;
+static void leave_movable_idle(unsigned idle) {
+    movable = must_block((SUPERPAGE_GRANULES / 4 + 1 + idle) * GRANULE_BYTES, 1);
+    mark(movable, SUPERPAGE_GRANULES / 4 + 1 + idle, 7);
+    assert_non_null(zone_block_resize(&zone, movable, (SUPERPAGE_GRANULES / 4 + 1) * GRANULE_BYTES, false));
+    assert_int_equal(counters().idle, idle);
+}
+static void end_large(void) {
+    assert_true(is_marked(movable, SUPERPAGE_GRANULES / 4 + 1, 7));
+    drop_block(movable), drop_block(large);
+    end_fill();
+}
+static void begin_large(const struct sim_config *sim, size_t bytes) {
+    begin_fill(sim);
+    large = must_block(bytes, 1);
+}
+
+static void slabs_get_idle_pages_of_other_groups_ahead(void **state) {
+    (void)state;
+    begin_large(NULL, 8 * MIB);
+    leave_movable_idle(100);
+    uint64_t populated = counters().populated;
+    struct zone_run first = must_run(1, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 64);
+    assert_int_equal(first.fresh, 0);
+    assert_false(first.zeroed);
+    struct zone_run second = must_run(4, 1, MOBILITY_UNMOVABLE); /* finds them there */
+    assert_int_equal(second.fresh, 0);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 64);
+    assert_int_equal(counters().populated, populated);
+    ASSERT_SOUND();
+    drop_run(first), drop_run(second);
+    end_large();
+}
+
+static void small_heaps_and_few_idle_pages_are_left_alone(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        const struct sim_config filtered = {.filtered = true};
+        begin_large(i == 2 ? &filtered : NULL, i == 0 ? 4 * MIB : 8 * MIB);
+        leave_movable_idle(i == 1 ? 63 : 100);
+        struct zone_run run = must_run(1, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 0);
+        assert_int_equal(sim_calls(SIM_MOVE), 0); /* page tables would cut mappings for every slab */
+        assert_int_equal(run.fresh, 1);
+        drop_run(run);
+        end_large();
+    }
+}
+
+/* Best fit knows addresses, not pages. */
+static void a_fresh_superpage_is_one_with_present_pages(void **state) {
+    (void)state;
+    for (unsigned granules = 1; granules <= 64; granules *= 4) {
+        begin_fill(NULL);
+        char *blocks[4];
+        for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) mark(blocks[i] = must_block(SUPERPAGE_BYTES, 1), SUPERPAGE_GRANULES, i);
+        for (unsigned i = 0; i < 2; i++) assert_int_equal(zone_pages_release(&zone, blocks[i], SUPERPAGE_BYTES), ZONE_OK);
+        for (unsigned i = 0; i < 3; i++) drop_block(blocks[i]);
+        zone_wake_blocks(&zone);
+        struct zone_run run = must_run(granules, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(number_of(run.address), number_of(blocks[2]));
+        assert_int_equal(run.fresh, 0);
+        drop_run(run), drop_block(blocks[3]);
+        end_fill();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gap_is_filled_page_by_page),
@@ -161,6 +232,9 @@ int main(void) {
         cmocka_unit_test(borders_of_mappings_are_not_crossed),
         cmocka_unit_test(a_refusal_is_not_asked_for_again_at_once),
         cmocka_unit_test(behind_a_filter_the_system_is_not_asked),
+        cmocka_unit_test(slabs_get_idle_pages_of_other_groups_ahead),
+        cmocka_unit_test(small_heaps_and_few_idle_pages_are_left_alone),
+        cmocka_unit_test(a_fresh_superpage_is_one_with_present_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
