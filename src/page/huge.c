@@ -8,8 +8,9 @@
  * each time, until one is cheap again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none,
  * by any policy: idle pages would come with it that may not stay.
  *
- * What a slab's superpage is measured by will be used at once. Not so a block, of which nobody may ever touch a page: where nothing is known,
- * its first superpage alone is measured, and answers for HUGE_TRUST more, of this block and of others.
+ * Superpages of slabs get them, and large blocks: smaller ones come and go, and what they leave behind serves the next ones, which costs less than
+ * any fresh page. What a slab's superpage is measured by will be used at once. Not so a block, of which nobody may ever touch a page: where nothing
+ * is known, its first superpage alone is measured, and answers for HUGE_TRUST more, of this block and of others.
  *
  * Lock: LOCK_RANK_ZONE, never held during a touch.
  */
@@ -63,8 +64,8 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
         if (!superpage->huge) set_advice(zone, superpage, true);
         return superpage->huge;
     }
-    if (!is_empty(superpage)) return false;                                                 /* a huge page would not come by the next touch */
-    bool wanted = superpage->mobility != MOBILITY_RECLAIMABLE && heap_is_large(zone, more); /* our own are few */
+    if (!is_empty(superpage)) return false;                                               /* a huge page would not come by the next touch */
+    bool wanted = superpage->mobility == MOBILITY_UNMOVABLE && heap_is_large(zone, more); /* our own are few; blocks come and go */
     if (wanted && zone->huge.pause_left != 0) {
         zone->huge.pause_left--;
         wanted = false;

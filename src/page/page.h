@@ -109,10 +109,11 @@ struct zone_config {
     uint64_t reserve_bytes; /* of address space; 0: as much as suits the process */
     enum zone_thp thp;
     enum zone_moves moves;
-    unsigned populate_granules; /* at most so many are made present at once; 1: none ahead of need */
-    uint64_t hard_limit_bytes;  /* of allocated pages; UINT64_MAX: none */
-    uint64_t soft_limit_bytes;  /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
-    uint64_t grouped_granules;  /* until the zone had so many present, runs of any mobility share superpages, as if there were one group */
+    uint32_t huge_block_superpages; /* by ZONE_THP_AUTO huge pages are for blocks of so many on: smaller ones come and go, and get what is present */
+    unsigned populate_granules;     /* at most so many are made present at once; 1: none ahead of need */
+    uint64_t hard_limit_bytes;      /* of allocated pages; UINT64_MAX: none */
+    uint64_t soft_limit_bytes;      /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
+    uint64_t grouped_granules;      /* until the zone had so many present, runs of any mobility share superpages, as if there were one group */
 };
 
 /* Guarded by the zone's lock. In granules, since the start where the name says total. */

@@ -147,10 +147,6 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
     bool huge = zone_decide_huge(zone, superpage, granules);
-    if (huge && mobility == MOBILITY_MOVABLE && zone->huge.trust != 0) { /* a block, which may never be touched */
-        zone->huge.trust--;
-        huge = false;
-    }
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     unsigned idle_before = superpage->idle;
     if (superpage->huge) {

@@ -23,8 +23,12 @@ static struct zone zone;
 
 /* 64 MiB of heap, no advice, nothing made present ahead of need, no limits: tests switch on what they are about. */
 static inline struct zone_config plain_config(void) {
-    return (struct zone_config){
-        .reserve_bytes = 64 * MIB, .thp = ZONE_THP_NEVER, .populate_granules = 1, .hard_limit_bytes = UINT64_MAX, .soft_limit_bytes = UINT64_MAX};
+    return (struct zone_config){.reserve_bytes = 64 * MIB,
+                                .thp = ZONE_THP_NEVER,
+                                .huge_block_superpages = 4,
+                                .populate_granules = 1,
+                                .hard_limit_bytes = UINT64_MAX,
+                                .soft_limit_bytes = UINT64_MAX};
 }
 
 static inline void begin(const struct sim_config *sim, struct zone_config config) {
