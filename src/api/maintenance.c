@@ -34,11 +34,13 @@ enum maintenance_state { MAINTENANCE_NONE, MAINTENANCE_STARTING, MAINTENANCE_RUN
 
 /* Pages are looked at so many times in a period: one that is wanted again costs a touch, an array that is, many objects and their slabs. */
 #define PAGE_LOOKS 5
-static uint64_t look_period_ns(void) { return heap.options.decay_ms * 1000000u / PAGE_LOOKS; }
+/* But no more often than at each millisecond, or the thread, which sleeps so long at least, would be late with its ticks. */
+static unsigned page_looks(void) { return (unsigned)min_u64(max_u64(heap.options.decay_ms, 1), PAGE_LOOKS); }
+static uint64_t look_period_ns(void) { return heap.options.decay_ms * 1000000u / page_looks(); }
 
 /* The next look at pages. Returns whether it is one at caches, too: the caller's tick. */
 static bool look_at_pages(void) {
-    bool whole = heap.options.decay_ms == 0 || __atomic_add_fetch(&heap.page_looks, 1, __ATOMIC_RELAXED) % PAGE_LOOKS == 0;
+    bool whole = __atomic_add_fetch(&heap.page_looks, 1, __ATOMIC_RELAXED) % page_looks() == 0;
     if (!whole) zone_tick(&heap.zone);
     return whole;
 }

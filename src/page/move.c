@@ -67,8 +67,8 @@ bool zone_target_open(struct zone *zone, char *to, size_t bytes) {
 size_t zone_target_move(struct zone *zone, char *from, char *to, size_t bytes, size_t least_bytes) {
     size_t moved = 0;
     enum platform_faults_status status = platform_faults_move(&zone->mover.faults, to, from, bytes, &moved);
-    while (status == PLATFORM_FAULTS_BAD_RANGE && moved == 0 && bytes / 2 >= least_bytes) {
-        bytes = align_down(bytes / 2, least_bytes);
+    while (status == PLATFORM_FAULTS_BAD_RANGE && moved == 0 && bytes > least_bytes) {
+        bytes = max_u64(align_down(bytes / 2, least_bytes), least_bytes);
         status = platform_faults_move(&zone->mover.faults, to, from, bytes, &moved);
     }
     if (status == PLATFORM_FAULTS_OK)

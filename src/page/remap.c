@@ -116,9 +116,9 @@ static struct source find_source(struct zone *zone, const struct target *target,
     return source;
 }
 
-/* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. */
+/* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. lacking: there was none. */
 struct way {
-    bool by_tables, opened, refused;
+    bool by_tables, opened, refused, lacking;
     unsigned least;
     char *first;
     size_t bytes;
@@ -134,7 +134,8 @@ static bool way_is_open(struct zone *zone, struct way *way) {
 static unsigned fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way *way) {
     while (end - at >= way->least) {
         struct source source = find_source(zone, target, end - at, way->least);
-        if (source.superpage == NULL || !way_is_open(zone, way)) break;
+        way->lacking = source.superpage == NULL;
+        if (way->lacking || !way_is_open(zone, way)) break;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
         char *to = superpage_address(zone, superpage) + ((size_t)at << GRANULE_SHIFT);
         size_t moved = (size_t)source.count << GRANULE_SHIFT, kept_bytes = 0;
@@ -169,6 +170,7 @@ static bool fill_superpage(struct zone *zone, const struct target *target, struc
         if (!pages.refused) absent = fill(zone, target, superpage, absent, at, &pages);
         if (pages.refused && target->who != FILL_AHEAD) absent = fill(zone, target, superpage, absent, at, &tables);
         more = at - absent < (pages.refused ? tables.least : pages.least);
+        if (pages.lacking && at - absent < COST_FILL_GRANULES_MIN) more = true; /* what is spared for long gaps is there for those behind */
     }
     if (pages.opened) zone_target_close(zone, pages.first, pages.bytes);
     return more;

@@ -194,6 +194,23 @@ static void the_thread_sleeps_while_nothing_happens(void **state) {
     assert_sound();
 }
 
+/* It sleeps for a millisecond at least, also where the looks at pages of a period would come sooner; the ticks are not late for that. */
+static void short_periods_have_their_ticks(void **state) {
+    (void)state;
+    static const char *const periods[] = {"background:on,decay_ms:0", "background:on,decay_ms:1", "background:on,decay_ms:3",
+                                          "background:on,decay_ms:5"};
+    static const unsigned ms[] = {1, 1, 3, 5};
+    for (unsigned i = 0; i < ARRAY_LENGTH(periods); i++) {
+        new_heap(NULL, periods[i]);
+        busy();
+        sim_run_threads_for(2 * TICKS * ms[i] * MS);
+        uint64_t before = waits();
+        sim_run_threads_for(10 * TICKS * ms[i] * MS);
+        assert_int_equal(waits(), before);
+        assert_sound();
+    }
+}
+
 /* The last call of the program for a long time is one that leaves memory idle: it is enough to wake the thread. */
 static void one_free_wakes_it(void **state) {
     (void)state;
@@ -401,6 +418,7 @@ int main(void) {
         cmocka_unit_test(a_refused_start_leaves_the_ticks_to_slow_paths),
         cmocka_unit_test(the_thread_gives_back_what_is_idle),
         cmocka_unit_test(the_thread_sleeps_while_nothing_happens),
+        cmocka_unit_test(short_periods_have_their_ticks),
         cmocka_unit_test(one_free_wakes_it),
         cmocka_unit_test(one_realloc_wakes_it),
         cmocka_unit_test(many_small_frees_come_back),

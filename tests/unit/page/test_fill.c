@@ -95,6 +95,43 @@ static void holes_of_full_superpages_are_for_long_gaps(void **state) {
     }
 }
 
+/* What is spared for long gaps goes to one behind a short gap that gets nothing. */
+static void a_short_gap_that_gets_nothing_keeps_nothing_from_others(void **state) {
+    (void)state;
+    begin_fill(NULL);
+    char *block = must_block(200 * GRANULE_BYTES, 1);
+    mark(block, 200, 5);
+    struct zone_run holes = must_run(100, 1, MOBILITY_UNMOVABLE), rest = must_run(320, 1, MOBILITY_UNMOVABLE);
+    drop_run(holes);
+    assert_int_equal(zone_pages_release(&zone, block + 8 * GRANULE_BYTES, 10 * GRANULE_BYTES), ZONE_OK);
+    assert_int_equal(zone_pages_release(&zone, block + 40 * GRANULE_BYTES, 80 * GRANULE_BYTES), ZONE_OK);
+    drop_block(block);
+    uint64_t moved = sim_calls(SIM_FAULTS_MOVE);
+    assert_ptr_equal(must_block(200 * GRANULE_BYTES, 1), block);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE) - moved, 80);
+    drop_block(block), drop_run(rest);
+    end_fill();
+}
+
+/* Who has chosen another way, or a block that grows in steps that shall be short, gets nothing page by page. */
+static void other_ways_are_left_to_who_wants_them(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < 3; way++) {
+        begin_fill(NULL);
+        if (way < 2) zone.config.moves = way == 0 ? ZONE_MOVES_MREMAP : ZONE_MOVES_COPY;
+        char *block = way == 2 ? must_block(2 * MIB + MIB, 1) : NULL;
+        leave_idle(200);
+        if (way == 2)
+            assert_ptr_equal(zone_block_resize(&zone, block, 2 * MIB + MIB + GAP * GRANULE_BYTES, false), block);
+        else
+            block = must_block(GAP * GRANULE_BYTES, 1);
+        assert_int_equal(sim_calls(SIM_FAULTS_OPEN), 0);
+        assert_int_equal(sim_calls(SIM_MOVE), way == 1 ? 0 : 1);
+        drop_block(block);
+        end_fill();
+    }
+}
+
 /* Who moved page tables has left a border in the middle of what is idle, across which no call goes. */
 static void borders_of_mappings_are_not_crossed(void **state) {
     (void)state;
@@ -229,6 +266,8 @@ int main(void) {
         cmocka_unit_test(short_gaps_are_filled_once_the_file_is_open),
         cmocka_unit_test(a_short_gap_opens_no_file),
         cmocka_unit_test(holes_of_full_superpages_are_for_long_gaps),
+        cmocka_unit_test(a_short_gap_that_gets_nothing_keeps_nothing_from_others),
+        cmocka_unit_test(other_ways_are_left_to_who_wants_them),
         cmocka_unit_test(borders_of_mappings_are_not_crossed),
         cmocka_unit_test(a_refusal_is_not_asked_for_again_at_once),
         cmocka_unit_test(behind_a_filter_the_system_is_not_asked),
