@@ -2,8 +2,8 @@
  * maintenance.c - what keeps the heap small while time passes: by a thread of its own, or inline on slow paths.
  *
  * A tick, every decay_ms: idle CPUs are drained, depots and the lookaside give back what they did not need since the last
- * tick, the lookaside at each fifth of it. The thread also waits for the system's word that memory is short. It starts lazily, once the heap passes
- * MAINTENANCE_HEAP_BYTES; after QUIET_TICKS that found nothing to do it sleeps without a timeout, and the next slow path wakes it.
+ * tick. Idle pages are looked at five times in it. The thread also waits for the system's word that memory is short. It starts lazily, once the heap
+ * passes MAINTENANCE_HEAP_BYTES; after QUIET_TICKS that found nothing to do it sleeps without a timeout, and the next slow path wakes it.
  *
  * That no wake is lost: a slow path changes the heap, counts itself in slow_calls and then reads maintenance_asleep; the thread
  * sets maintenance_asleep and then looks whether slow_calls is what it was before its last tick. All four are sequentially

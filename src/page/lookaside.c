@@ -27,7 +27,7 @@
 
 /*
  * Holes of a superpage that leave by one call; they are described on the stack of whoever allocates. In a heap of this size, where there are many: a
- * program that locks itself into a few system calls has a small one, knows of madvise, and may be ended for the other call.
+ * program that locks itself into a few system calls has a small one, knows of madvise, and may be ended for the other call. Nor behind a filter.
  */
 #define HOLES_A_CALL 32
 #define HOLES_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
@@ -84,7 +84,8 @@ static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsi
 /* Holes are short and many, and a call for each costs six times what it costs within one for several. */
 static bool release_picked(struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
     char *address = superpage_address(zone, superpage);
-    size_t a_call = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED) >= HOLES_HEAP_GRANULES ? HOLES_A_CALL : 1;
+    bool several = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED) >= HOLES_HEAP_GRANULES && !platform_is_filtered();
+    size_t a_call = several ? HOLES_A_CALL : 1;
     struct platform_range ranges[HOLES_A_CALL];
     size_t count = 0;
     bool ok = true;

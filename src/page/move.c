@@ -40,30 +40,39 @@ static void end_target(struct zone *zone, char *to, size_t bytes) {
     zone->mover.process = 0;
 }
 
-/* Where the system refused, as while a child of a fork shares the pages, so many targets go without: twice as many after each. */
+/*
+ * Where the system refused, so many targets go without: twice as many after each. It does so for pages that a child of a fork shares, or has shared,
+ * until they are written to.
+ */
 #define PAUSE_MAX 1024
-/* The file is opened for one as long as this, which costs as much as some moves: a small program is left alone. */
-#define FIRST_TARGET_BYTES ((size_t)COST_FILL_GRANULES_MIN << GRANULE_SHIFT)
 
 static void pause_targets(struct zone *zone) {
     zone->mover.pause = (uint32_t)min_u64(2 * zone->mover.pause + 1, PAUSE_MAX);
     zone->mover.pause_left = zone->mover.pause;
 }
 
+/* A call that the program did not expect may be the end of it. Small heaps, such as those of programs that lock themselves in, do without. */
+static bool may_open(const struct zone *zone) {
+    if (zone->config.moves != ZONE_MOVES_AUTO) return zone->config.moves == ZONE_MOVES_UFFD;
+    return zone->counters.populated >= TARGET_HEAP_GRANULES && !platform_is_filtered();
+}
+
 bool zone_target_open(struct zone *zone, char *to, size_t bytes) {
     struct mover *mover = &zone->mover;
-    if (zone->config.moves != ZONE_MOVES_AUTO && zone->config.moves != ZONE_MOVES_UFFD) return false;
-    if (mover->process != platform_process_id() && bytes < FIRST_TARGET_BYTES) return false;
+    if (!may_open(zone)) return false;
     if (mover->pause_left != 0) {
         mover->pause_left--;
         return false;
     }
-    if (!platform_is_filtered() && mover_ready(zone) && begin_target(zone, to, bytes)) return true;
+    if (mover_ready(zone) && begin_target(zone, to, bytes)) return true;
     pause_targets(zone);
     return false;
 }
 
-/* No call goes across a border of mappings, which who moved page tables has left: the half of it may be on this side. */
+/*
+ * No call goes across a border of mappings, which who moved page tables has left: the half of it may be on this side. What is locked in memory by the
+ * program is refused at any size, which costs less than a pause would.
+ */
 size_t zone_target_move(struct zone *zone, char *from, char *to, size_t bytes, size_t least_bytes) {
     size_t moved = 0;
     enum platform_faults_status status = platform_faults_move(&zone->mover.faults, to, from, bytes, &moved);

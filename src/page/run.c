@@ -16,9 +16,8 @@
 #define STEAL_LOOKS 64
 /* From this size on a block's run gets what is absent of it from idle pages elsewhere. */
 #define LONG_RUN_GRANULES 16
-/* Other runs, of which nothing is present, get so many with those that follow, in heaps of this size: where a target is opened, more costs little. */
+/* Other runs, of which nothing is present, get so many with those that follow: where a target is opened, more costs little. */
 #define AHEAD_GRANULES 64
-#define AHEAD_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
 #define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4
@@ -240,7 +239,7 @@ static unsigned absent_end(const struct superpage *superpage, unsigned start, un
 static void fill_run(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, enum mobility mobility) {
     if (seeks_present(zone, mobility, granules)) {
         zone_fill_from_idle(zone, superpage, start, start + granules, FILL_BLOCK);
-    } else if (zone->counters.idle - superpage->idle >= AHEAD_GRANULES && zone->counters.populated >= AHEAD_HEAP_GRANULES && !superpage->huge) {
+    } else if (zone->counters.idle - superpage->idle >= AHEAD_GRANULES && zone->counters.populated >= TARGET_HEAP_GRANULES && !superpage->huge) {
         unsigned end = absent_end(superpage, start, granules, AHEAD_GRANULES);
         if (end >= start + granules) zone_fill_from_idle(zone, superpage, start, end, FILL_AHEAD);
     }

@@ -154,6 +154,8 @@ bool zone_can_move_tables(const struct zone *zone);
 #define ROW_MOVES 64
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
+/* In heaps of this size on. */
+#define TARGET_HEAP_GRANULES (16 * MIB / GRANULE_BYTES)
 /*
  * Idle pages, page by page, to absent ones of a range that nobody uses, of which there may be several between open and close. open: false: they
  * can't, or shall not. move: returns how many bytes from the start have moved, `least_bytes` or more, or 0; the marks are the caller's affair.

@@ -99,7 +99,10 @@ static STRATA_COLD uint64_t unlocked_from(void) {
     return limit.rlim_max + 1;
 }
 
-/* Filters come without notice, so each time. A filter that forbids this question would have ended most programs before. */
+/*
+ * Filters come without notice, so each time. One that forbids this question ends the process, and no question is safe from all of them: for the rest
+ * there are the size of the heap from which on it is asked, and the option page_moves.
+ */
 bool platform_is_filtered(void) {
     int saved = errno;
     bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) > 0;

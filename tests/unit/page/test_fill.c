@@ -6,21 +6,24 @@
 
 #define GAP 100
 
-/* A movable superpage in use, so that blocks go there, and not to what is left idle. */
-static char *anchor;
+/* A movable superpage in use, so that blocks go there, and not to what is left idle; and what else the heap has. */
+static char *anchor, *large;
 
-static void begin_fill(const struct sim_config *sim) {
+static void begin_heap(const struct sim_config *sim, size_t bytes) {
     begin(sim, plain_config());
     sim_faults_offer(PLATFORM_FAULTS_MOVE);
+    large = must_block(bytes, 1);
     anchor = must_block(GRANULE_BYTES, 1);
     mark(anchor, 1, 99);
 }
+
+static void begin_fill(const struct sim_config *sim) { begin_heap(sim, 16 * MIB); }
 
 static void end_fill(void) {
     assert_int_equal(sim_fault_registrations(), 0); /* or who touches such a page waits for ever */
     assert_true(is_marked(anchor, 1, 99));
     ASSERT_SOUND();
-    drop_block(anchor);
+    drop_block(anchor), drop_block(large);
     assert_empty();
 }
 
@@ -46,7 +49,7 @@ static void a_gap_is_filled_page_by_page(void **state) {
     end_fill();
 }
 
-static void short_gaps_are_filled_once_the_file_is_open(void **state) {
+static void short_gaps_are_filled(void **state) {
     (void)state;
     for (unsigned absent = 2; absent <= 6; absent++) {
         begin_fill(NULL);
@@ -65,15 +68,40 @@ static void short_gaps_are_filled_once_the_file_is_open(void **state) {
     }
 }
 
-/* The file is opened for what page tables would move: a small program is left alone. */
-static void a_short_gap_opens_no_file(void **state) {
+/* A small program is left alone. */
+static void a_small_heap_opens_no_file(void **state) {
     (void)state;
-    begin_fill(NULL);
+    begin_heap(NULL, 8 * MIB);
     leave_idle(200);
-    char *block = must_block(63 * GRANULE_BYTES, 1);
+    char *block = must_block(GAP * GRANULE_BYTES, 1);
     assert_int_equal(sim_calls(SIM_FAULTS_OPEN), 0);
+    assert_int_equal(sim_calls(SIM_MOVE), 1);
     drop_block(block);
     end_fill();
+}
+
+/* Of pages that are several granules each nothing moves but whole ones, whatever the borders. */
+static void large_pages_move_whole(void **state) {
+    (void)state;
+    for (size_t page = 16 * KIB; page <= 64 * KIB; page *= 4) {
+        const struct sim_config sim = {.page_bytes = page};
+        begin_fill(&sim);
+        char *whole = must_block(2 * MIB, 1), *other = must_block(2 * MIB, 1);
+        size_t at = 13 * page, bytes = 5 * page;
+        mark(whole, SUPERPAGE_GRANULES, 1), mark(other, SUPERPAGE_GRANULES, 2);
+        assert_int_equal(zone_pages_swap(&zone, whole, other, at), ZONE_OK);
+        drop_block(whole);
+        zone_wake_blocks(&zone);
+        for (unsigned i = 0; i < 3; i++) { /* of which one meets the border */
+            char *block = must_block(bytes, 1);
+            mark(block, bytes >> GRANULE_SHIFT, i);
+            ASSERT_SOUND();
+            assert_true(is_marked(block, bytes >> GRANULE_SHIFT, i));
+        }
+        assert_true(is_marked(other + at, (2 * MIB - at) >> GRANULE_SHIFT, 2) || is_marked(other, at >> GRANULE_SHIFT, 1));
+        assert_true(sim_calls(SIM_FAULTS_MOVE) >= 5);
+        assert_int_equal(sim_fault_registrations(), 0);
+    }
 }
 
 /* Of a superpage that is mostly in use holes serve where they are, sooner or later; long gaps get them all the same. */
@@ -191,27 +219,23 @@ static void behind_a_filter_the_system_is_not_asked(void **state) {
 
 /* ------------------------------------------------------------------ runs of slabs */
 
-/* A heap of 8 MiB and more, in which `idle` granules are present and free in one superpage, that no slab can use where they are. */
-static char *large, *movable;
+/* `idle` granules are present and free in one superpage, that no slab can use where they are. */
+static char *movable;
 static void leave_movable_idle(unsigned idle) {
     movable = must_block((SUPERPAGE_GRANULES / 4 + 1 + idle) * GRANULE_BYTES, 1);
     mark(movable, SUPERPAGE_GRANULES / 4 + 1 + idle, 7);
     assert_non_null(zone_block_resize(&zone, movable, (SUPERPAGE_GRANULES / 4 + 1) * GRANULE_BYTES, false));
     assert_int_equal(counters().idle, idle);
 }
-static void end_large(void) {
+static void end_movable(void) {
     assert_true(is_marked(movable, SUPERPAGE_GRANULES / 4 + 1, 7));
-    drop_block(movable), drop_block(large);
+    drop_block(movable);
     end_fill();
-}
-static void begin_large(const struct sim_config *sim, size_t bytes) {
-    begin_fill(sim);
-    large = must_block(bytes, 1);
 }
 
 static void slabs_get_idle_pages_of_other_groups_ahead(void **state) {
     (void)state;
-    begin_large(NULL, 8 * MIB);
+    begin_fill(NULL);
     leave_movable_idle(100);
     uint64_t populated = counters().populated;
     struct zone_run first = must_run(1, 1, MOBILITY_UNMOVABLE);
@@ -224,21 +248,21 @@ static void slabs_get_idle_pages_of_other_groups_ahead(void **state) {
     assert_int_equal(counters().populated, populated);
     ASSERT_SOUND();
     drop_run(first), drop_run(second);
-    end_large();
+    end_movable();
 }
 
 static void small_heaps_and_few_idle_pages_are_left_alone(void **state) {
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
         const struct sim_config filtered = {.filtered = true};
-        begin_large(i == 2 ? &filtered : NULL, i == 0 ? 4 * MIB : 8 * MIB);
+        begin_heap(i == 2 ? &filtered : NULL, i == 0 ? 8 * MIB : 16 * MIB);
         leave_movable_idle(i == 1 ? 63 : 100);
         struct zone_run run = must_run(1, 1, MOBILITY_UNMOVABLE);
         assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 0);
         assert_int_equal(sim_calls(SIM_MOVE), 0); /* page tables would cut mappings for every slab */
         assert_int_equal(run.fresh, 1);
         drop_run(run);
-        end_large();
+        end_movable();
     }
 }
 
@@ -263,8 +287,9 @@ static void a_fresh_superpage_is_one_with_present_pages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gap_is_filled_page_by_page),
-        cmocka_unit_test(short_gaps_are_filled_once_the_file_is_open),
-        cmocka_unit_test(a_short_gap_opens_no_file),
+        cmocka_unit_test(short_gaps_are_filled),
+        cmocka_unit_test(a_small_heap_opens_no_file),
+        cmocka_unit_test(large_pages_move_whole),
         cmocka_unit_test(holes_of_full_superpages_are_for_long_gaps),
         cmocka_unit_test(a_short_gap_that_gets_nothing_keeps_nothing_from_others),
         cmocka_unit_test(other_ways_are_left_to_who_wants_them),
