@@ -138,7 +138,8 @@ struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, uns
  * caller shall touch it, without the lock, by zone_measure_huge.
  */
 static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, unsigned *fresh, bool *measure) {
-    struct superpage *superpage = zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES);
+    struct superpage *superpage = zone->counters.idle >= SEARCHED_IDLE_GRANULES ? zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES)
+                                                                                : zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
