@@ -133,6 +133,7 @@ struct frame_zone {
     uint64_t *words;                 /* the contents on FRAMES_SIM; atomic */
     uint64_t (*waits)[FRAMES_WORDS]; /* a bit a frame: it waits in the slot that has its superpage; by the superpage's lock. frames_told.c */
     uint64_t *referenced, *dirty; /* a bit a frame; atomic: set by frames_touch and on FRAMES_SIM by whatever reads and writes. Else frames_lru.c's */
+    struct platform_lock look;    /* LOCK_RANK_FRAMES_LOOK: who takes pages of FRAMES_MEMFD out of the page tables. frames_used.c */
     int file;
     char *memory; /* all the arrays, and this struct */
     size_t memory_bytes;

@@ -34,6 +34,11 @@ static bool any_bit(const uint64_t *bits, uint64_t first, uint64_t frames) {
     return false;
 }
 
+/* Where nobody can tell, as without /proc, what is dropped is written first. */
+static void suppose_dirty(struct frame_zone *zone, uint64_t first, uint64_t end) {
+    for (uint64_t at = first; at < end; at = at / 64 * 64 + 64) __atomic_fetch_or(&zone->dirty[at / 64], bits_in_word(at, end), __ATOMIC_RELAXED);
+}
+
 /* What the page tables tell becomes bits. */
 static void look_at_tables(struct frame_zone *zone, uint64_t first, uint64_t frames) {
     enum { PAGES = 512 };
@@ -43,7 +48,10 @@ static void look_at_tables(struct frame_zone *zone, uint64_t first, uint64_t fra
     bool any = false;
     for (uint64_t done = 0; done < frames; done += piece) {
         uint64_t count = min_u64(piece, frames - done);
-        if (!platform_presence(zone->base + ((first + done) << zone->frame_shift), count << zone->frame_shift, present)) return;
+        if (!platform_presence(zone->base + ((first + done) << zone->frame_shift), count << zone->frame_shift, present)) {
+            suppose_dirty(zone, first, first + frames);
+            return;
+        }
         for (uint64_t page = 0; page < count << pages_shift; page++) {
             if (present[page] == PLATFORM_PAGE_ABSENT) continue;
             frames_touch(zone, first + done + (page >> pages_shift), true);
@@ -54,14 +62,27 @@ static void look_at_tables(struct frame_zone *zone, uint64_t first, uint64_t fra
 }
 
 bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames, bool *dirty) {
-    if (zone->kind == FRAMES_MEMFD) look_at_tables(zone, first, frames);
+    if (zone->kind == FRAMES_MEMFD) {
+        platform_lock_acquire(&zone->look);
+        look_at_tables(zone, first, frames);
+        platform_lock_release(&zone->look);
+    }
     *dirty = any_bit(zone->dirty, first, frames);
     return take_bits(zone->referenced, first, frames);
 }
 
+/*
+ * Who is between a look with its bits and taking the pages out is waited for: else it would take out those of the next user, of whose writes nobody
+ * would know then. A look that begins later sets bits after these are cleared, and before it takes anything out: hence the fence.
+ */
 void frames_used_forget(struct frame_zone *zone, uint64_t first, uint64_t frames) {
     (void)take_bits(zone->referenced, first, frames);
     (void)take_bits(zone->dirty, first, frames);
+    if (zone->kind != FRAMES_MEMFD) return;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&zone->look.word, __ATOMIC_RELAXED) == PLATFORM_LOCK_FREE) return;
+    platform_lock_acquire(&zone->look);
+    platform_lock_release(&zone->look);
 }
 
 void frames_used_move(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames) {
