@@ -174,7 +174,7 @@ enum platform_faults_status watch_bring_all_back(struct page_watches *watches, s
         if (watch_is_away(watch, from)) status = bring_run_back(watches, watch, from, end);
     }
     if (status == PLATFORM_FAULTS_GONE) return status;
-    (void)platform_faults_unregister(&watches->file, watch->shadow, watch->bytes, true); /* else it goes with its address space */
+    (void)platform_faults_unregister(&watches->file, watch->shadow, watch->bytes, false); /* else it goes with its address space */
     return platform_faults_unregister(&watches->file, watch->start, watch->bytes, true);
 }
 

@@ -43,8 +43,6 @@ STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool abse
 
 /* The same where pages go one by one, to a target that is open: twice a call. */
 #define COST_FILL_PAGES_MIN 4
-/* From so many in a row page tables go all the same: the borders that they leave cost less than a page at a time. */
-#define COST_FILL_WHOLE_MIN 512
 
 /* So many present granules of a superpage in the way of others are moved away; fewer are dropped, as a move is dearer than their next touches. */
 #define COST_CLEAR_GRANULES_MIN 16

@@ -8,7 +8,6 @@
  * will not move, as pages that a child shares since a fork, is copied. The file belongs to the process that opened it: a child closes its duplicate,
  * and opens its own when it needs one. Lock: LOCK_RANK_ZONE.
  */
-#include "page/cost.h"
 #include "page/zone_internal.h"
 
 /* Opened at the first need; what the system refuses is not asked for again. */

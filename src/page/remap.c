@@ -116,9 +116,9 @@ static struct source find_source(struct zone *zone, const struct target *target,
     return source;
 }
 
-/* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. lacking: there was none. */
+/* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. */
 struct way {
-    bool by_tables, opened, refused, lacking;
+    bool by_tables, opened, refused;
     unsigned least;
     char *first;
     size_t bytes;
@@ -134,8 +134,7 @@ static bool way_is_open(struct zone *zone, struct way *way) {
 static unsigned fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way *way) {
     while (end - at >= way->least) {
         struct source source = find_source(zone, target, end - at, way->least);
-        way->lacking = source.superpage == NULL;
-        if (way->lacking || !way_is_open(zone, way)) break;
+        if (source.superpage == NULL || !way_is_open(zone, way)) break;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
         char *to = superpage_address(zone, superpage) + ((size_t)at << GRANULE_SHIFT);
         size_t moved = (size_t)source.count << GRANULE_SHIFT, kept_bytes = 0;
@@ -151,26 +150,24 @@ static unsigned fill(struct zone *zone, const struct target *target, struct supe
 }
 
 /*
- * The same of all that is absent of granules [start, end): by page tables what is long, the rest page by page, which cuts no mappings, where that can
- * be had. False: not all of it.
+ * The same of all that is absent of granules [start, end): page by page, which cuts no mappings, where that can be had. False: a long gap stays. What
+ * a short one does not get may be there for the long ones behind it, for which nothing is spared.
  */
 static bool fill_superpage(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned end) {
-    struct way whole = {.by_tables = true, .least = COST_FILL_WHOLE_MIN}, tables = {.by_tables = true, .least = COST_FILL_GRANULES_MIN};
+    struct way tables = {.by_tables = true, .least = COST_FILL_GRANULES_MIN};
     struct way pages = {.least = (unsigned)max_u64(COST_FILL_PAGES_MIN, zone->page_granules)};
     bool more = true;
     pages.refused = target->who == FILL_GROWTH; /* whose step shall be short */
     for (unsigned at = start, absent; more && at < end;) {
         absent = (unsigned)min_u64(bits_next(superpage->populated, at, ~UINT64_C(0)), end);
         at = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
-        absent = fill(zone, target, superpage, absent, at, &whole);
         if (!pages.opened) {
             pages.first = superpage_address(zone, superpage) + ((size_t)absent << GRANULE_SHIFT);
             pages.bytes = (size_t)(end - absent) << GRANULE_SHIFT;
         }
         if (!pages.refused) absent = fill(zone, target, superpage, absent, at, &pages);
         if (pages.refused && target->who != FILL_AHEAD) absent = fill(zone, target, superpage, absent, at, &tables);
-        more = at - absent < (pages.refused ? tables.least : pages.least);
-        if (pages.lacking && at - absent < COST_FILL_GRANULES_MIN) more = true; /* what is spared for long gaps is there for those behind */
+        more = at - absent < COST_FILL_GRANULES_MIN;
     }
     if (pages.opened) zone_target_close(zone, pages.first, pages.bytes);
     return more;
@@ -186,10 +183,13 @@ static size_t present_row(const struct zone *zone, const struct target *target, 
     return count;
 }
 
-/* Whole superpages by one move, of the `wanted` from `superpage` on of which nothing is present. Returns how many, at least two; 0: none. */
+/*
+ * Whole superpages by one move, of the `wanted` from `superpage` on of which nothing is present: by page tables, as the borders that they leave cost
+ * less than a page at a time. Returns how many; 0: none.
+ */
 static size_t fill_row(struct zone *zone, const struct target *target, struct superpage *superpage, size_t wanted) {
     struct superpage *source = NULL;
-    size_t longest = 1, kept_bytes;
+    size_t longest = 0, kept_bytes;
     unsigned looks = 0;
     LIST_FOR_EACH(&zone->idle_free, node) {
         if (longest == wanted || looks++ == SOURCE_LOOKS) break;
@@ -218,8 +218,8 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
     while (from < to && zone->counters.idle >= COST_FILL_PAGES_MIN) {
         struct superpage *superpage = &first[from / SUPERPAGE_GRANULES];
         unsigned start = (unsigned)(from % SUPERPAGE_GRANULES), end = (unsigned)min_u64(SUPERPAGE_GRANULES, start + (to - from));
-        if (start == 0 && to - from >= 2 * SUPERPAGE_GRANULES && zone->counters.idle >= 2 * SUPERPAGE_GRANULES) {
-            size_t row = absent_row(superpage, (to - from) / SUPERPAGE_GRANULES), filled = row >= 2 ? fill_row(zone, &target, superpage, row) : 0;
+        if (start == 0 && to - from >= SUPERPAGE_GRANULES && zone->counters.idle >= SUPERPAGE_GRANULES) {
+            size_t row = absent_row(superpage, (to - from) / SUPERPAGE_GRANULES), filled = row != 0 ? fill_row(zone, &target, superpage, row) : 0;
             from += filled * SUPERPAGE_GRANULES;
             if (filled != 0) continue;
         }

@@ -129,7 +129,7 @@ enum zone_fill { FILL_BLOCK, FILL_GROWTH, FILL_AHEAD };
  * Remapping (remap.c). Gets present pages for the absent ones among granules [from, to) of the superpages from `first` on, none of which is
  * allocated, out of other superpages with idle ones; as far as it goes.
  */
-void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, enum zone_fill fill);
+void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, enum zone_fill who);
 /*
  * Before pages move to granules [0, to) of `count` superpages, none of which is allocated: what is present there would be dropped, and goes to the
  * superpages behind, where nothing is, as far as these reach.
