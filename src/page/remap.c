@@ -116,9 +116,10 @@ static struct source find_source(struct zone *zone, const struct target *target,
     return source;
 }
 
-/* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. */
+/* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. stuck: the system moved
+ * nothing. */
 struct way {
-    bool by_tables, opened, refused;
+    bool by_tables, opened, refused, stuck;
     unsigned least;
     char *first;
     size_t bytes;
@@ -142,7 +143,8 @@ static unsigned fill(struct zone *zone, const struct target *target, struct supe
             moved = zone_target_move(zone, from, to, moved, (size_t)way->least << GRANULE_SHIFT);
         else if (!zone_move(zone, from, to, moved, &kept_bytes))
             moved = 0;
-        if (moved == 0) break;
+        way->stuck = moved == 0;
+        if (way->stuck) break;
         zone_moved_pages(zone, from, to, moved >> GRANULE_SHIFT, kept_bytes);
         at += (unsigned)(moved >> GRANULE_SHIFT);
     }
@@ -150,8 +152,8 @@ static unsigned fill(struct zone *zone, const struct target *target, struct supe
 }
 
 /*
- * The same of all that is absent of granules [start, end): page by page, which cuts no mappings, where that can be had. False: a long gap stays. What
- * a short one does not get may be there for the long ones behind it, for which nothing is spared.
+ * The same of all that is absent of granules [start, end): page by page, which cuts no mappings, where that can be had. False: a long gap stays, or
+ * nothing moves. What a short one does not get may be there for the long ones behind it, for which nothing is spared.
  */
 static bool fill_superpage(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned end) {
     struct way tables = {.by_tables = true, .least = COST_FILL_GRANULES_MIN};
@@ -167,7 +169,7 @@ static bool fill_superpage(struct zone *zone, const struct target *target, struc
         }
         if (!pages.refused) absent = fill(zone, target, superpage, absent, at, &pages);
         if (pages.refused && target->who != FILL_AHEAD) absent = fill(zone, target, superpage, absent, at, &tables);
-        more = at - absent < COST_FILL_GRANULES_MIN;
+        more = !pages.stuck && at - absent < COST_FILL_GRANULES_MIN;
     }
     if (pages.opened) zone_target_close(zone, pages.first, pages.bytes);
     return more;
