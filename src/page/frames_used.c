@@ -58,6 +58,7 @@ static void look_at_tables(struct frame_zone *zone, uint64_t first, uint64_t fra
             any = true;
         }
     }
+    platform_interleave();
     if (any) (void)platform_release(zone->base + (first << zone->frame_shift), frames << zone->frame_shift);
 }
 
@@ -73,14 +74,14 @@ bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames, 
 
 /*
  * Who is between a look with its bits and taking the pages out is waited for: else it would take out those of the next user, of whose writes nobody
- * would know then. A look that begins later sets bits after these are cleared, and before it takes anything out: hence the fence.
+ * would know then. A look that begins later sets bits after these are cleared, and before it takes anything out: the word is read by a
+ * read-modify-write, so that the lock is either seen held here, or taken later by who sees what is done here.
  */
 void frames_used_forget(struct frame_zone *zone, uint64_t first, uint64_t frames) {
     (void)take_bits(zone->referenced, first, frames);
     (void)take_bits(zone->dirty, first, frames);
     if (zone->kind != FRAMES_MEMFD) return;
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&zone->look.word, __ATOMIC_RELAXED) == PLATFORM_LOCK_FREE) return;
+    if (__atomic_fetch_or(&zone->look.word, 0, __ATOMIC_ACQ_REL) == PLATFORM_LOCK_FREE) return;
     platform_lock_acquire(&zone->look);
     platform_lock_release(&zone->look);
 }
