@@ -40,6 +40,7 @@ struct page_watches;
 struct debug_heap;
 
 struct heap {
+    size_t fine_end;  /* as small_end, for the sizes that are looked up by 16: spares malloc of these a comparison */
     size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
     size_t kmem_end;  /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
 
@@ -79,6 +80,7 @@ extern struct heap heap __attribute__((visibility("hidden")));
 #define HEAP_BYTES_MAX ((size_t)PTRDIFF_MAX)
 
 /* Acquire, as the heap may have been built by another thread a moment ago: whoever sees a size here sees the layers. */
+STRATA_INLINE size_t heap_fine_end(void) { return __atomic_load_n(&heap.fine_end, __ATOMIC_ACQUIRE); }
 STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
 
 /*

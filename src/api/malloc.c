@@ -22,12 +22,15 @@
 #define GROWTH_SHARE 4
 
 STRATA_INLINE void *alloc(size_t size) {
-    if (STRATA_LIKELY(size < heap_small_end())) {
-        unsigned cache = slab_class_of_size(&heap.slabs, size);
-        void *object = cpu_pop(cache);
-        return STRATA_LIKELY(object != NULL) ? object : heap_alloc_small_slow(size, cache);
-    }
-    return heap_alloc_slow(size, NATURAL_ALIGN, NULL);
+    size_t cache;
+    if (STRATA_LIKELY(size < heap_fine_end()))
+        cache = slab_class_of_fine(&heap.slabs, size);
+    else if (STRATA_LIKELY(size < heap_small_end()))
+        cache = slab_class_of_size(&heap.slabs, size);
+    else
+        return heap_alloc_slow(size, NATURAL_ALIGN, NULL);
+    void *object = cpu_pop((unsigned)cache);
+    return STRATA_LIKELY(object != NULL) ? object : heap_alloc_small_slow(size, (unsigned)cache);
 }
 
 /* Where p is in the heap, in units of 16 bytes; beyond its end for any address that is not in it, or not a multiple of 16. */
@@ -38,7 +41,11 @@ STRATA_INLINE uintptr_t units_of(const void *p) {
 }
 /* Relaxed: whoever handed p to this thread handed over with it that the heap reaches there. */
 STRATA_INLINE bool in_heap(uintptr_t units) { return units < __atomic_load_n(&heap.zone.extent_units, __ATOMIC_RELAXED); }
-STRATA_INLINE unsigned tag_at(uintptr_t units) { return (uint8_t)heap.zone.tags[units >> (GRANULE_SHIFT - 4)]; }
+/* The lower byte of the tag alone. */
+STRATA_INLINE unsigned tag_at(uintptr_t units) {
+    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower byte comes first");
+    return *(const uint8_t *)&heap.zone.tags[units >> (GRANULE_SHIFT - 4)];
+}
 
 STRATA_INLINE void release(enum heap_function function, void *p) {
     uintptr_t units = units_of(p);

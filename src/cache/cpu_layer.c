@@ -83,8 +83,9 @@ void cpu_header_empty(struct cache_layer *caches, unsigned area, unsigned cache,
     const struct cpu_header seen = header_load(caches, area, cache);
     const unsigned first = first_round(caches, cache, seen), count = seen.top > first ? seen.top - first : 0;
     for (unsigned i = 0; i < count; i++) rounds[i] = slots[first + i];
-    __atomic_store_n(&header->top, (uint16_t)(upper_after == 0 ? 0 : caches->depots[cache].bottom), __ATOMIC_RELAXED);
-    __atomic_store_n(&header->taken, 0, __ATOMIC_RELAXED);
+    /* The limit goes down before the top: a signal handler of the owner's thread shall not find room. */
+    if (cpu_upper_taken(cpu_header_upper(seen)) != 0) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->top, upper_after == 0 ? 0 : caches->depots[cache].bottom, __ATOMIC_RELAXED);
     __atomic_store_n(upper_half(header), upper_after, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
     if (count != 0) cpu_layer_give(caches, cache, rounds, count, regroup);
 }
@@ -135,11 +136,12 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         unsigned area = cpu_current_id();
         uint64_t header = cpu_header_read(&caches->areas_at, cache);
         unsigned rounds = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
-        unsigned limit = (unsigned)(header >> 48), bottom = (unsigned)(header >> 32) & 0xffff, top = (unsigned)header & 0xffff;
+        uint32_t upper = (uint32_t)(header >> 32);
+        unsigned limit = upper >> 16, bottom = upper & 0xffff, top = (uint32_t)header;
         unsigned wanted = place + rounds;
-        if (header >> 32 == CPU_CLOSED) return false;
-        bool open = header != 0 && header >> 32 != CPU_DRAINED;
-        if (STRATA_UNLIKELY(caches->thread_mode && cpu_header_is_unsettled(header))) {
+        if (cpu_upper_closed(upper)) return false;
+        bool open = header != 0 && !cpu_upper_drained(upper);
+        if (STRATA_UNLIKELY(caches->thread_mode && cpu_upper_is_unsettled(upper))) {
             cpu_thread_settle_own(caches, cache);
             continue;
         }
@@ -161,7 +163,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
         if (upper == 0 || is_apart(caches, cache)) continue;
-        if (upper != CPU_CLOSED && upper != CPU_DRAINED) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
+        if (!cpu_upper_closed(upper) && !cpu_upper_drained(upper)) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
         rounds |= rounds_at(caches, area, cache) != 0;
     }
     return rounds;
@@ -171,7 +173,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
 static bool area_reopened(const struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         uint32_t upper = __atomic_load_n(upper_half(header_at(caches, area, cache)), __ATOMIC_RELAXED);
-        if (upper != 0 && upper != CPU_CLOSED && upper != CPU_DRAINED && !is_apart(caches, cache)) return true;
+        if (upper != 0 && !cpu_upper_closed(upper) && !cpu_upper_drained(upper) && !is_apart(caches, cache)) return true;
     }
     return false;
 }
@@ -213,7 +215,7 @@ static void drain_area(struct cache_layer *caches, unsigned area, bool regroup) 
         }
     } while (area_reopened(caches, area));
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
-        const bool closed = upper_at(caches, area, cache) == CPU_CLOSED;
+        const bool closed = cpu_upper_closed(upper_at(caches, area, cache));
         if (!closed && !(caches->thread_mode && cpu_thread_is_unsettled(caches, area, cache))) continue;
         if (is_apart(caches, cache)) continue;
         if (caches->thread_mode)
@@ -280,9 +282,9 @@ static unsigned first_area(const struct cache_layer *caches) { return caches->th
 static bool close_everywhere(struct cache_layer *caches, unsigned cache) {
     bool found = false;
     for (unsigned area = first_area(caches); area < last_area(caches); area++) {
-        uint32_t *upper = upper_half(header_at(caches, area, cache));
-        if (__atomic_load_n(upper, __ATOMIC_RELAXED) == CPU_CLOSED) continue;
-        __atomic_store_n(upper, CPU_CLOSED, __ATOMIC_RELAXED);
+        uint32_t *half = upper_half(header_at(caches, area, cache)), upper = __atomic_load_n(half, __ATOMIC_RELAXED);
+        if (cpu_upper_closed(upper)) continue;
+        __atomic_store_n(half, CPU_CLOSED | cpu_upper_taken(upper) << 16, __ATOMIC_RELAXED);
         found = true;
     }
     return found;
@@ -310,12 +312,13 @@ STRATA_COLD void cpu_layer_unshut(struct cache_layer *caches, unsigned cache) {
     for (unsigned area = first_area(caches); area < last_area(caches); area++) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t bottom = __atomic_load_n(&depot->bottom, __ATOMIC_RELAXED), top = __atomic_load_n(&header->top, __ATOMIC_RELAXED);
-        bool taken = __atomic_load_n(&header->taken, __ATOMIC_RELAXED) != 0; /* then its owner has to put it in order */
-        uint32_t limit = bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED), upper = CPU_DRAINED;
-        if (__atomic_load_n(upper_half(header), __ATOMIC_RELAXED) != CPU_CLOSED) continue;
+        uint32_t limit = bottom + __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED), upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
+        if (!cpu_upper_closed(upper)) continue;
+        const unsigned taken = cpu_upper_taken(upper); /* then its owner has to put it in order */
+        upper = CPU_DRAINED | taken << 16;
         if (top == 0)
             upper = 0;
-        else if (top > bottom && !taken)
+        else if (top > bottom && taken == 0)
             upper = bottom | limit << 16;
         __atomic_store_n(upper_half(header), upper, __ATOMIC_RELEASE);
     }
@@ -343,7 +346,7 @@ static const char *check_header(const struct cpu_header header, const struct dep
     if (header.limit == 0 && (header.bottom == 0 || header.top == 0)) return NULL; /* unused, or shut before it was used */
     const unsigned bottom = __atomic_load_n(&depot->bottom, __ATOMIC_RELAXED);     /* read after the header, whose opener had seen the place */
     if (header.top < bottom || header.top > bottom + depot->rounds_max) return "CPU layer: a top outside its array";
-    if (header.limit == 0) return NULL; /* closed, or drained */
+    if (header.bottom >= CPU_DRAINED) return header.limit > header.top ? "CPU layer: more rounds taken than there were" : NULL;
     if (header.bottom != bottom || header.limit > bottom + depot->rounds_max) return "CPU layer: an array outside its slots";
     return NULL;
 }

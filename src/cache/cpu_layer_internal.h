@@ -23,7 +23,8 @@ STRATA_INLINE uint32_t upper_at(const struct cache_layer *caches, unsigned area,
 
 /* The slot of the lowest round that an array still has, if it has any. */
 STRATA_INLINE unsigned first_round(const struct cache_layer *caches, unsigned cache, struct cpu_header header) {
-    return header.taken != 0 ? header.taken : __atomic_load_n(&caches->depots[cache].bottom, __ATOMIC_RELAXED);
+    const unsigned taken = cpu_upper_taken(cpu_header_upper(header));
+    return taken != 0 ? taken : __atomic_load_n(&caches->depots[cache].bottom, __ATOMIC_RELAXED);
 }
 /* How many rounds an array has at this moment. That of a header without use isn't asked: its cache may be coming or going. */
 STRATA_INLINE unsigned rounds_at(const struct cache_layer *caches, unsigned area, unsigned cache) {
@@ -67,10 +68,10 @@ uint32_t cpu_thread_take_id(struct cache_layer *caches);
 /* What a shut array of the calling thread still has goes to the backend. Elsewhere it was emptied when it was shut. */
 void cpu_thread_empty_own(struct cache_layer *caches, unsigned cache);
 /*
- * Drained, and `taken` says how far: nobody opens it before its owner has put it in order, under drain_lock. So under that lock the round of a late
+ * Drained, and its limit says how far: nobody opens it before its owner has put it in order, under drain_lock. So under that lock the round of a late
  * push can be taken from it.
  */
-STRATA_INLINE bool cpu_header_is_unsettled(uint64_t header) { return header >> 32 == CPU_DRAINED && (header >> 16 & 0xffff) != 0; }
+STRATA_INLINE bool cpu_upper_is_unsettled(uint32_t upper) { return cpu_upper_drained(upper) && cpu_upper_taken(upper) != 0; }
 bool cpu_thread_is_unsettled(const struct cache_layer *caches, uint32_t id, unsigned cache);
 /* The calling thread's array is in order again where others have taken rounds of it: drained, with no round. */
 void cpu_thread_settle_own(struct cache_layer *caches, unsigned cache);

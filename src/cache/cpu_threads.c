@@ -4,9 +4,9 @@
  * No kernel restarts a sequence here, so the drain of cpu_layer.c differs in two steps:
  *   2. platform_fence_threads, then the owner's word is waited for (cpu_ops.h): after that the one thing that can still happen to a closed
  *      header is a single push, which puts a round at `top` and raises it by one;
- *   4. the rounds up to `top` are taken and `taken` says so; `top` stays the owner's. The round of such a push lies above, and is found by the
+ *   4. the rounds up to `top` are taken and the limit says so; `top` stays the owner's. The round of such a push lies above, and is found by the
  *      next drain, or by the owner.
- *   5. The owner puts `top` and `taken` in order under drain_lock, and opens the header (cpu_thread_settle_own).
+ *   5. The owner puts `top` and the limit in order under drain_lock, and opens the header (cpu_thread_settle_own).
  * An owner who stays in the middle of a sequence, as one that is stopped or whose signal handler runs there, keeps what it has: its headers
  * are opened again. Where the system has no such fence, every thread keeps what it has until it ends.
  *
@@ -91,7 +91,7 @@ STRATA_COLD void cpu_thread_empty_own(struct cache_layer *caches, unsigned cache
 }
 
 STRATA_COLD bool cpu_thread_is_unsettled(const struct cache_layer *caches, uint32_t id, unsigned cache) {
-    return upper_at(caches, id, cache) == CPU_DRAINED && header_load(caches, id, cache).taken != 0;
+    return cpu_upper_is_unsettled(upper_at(caches, id, cache));
 }
 
 STRATA_COLD void cpu_thread_settle_own(struct cache_layer *caches, unsigned cache) {
@@ -126,7 +126,6 @@ STRATA_COLD void cpu_thread_take(struct cache_layer *caches, uint32_t id, unsign
     const struct cpu_header seen = header_load(caches, id, cache); /* acquire: pairs with a push, whose round is in its slot */
     const unsigned first = first_round(caches, cache, seen), count = seen.top > first ? seen.top - first : 0;
     for (unsigned i = 0; i < count; i++) rounds[i] = slots[first + i];
-    __atomic_store_n(&header->taken, seen.top, __ATOMIC_RELAXED);
-    __atomic_store_n(upper_half(header), CPU_DRAINED, __ATOMIC_RELEASE);
+    __atomic_store_n(upper_half(header), CPU_DRAINED | seen.top << 16, __ATOMIC_RELEASE);
     if (count != 0) cpu_layer_give(caches, cache, rounds, count, regroup);
 }

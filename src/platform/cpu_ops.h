@@ -4,15 +4,13 @@
  * Each CPU (concurrency id, or thread in thread mode) has an area of CPU_AREA_BYTES: first a header of one 64-bit word
  * per cache, then slots of 8 bytes. A header holds slot numbers within the area:
  *
- *     top     the slot above the last round            16 bits
- *     taken   rounds below this slot are gone          16 bits, 0: all are there
+ *     top     the slot above the last round            32 bits
  *     bottom  the first slot of this cache's array     16 bits
  *     limit   the slot above the last usable slot      16 bits
  *
- * Invariant of an open header: bottom <= top <= limit. A closed header (CPU_CLOSED in the upper half) has
- * bottom = 65535 and limit = 0, so that it looks empty to a pop and full to a push; the top stays what it was. A drained
- * one (CPU_DRAINED) looks the same to both, and has no rounds. A header
- * of zeros, as fresh memory has it, is empty and full too: this is how a mode that must see every operation, an area
+ * Invariant of an open header: bottom <= top <= limit. A closed header (bottom = CPU_CLOSED) looks empty to a pop, and its limit, which is no higher
+ * than its top, makes it look full to a push; the top stays what it was. A drained one (CPU_DRAINED) looks the same to both, and has no rounds below
+ * its limit. A header of zeros, as fresh memory has it, is empty and full too: this is how a mode that must see every operation, an area
  * that was never used, and a process that isn't initialised all cost the fast path nothing.
  *
  * Only the owner writes `top`; it does so with one store at the end of its sequence, after the rounds are in place, so
@@ -25,7 +23,8 @@
  * (platform_thread_sequence) tells whether one is under way: not 0 from the first instruction of a sequence, and 0 again behind its
  * commit. Of a single push it stays as it is, which saves `free` a store: a push that is still under way adds one round at the top
  * and disturbs nobody who takes the rounds below it. So in thread mode `top` stays its owner's for good; who takes rounds from a closed
- * header says so in `taken`, and the owner puts both in order, under the lock of drains, when it opens the header again.
+ * header says so in its limit: rounds below that slot are gone (0: all are there). The owner puts both in order, under the lock of drains, when it
+ * opens the header again.
  */
 #ifndef STRATA_PLATFORM_CPU_OPS_H
 #define STRATA_PLATFORM_CPU_OPS_H
@@ -37,16 +36,21 @@
 #define CPU_AREA_BYTES ((size_t)1 << CPU_AREA_SHIFT)
 #define CPU_AREA_SLOTS (CPU_AREA_BYTES / 8)
 
-/* The upper half of a closed header: by someone who may be about to take its rounds, and when they are gone and the owner may open it again. */
-#define CPU_CLOSED UINT32_C(0x0000ffff)
-#define CPU_DRAINED UINT32_C(0x0000fffe)
+/* The bottom of a closed header: by someone who may be about to take its rounds, and when they are gone and the owner may open it again. */
+#define CPU_CLOSED UINT32_C(0xffff)
+#define CPU_DRAINED UINT32_C(0xfffe)
 
 struct cpu_header {
-    uint16_t top;
-    uint16_t taken;
+    uint32_t top;
     uint16_t bottom;
     uint16_t limit;
 } STRATA_ALIGNED(8);
+/* What an upper half says: bottom and limit. */
+STRATA_INLINE uint32_t cpu_header_upper(struct cpu_header header) { return header.bottom | (uint32_t)header.limit << 16; }
+STRATA_INLINE bool cpu_upper_closed(uint32_t upper) { return (upper & 0xffff) == CPU_CLOSED; }
+STRATA_INLINE bool cpu_upper_drained(uint32_t upper) { return (upper & 0xffff) == CPU_DRAINED; }
+/* Of a closed or drained header: rounds below this slot are gone. */
+STRATA_INLINE unsigned cpu_upper_taken(uint32_t upper) { return cpu_upper_closed(upper) || cpu_upper_drained(upper) ? upper >> 16 : 0; }
 
 /* In the word of a single push; in no other that is not 0. */
 #define CPU_SEQUENCE_PUSH UINT64_C(32)

@@ -67,7 +67,7 @@ again:
     if (STRATA_LIKELY(top > CPU_OPS_READ(&header->bottom))) {
         round = cpu_area_slots(area)[top - 1];
         CPU_OPS_STORE(again);
-        CPU_OPS_WRITE(&header->top, (uint16_t)(top - 1));
+        CPU_OPS_WRITE(&header->top, top - 1);
     }
     cpu_sequence_end();
     return round;
@@ -84,7 +84,7 @@ again:;
     CPU_OPS_STORE(again);
     cpu_area_slots(area)[top] = round;
     CPU_OPS_STORE(again);
-    __atomic_store_n(&header->top, (uint16_t)(top + 1), __ATOMIC_RELEASE);
+    __atomic_store_n(&header->top, top + 1, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -103,7 +103,7 @@ again:
         taken = (unsigned)min_u64(count, top - bottom);
         for (unsigned i = 0; i < taken; i++) out[i] = cpu_area_slots(area)[top - 1 - i];
         CPU_OPS_STORE(again);
-        CPU_OPS_WRITE(&header->top, (uint16_t)(top - taken));
+        CPU_OPS_WRITE(&header->top, top - taken);
     }
     cpu_sequence_end();
     return taken;
@@ -127,7 +127,7 @@ again:
             cpu_area_slots(area)[top + i] = in[i];
         }
         CPU_OPS_STORE(again);
-        CPU_OPS_WRITE(&header->top, (uint16_t)(top + put));
+        CPU_OPS_WRITE(&header->top, top + put);
     }
     cpu_sequence_end();
     return put;

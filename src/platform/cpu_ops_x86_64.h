@@ -6,6 +6,10 @@
  * 1 and 2 it resumes at 4 (behind the signature that glibc registered), which starts again from the top. Leaving by a
  * jump in the middle needs no clean-up: the kernel looks at where the thread is, not at what it announced.
  *
+ * The top, and a round that was just freed, go from sequence to sequence through memory. Processors that hand a stored word to the next load of it at
+ * once do so for words of 32 and 64 bits, at addresses of one register without an index: otherwise a pair of malloc and free takes more than twice
+ * the time (docs/decisions.md, 124). Hence the width of the top, and the leaq of single pops and pushes.
+ *
  * In thread mode the descriptor's address is what tells others that a sequence may be under way (cpu_ops.h). All but a single push take it back at
  * their end; the kernel would, when it next looked. The descriptors of single pushes, which don't, are known by their place: at an odd multiple of
  * CPU_SEQUENCE_PUSH bytes.
@@ -49,15 +53,17 @@ STRATA_INLINE void cpu_sequence_left(void) { __asm__ volatile("movq $0, %%fs:8(%
 /* Takes the last round of `cache`; NULL when the array is empty or closed. */
 STRATA_INLINE void *cpu_pop_in(char *const *areas, unsigned cache) {
     void *round;
-    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header],8), %%ecx\n\t"
-                               "cmpw 4(%%rax,%[header],8), %%cx\n\t"
+    __asm__ goto(CPU_OPS_BEGIN "leaq (%%rax,%[header],8), %%r11\n\t"
+                               "movl (%%r11), %%ecx\n\t"
+                               "cmpw 4(%%r11), %%cx\n\t"
                                "jbe %l[empty]\n\t"
-                               "movq -8(%%rax,%%rcx,8), %[round]\n\t"
                                "decl %%ecx\n\t"
-                               "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
-                 : [round] "=&r"(round)
+                               "leaq (%%rax,%%rcx,8), %[round]\n\t"
+                               "movq (%[round]), %[round]\n\t"
+                               "movl %%ecx, (%%r11)\n\t" CPU_OPS_END_TOLD
+                 : [round] "=&a"(round)
                  : CPU_OPS_INPUTS
-                 : "rax", "rcx", "cc", "memory"
+                 : "rcx", "r11", "cc", "memory"
                  : empty);
     if (round == NULL) __builtin_unreachable(); /* no round is NULL: spares the caller's test */
     return round;
@@ -68,15 +74,17 @@ empty:
 
 /* Puts a round on top; false when the array is full or closed. Its word stays. */
 STRATA_INLINE bool cpu_push_in(char *const *areas, unsigned cache, void *round) {
-    __asm__ goto(CPU_OPS_BEGIN_PUSH "movzwl (%%rax,%[header],8), %%ecx\n\t"
-                                    "cmpw 6(%%rax,%[header],8), %%cx\n\t"
+    __asm__ goto(CPU_OPS_BEGIN_PUSH "leaq (%%rax,%[header],8), %%r11\n\t"
+                                    "movl (%%r11), %%ecx\n\t"
+                                    "cmpw 6(%%r11), %%cx\n\t"
                                     "jae %l[full]\n\t"
-                                    "movq %[round], (%%rax,%%rcx,8)\n\t"
+                                    "leaq (%%rax,%%rcx,8), %%rax\n\t"
+                                    "movq %[round], (%%rax)\n\t"
                                     "incl %%ecx\n\t"
-                                    "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END
+                                    "movl %%ecx, (%%r11)\n\t" CPU_OPS_END
                  :
                  : CPU_OPS_INPUTS, [round] "r"(round)
-                 : "rax", "rcx", "cc", "memory"
+                 : "rax", "rcx", "r11", "cc", "memory"
                  : full);
     return true;
 full:
@@ -86,7 +94,7 @@ full:
 /* Takes up to `count` (>= 1) rounds into `out`, the top one first; returns how many. */
 static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
     uint64_t taken;
-    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header],8), %%ecx\n\t"
+    __asm__ goto(CPU_OPS_BEGIN "movl (%%rax,%[header],8), %%ecx\n\t"
                                "movzwl 4(%%rax,%[header],8), %%edx\n\t"
                                "subl %%ecx, %%edx\n\t" /* bottom - top: minus the number of rounds */
                                "jae %l[empty]\n\t"
@@ -100,7 +108,7 @@ static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void
                                "incl %k[taken]\n\t"
                                "cmpl %%edx, %k[taken]\n\t"
                                "jb 6b\n\t"
-                               "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
+                               "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
                  : [taken] "=&r"(taken)
                  : CPU_OPS_INPUTS, [out] "r"(out), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "cc", "memory"
@@ -114,7 +122,7 @@ empty:
 /* Puts up to `count` (>= 1) rounds of `in` on top, in order; returns how many found room. */
 static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, void *const *in, unsigned count) {
     uint64_t put;
-    __asm__ goto(CPU_OPS_BEGIN "movzwl (%%rax,%[header],8), %%ecx\n\t"
+    __asm__ goto(CPU_OPS_BEGIN "movl (%%rax,%[header],8), %%ecx\n\t"
                                "movzwl 6(%%rax,%[header],8), %%edx\n\t"
                                "subl %%ecx, %%edx\n\t" /* limit - top: the room */
                                "jbe %l[full]\n\t"
@@ -127,7 +135,7 @@ static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, voi
                                "incl %k[put]\n\t"
                                "cmpl %%edx, %k[put]\n\t"
                                "jb 6b\n\t"
-                               "movw %%cx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
+                               "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
                  : [put] "=&r"(put)
                  : CPU_OPS_INPUTS, [in] "r"(in), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "cc", "memory"

@@ -171,7 +171,7 @@ static bool was_idle(unsigned area) {
 static void judge_drain(unsigned area, bool regroup) {
     for (unsigned c = 0; c < CACHES; c++) {
         const struct reference_cache *cache = &ref.caches[c];
-        if (cache->arrays[area].limit == 0 || header_word_of(area, cache->tag) >> 32 != CPU_DRAINED) continue;
+        if (cache->arrays[area].limit == 0 || header_of(area, cache->tag).bottom != CPU_DRAINED) continue;
         reference_empty_area(area, true, regroup);
         return;
     }

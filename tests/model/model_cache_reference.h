@@ -190,11 +190,10 @@ static void compare_array(struct model *model, const struct reference_cache *cac
     const struct reference_array *array = &cache->arrays[area];
     const struct cpu_header header = header_of(area, cache->tag);
     void *const *slots = (void *const *)(void *)cpu_area_at((uint32_t)area);
-    unsigned bottom = caches.depots[cache->tag].bottom;
+    unsigned bottom = caches.depots[cache->tag].bottom, limit = header_is_open(area, cache->tag) ? header.limit - bottom : 0;
     MODEL_EXPECT(model, rounds_in(area, cache->tag) == array->count, "area %u has %u rounds of %zu bytes, not %u", area, rounds_in(area, cache->tag),
                  cache->bytes, array->count);
-    MODEL_EXPECT(model, (header.limit == 0 ? 0u : header.limit - bottom) == array->limit, "area %u: the array of %zu bytes goes to %u, not to %u",
-                 area, cache->bytes, header.limit == 0 ? 0u : header.limit - bottom, array->limit);
+    MODEL_EXPECT(model, limit == array->limit, "area %u: the array of %zu bytes goes to %u, not to %u", area, cache->bytes, limit, array->limit);
     for (unsigned i = 0; i < array->count && !model->failed; i++)
         MODEL_EXPECT(model, slots[bottom + i] == array->rounds[i], "area %u: round %u of %zu bytes is another one", area, i, cache->bytes);
 }

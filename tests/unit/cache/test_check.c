@@ -73,6 +73,7 @@ static void damage_to_the_cpu_layer_is_found(void **state) {
     cache_drain(&caches);
     struct cpu_header *header = cpu_area_header(cpu_area_at(1), cache);
     ASSERT_FINDS_WITH(header->top, depot->bottom - 1, "a top outside its array");
+    ASSERT_FINDS_WITH(header->limit, (uint16_t)(header->top + 1), "more rounds taken than there were");
     ASSERT_NOTHING_LEFT();
 }
 
