@@ -140,7 +140,7 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         unsigned limit = upper >> 16, bottom = upper & 0xffff, top = (uint32_t)header;
         unsigned wanted = place + rounds;
         if (cpu_upper_closed(upper)) return false;
-        bool open = header != 0 && !cpu_upper_drained(upper);
+        bool open = upper != 0 && !cpu_upper_drained(upper);
         if (STRATA_UNLIKELY(caches->thread_mode && cpu_upper_is_unsettled(upper))) {
             cpu_thread_settle_own(caches, cache);
             continue;

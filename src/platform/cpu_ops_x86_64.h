@@ -153,13 +153,19 @@ STRATA_INLINE uint32_t cpu_current_id(void) {
     return id;
 }
 
-/* The header of `cache` on the CPU of this moment, as one word. */
+/*
+ * The header of `cache` on the CPU of this moment, as one word, but read in halves: the top is often just stored, and a wider load would wait until
+ * that is in the processor's cache. Halves of two moments do no harm, as cpu_header_replace compares the whole.
+ */
 STRATA_INLINE uint64_t cpu_header_read(char *const *areas, unsigned cache) {
     uint64_t header;
     __asm__ volatile("movl %%fs:(%[id]), %%eax\n\t"
                      "shlq %[shift], %%rax\n\t"
                      "addq %[areas], %%rax\n\t"
-                     "movq (%%rax,%[offset]), %[header]\n\t"
+                     "movl (%%rax,%[offset]), %k[header]\n\t"
+                     "movl 4(%%rax,%[offset]), %%eax\n\t"
+                     "shlq $32, %%rax\n\t"
+                     "orq %%rax, %[header]\n\t"
                      : [header] "=&r"(header)
                      : [id] "r"(platform_cpu.id_offset), [areas] "rm"(*areas), [shift] "i"(CPU_AREA_SHIFT),
                        [offset] "r"((uint64_t)cache * sizeof(struct cpu_header))
