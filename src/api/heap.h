@@ -1,7 +1,7 @@
 /*
  * heap.h - the one heap of the process: every layer built on the one below. Private to api/.
  *
- * `heap` is the only mutable global of the library besides the platform's. small_end is 0 until the layers stand, which
+ * `heap` is the only mutable global of the library besides the platform's. fine_end and small_end are 0 until the layers stand, which
  * sends every malloc to the slow path, and the zone's extent is 0, which does the same for free: the fast paths need no other
  * test. Locks: heap.lock (LOCK_RANK_API), for initialisation, maintenance and fork; heap.arenas.lock (LOCK_RANK_ARENAS).
  */

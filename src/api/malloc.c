@@ -42,10 +42,7 @@ STRATA_INLINE uintptr_t units_of(const void *p) {
 /* Relaxed: whoever handed p to this thread handed over with it that the heap reaches there. */
 STRATA_INLINE bool in_heap(uintptr_t units) { return units < __atomic_load_n(&heap.zone.extent_units, __ATOMIC_RELAXED); }
 /* The lower byte of the tag alone. */
-STRATA_INLINE unsigned tag_at(uintptr_t units) {
-    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower byte comes first");
-    return *(const uint8_t *)&heap.zone.tags[units >> (GRANULE_SHIFT - 4)];
-}
+STRATA_INLINE unsigned tag_at(uintptr_t units) { return *(const uint8_t *)&heap.zone.tags[units >> (GRANULE_SHIFT - 4)]; }
 
 STRATA_INLINE void release(enum heap_function function, void *p) {
     uintptr_t units = units_of(p);

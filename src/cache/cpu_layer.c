@@ -2,7 +2,7 @@
  * cpu_layer.c - the areas of the CPU layer: opening and growing arrays, draining those of others.
  *
  * Draining another CPU (kmem paper, 5.2; the owner takes no lock and gets no message):
- *   1. close the header: a store to its upper half, which the owner never writes but to open or grow it;
+ *   1. close the header: a store to its upper half, which the owner never writes but to open or grow it, or to close it under the lock;
  *   2. platform_fence_cpus: every sequence that might have read the open header has ended or starts again;
  *   3. if the upper half is no longer closed, an owner's growth committed between 1 and 2: close again, fence again;
  *   4. now top can't change: take the rounds, set top to bottom, mark the header drained;
@@ -83,10 +83,9 @@ void cpu_header_empty(struct cache_layer *caches, unsigned area, unsigned cache,
     const struct cpu_header seen = header_load(caches, area, cache);
     const unsigned first = first_round(caches, cache, seen), count = seen.top > first ? seen.top - first : 0;
     for (unsigned i = 0; i < count; i++) rounds[i] = slots[first + i];
-    /* The limit goes down before the top: a signal handler of the owner's thread shall not find room. */
-    if (cpu_upper_taken(cpu_header_upper(seen)) != 0) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
-    __atomic_store_n(&header->top, upper_after == 0 ? 0 : caches->depots[cache].bottom, __ATOMIC_RELAXED);
-    __atomic_store_n(upper_half(header), upper_after, __ATOMIC_RELEASE); /* the owner sees the new top before it may open */
+    /* All of it at once: no signal handler finds room in between. Release: pairs with whoever looks where its array lies. */
+    const uint64_t after = cpu_header_pack(upper_after == 0 ? 0 : caches->depots[cache].bottom, upper_after, 0);
+    __atomic_store_n((cpu_header_bits *)(void *)header, after, __ATOMIC_RELEASE);
     if (count != 0) cpu_layer_give(caches, cache, rounds, count, regroup);
 }
 
@@ -114,8 +113,14 @@ static bool opened_while_shut(struct cache_layer *caches, unsigned area, unsigne
     if (!caches->thread_mode) return false;
     /* Both sides change the one word in turn: who comes second has seen what the other had written before. */
     if (STRATA_LIKELY(__atomic_fetch_or(&caches->depots[cache].shut, 0, __ATOMIC_ACQ_REL) == 0)) return false;
-    __atomic_store_n(upper_half(header_at(caches, area, cache)), CPU_CLOSED, __ATOMIC_RELAXED);
-    return true;
+    platform_interleave();
+    /* Since then it may have been drained, or be in use again: what was taken must not be forgotten. */
+    platform_lock_acquire(&caches->drain_lock);
+    const bool shut = is_shut(caches, cache);
+    uint32_t *half = upper_half(header_at(caches, area, cache));
+    if (shut) __atomic_store_n(half, CPU_CLOSED | cpu_upper_taken(__atomic_load_n(half, __ATOMIC_RELAXED)) << 16, __ATOMIC_RELAXED);
+    platform_lock_release(&caches->drain_lock);
+    return shut;
 }
 
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
@@ -353,7 +358,7 @@ static const char *check_header(const struct cpu_header header, const struct dep
 
 STRATA_COLD const char *cpu_layer_check(struct cache_layer *caches) {
     const char *broken = NULL;
-    platform_lock_acquire(&caches->drain_lock); /* who empties a header changes it by two stores */
+    platform_lock_acquire(&caches->drain_lock); /* headers of an area, and what they say of those of others, at one moment */
     for (unsigned area = 0; area < last_area(caches) && broken == NULL; area++) {
         if (!area_used(caches, area)) continue;
         for (unsigned cache = caches->first; cache < caches->end && broken == NULL; cache++)

@@ -53,6 +53,14 @@ static uint64_t frames_of(struct frame_zone *zone, uint64_t frame) {
 
 enum outcome { GONE, USED, STAYS, DROPPED };
 
+/* Nobody can drop the block, as its owner said NEVER, to a move perhaps. Under the lock it is what it is: since then it may be another's, who lists
+ * it. */
+static void unlist(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t frame) {
+    struct frames_slot *slot = frames_lock(zone, frames_superpage_of(zone, frame));
+    if (!frames_can_be_dropped(zone, zone->notes[frame])) (void)frames_lru_remove(&reclaim->lru, frame);
+    frames_unlock(zone, slot);
+}
+
 /* Asks the owner of a block, unless it was used (whatever the use, with force). Adds what is dropped to *dropped; later: frames_drop_all frees it. */
 static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *reclaim, uint64_t frame, bool force, bool later, uint64_t *dropped) {
     struct frames_block block;
@@ -62,7 +70,7 @@ static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *
     bool dirty, used = frames_used_take(zone, frame, frames, &dirty);
     if (used && !force) return USED;
     enum frames_status status = frames_isolate(zone, frame, &block);
-    if (status == FRAMES_UNSUPPORTED) (void)frames_lru_remove(&reclaim->lru, frame); /* its owner said NEVER: to a move, perhaps */
+    if (status == FRAMES_UNSUPPORTED) unlist(zone, reclaim, frame);
     if (status != FRAMES_OK) {
         COUNT(reclaim, refused_busy, 1);
         return STAYS;

@@ -6,8 +6,8 @@
  * block out of them, which loses nothing, and whoever uses one brings it back by a small fault: what is there at the next look was used. (A read
  * brings up to 15 neighbours back as well, unless a userfaultfd watches the memory: frames_reclaimer.c sees to that.) Tried
  * instead: soft-dirty bits, which are cleared for the whole process only, and tell writes alone, as does userfaultfd's write protection. Private
- * memory can't be taken out without losing it, and huge pages would cost a fault of 2 MiB: there only frames_touch tells. No lock: bits are atomic;
- * the block is isolated, where memory is looked at.
+ * memory can't be taken out without losing it, and huge pages would cost a fault of 2 MiB: there only frames_touch tells. Bits are atomic; a look
+ * at memory is at an isolated block, under the zone's lock of looks, by which who has its frames next waits for it.
  */
 #include "page/frames_reclaim_internal.h"
 

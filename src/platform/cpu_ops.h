@@ -45,6 +45,8 @@ struct cpu_header {
     uint16_t bottom;
     uint16_t limit;
 } STRATA_ALIGNED(8);
+typedef uint64_t __attribute__((may_alias)) cpu_header_bits;
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the top is the lower half");
 /* What an upper half says: bottom and limit. */
 STRATA_INLINE uint32_t cpu_header_upper(struct cpu_header header) { return header.bottom | (uint32_t)header.limit << 16; }
 STRATA_INLINE bool cpu_upper_closed(uint32_t upper) { return (upper & 0xffff) == CPU_CLOSED; }

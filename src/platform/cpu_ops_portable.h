@@ -48,7 +48,6 @@ STRATA_INLINE void cpu_sequence_end(void) { __atomic_store_n(cpu_sequence_word()
 /* Others look at headers while the owner runs, for statistics and checks: no lock, but no tearing either. */
 #define CPU_OPS_READ(word) __atomic_load_n((word), __ATOMIC_RELAXED)
 #define CPU_OPS_WRITE(word, value) __atomic_store_n((word), (value), __ATOMIC_RELAXED)
-typedef uint64_t __attribute__((may_alias)) cpu_header_bits;
 
 /* The number of this CPU's area at this moment. */
 STRATA_INLINE uint32_t cpu_current_id(void) { return cpu_id(); }

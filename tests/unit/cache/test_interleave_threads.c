@@ -114,6 +114,23 @@ static void grow_and_fall(void *unused) {
     caches.depots[cache].visits_seen = caches.depots[cache].visits;
     depot_tick(&caches, cache, false);
 }
+/* m grows while the array is full, so that the next free opens it anew. */
+static void grow_full(void *unused) {
+    void *objects[3];
+    (void)unused;
+    for (unsigned i = 0; i < 3; i++) objects[i] = take(cache);
+    give(cache, objects[0]);
+    give(cache, objects[1]);
+    grow(NULL);
+    give(cache, objects[2]);
+}
+/* As debugging that begins and ends, and a trim behind it. */
+static void shut_open_and_drain(void *unused) {
+    (void)unused;
+    cache_shut(&caches, cache);
+    cache_open(&caches, cache);
+    cache_drain(&caches);
+}
 static void reap(void *unused) {
     (void)unused;
     cache_reap(&caches);
@@ -226,6 +243,13 @@ static void drains_meet_threads_at_work(void **state) {
         .bodies = {grow, exchange, drain}, .thread_mode = true, .cpus = {2, 0, 1}, .m = 2, .grown = true, .deviations = 1, .runs_min = 50});
 }
 
+/* What was taken out of an array is not forgotten by an owner that opens it meanwhile. */
+static void arrays_are_shut_while_they_grow(void **state) {
+    (void)state;
+    explore(
+        (struct scene){.bodies = {grow_full, shut_open_and_drain}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 3, .runs_min = 300});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(magazines_cross_the_depot_whole),
@@ -239,6 +263,7 @@ int main(void) {
         cmocka_unit_test(blocks_are_handed_from_cpu_to_cpu),
         cmocka_unit_test(threads_come_and_go),
         cmocka_unit_test(drains_meet_threads_at_work),
+        cmocka_unit_test(arrays_are_shut_while_they_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
