@@ -158,6 +158,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
             return object != NULL ? object : alloc_small_slow(bytes, align, cache);
         }
     }
+    slab_reap_for(&heap.slabs, bytes >> GRANULE_SHIFT);
     void *block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     maintenance_slow_call(true);

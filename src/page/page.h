@@ -275,6 +275,8 @@ struct zone_run {
 };
 /* 1..512 granules at a multiple of `align` granules (a power of two). False: no memory. Cost: one search of a few superpages' bitfields. */
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run);
+/* The same where all of it is present already, else false: what waits elsewhere may go first. */
+bool zone_run_alloc_present(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run);
 /* The owner has cleared its tags before. */
 void zone_run_free(struct zone *zone, void *address, unsigned granules);
 /* Writes (tag, offset) into the tags of the granules of a slab or a pool's chunk, at most 256; clears them with TAG_NONE. */

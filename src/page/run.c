@@ -246,7 +246,8 @@ static void fill_run(struct zone *zone, struct superpage *superpage, unsigned st
     }
 }
 
-bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, struct zone_run *run) {
+bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, bool present,
+                       struct zone_run *run) {
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
     zone_lock(zone);
@@ -262,6 +263,10 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
         if (superpage == NULL && zone->resting.count != 0) { /* what rests may have them, before any page is touched for the first time */
             zone_wake_runs(zone);
             superpage = search_present(zone, group, granules, align, &start);
+        }
+        if (superpage == NULL && present) {
+            platform_lock_release(&zone->lock);
+            return false;
         }
         if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
@@ -290,7 +295,10 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
 }
 
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
-    return zone_run_alloc_in(zone, granules, align, mobility, false, run);
+    return zone_run_alloc_in(zone, granules, align, mobility, false, false, run);
+}
+bool zone_run_alloc_present(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
+    return zone_run_alloc_in(zone, granules, align, mobility, false, true, run);
 }
 
 void zone_run_free(struct zone *zone, void *address, unsigned granules) {

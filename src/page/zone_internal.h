@@ -194,7 +194,8 @@ STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
 /* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size. */
-bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, struct zone_run *run);
+bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, bool present,
+                       struct zone_run *run);
 
 /* Of a superpage of which less is free neither an exchange takes pages, nor a gap that is short: its holes are filled where they are, soon. */
 #define SPARED_FREE_GRANULES (SUPERPAGE_GRANULES / 2)

@@ -19,8 +19,9 @@
 #define SLAB_WASTE_DENSE 64 /* the same in a dense cache, where it can be had */
 #define SLAB_GROWTH_SHARE 8
 #define RECIPROCAL_SHIFT 40
-#define EMPTY_GRANULES_MIN 4
-#define EMPTY_SHARE 8
+/* Wholly free slabs go before fresh pages are touched where they have more than so many granules and than this share of the heap. */
+#define EMPTY_GRANULES_MIN 16
+#define EMPTY_SHARE 32
 
 /*
  * A slab is known by its head's number. Up to 64 objects need one unit of the zone's heads; two units a granule hold it for the smallest objects:
@@ -144,10 +145,32 @@ static unsigned next_slab_granules(const struct slab_cache *cache) {
     return granules;
 }
 
+static void count_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab) {
+    COUNTER_ADD(cache->empty_slabs, 1);
+    __atomic_fetch_add(&slabs->empty_granules, slab->granules, __ATOMIC_RELAXED);
+}
+static void uncount_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab) {
+    COUNTER_SUB(cache->empty_slabs, 1);
+    __atomic_fetch_sub(&slabs->empty_granules, slab->granules, __ATOMIC_RELAXED);
+}
+static uint64_t populated(const struct slab_layer *slabs) { return __atomic_load_n(&slabs->zone->counters.populated, __ATOMIC_RELAXED); }
+static bool much_is_empty(const struct slab_layer *slabs) {
+    return __atomic_load_n(&slabs->empty_granules, __ATOMIC_RELAXED) > EMPTY_GRANULES_MIN + populated(slabs) / EMPTY_SHARE;
+}
+
+/* Making and unmaking a slab costs as much as some tens of objects: so wholly free ones stay until their pages are wanted, or until the next tick. */
+static bool run_alloc(struct slab_layer *slabs, const struct slab_cache *cache, unsigned granules, struct zone_run *run) {
+    if (much_is_empty(slabs)) {
+        if (zone_run_alloc_present(slabs->zone, granules, 1, cache->mobility, run)) return true;
+        slab_reap(slabs);
+    }
+    return zone_run_alloc(slabs->zone, granules, 1, cache->mobility, run);
+}
+
 /* A new slab, all free, not in a bucket yet. Under no lock. */
 static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cache, unsigned granules, uint32_t *head) {
     struct zone_run run;
-    if (!zone_run_alloc(slabs->zone, granules, 1, cache->mobility, &run) &&
+    if (!run_alloc(slabs, cache, granules, &run) &&
         (granules == cache->granules_min || !zone_run_alloc(slabs->zone, cache->granules_min, 1, cache->mobility, &run)))
         return NULL;
     unsigned capacity = (unsigned)(((size_t)run.granules << GRANULE_SHIFT) / cache->object_bytes);
@@ -255,10 +278,10 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
             cache->slabs++;
             cache->granules += slab->granules;
             COUNTER_ADD(cache->total, slab->capacity);
-            COUNTER_ADD(cache->empty_slabs, 1);
+            count_empty(slabs, cache, slab);
         }
         struct slab *slab = slab_at(slabs, head);
-        if (slab->free == slab->capacity) COUNTER_SUB(cache->empty_slabs, 1);
+        if (slab->free == slab->capacity) uncount_empty(slabs, cache, slab);
         /* Who takes the last objects out of another's slab is a guest there: they go back to where most belongs. */
         if (slab->free >= slab->capacity / 2) __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
         taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
@@ -343,11 +366,6 @@ static STRATA_COLD void bad_free(struct slab_cache *cache, const void *object, c
     fatal("free(): %p: %s (cache %s)", object, what, cache->name);
 }
 
-/* Wholly free slabs wait for the next burst up to a share of the cache; slab_reap takes them before the heap grows. */
-static uint32_t empty_slabs_max(const struct slab_cache *cache) {
-    return (uint32_t)((EMPTY_GRANULES_MIN + cache->granules / EMPTY_SHARE) / cache->granules_max) + 1;
-}
-
 /*
  * Puts the first objects back that lie in one slab; how many they are. 0: the first is none of its objects.
  *
@@ -377,10 +395,10 @@ static STRATA_NOINLINE void settle(struct slab_layer *slabs, struct slab_cache *
     if (!was_full) bucket_remove(slabs, cache, slab);
     bucket_insert(slabs, cache, slab, head, bucket);
     if (slab->free != slab->capacity) return;
-    COUNTER_ADD(cache->empty_slabs, 1);
-    if (cache->empty_slabs <= empty_slabs_max(cache)) return;
+    count_empty(slabs, cache, slab);
+    if (STRATA_LIKELY(populated(slabs) <= slabs->zone->config.soft_limit_bytes >> GRANULE_SHIFT)) return; /* it stays, for now */
+    uncount_empty(slabs, cache, slab);
     unlink_empty(slabs, cache, slab);
-    COUNTER_SUB(cache->empty_slabs, 1);
     slab_destroy(slabs, head);
 }
 
@@ -411,14 +429,21 @@ void slab_reap(struct slab_layer *slabs) {
             struct slab *slab = slab_at(slabs, head);
             uint32_t next = slab->next;
             if (slab->free == slab->capacity) {
+                uncount_empty(slabs, cache, slab);
                 unlink_empty(slabs, cache, slab);
-                COUNTER_SUB(cache->empty_slabs, 1);
                 slab_destroy(slabs, head);
             }
             head = next;
         }
         platform_lock_release(&cache->lock);
     }
+}
+
+void slab_reap_for(struct slab_layer *slabs, uint64_t granules) {
+    struct zone_counters counters;
+    if (!much_is_empty(slabs)) return;
+    zone_counters_get(slabs->zone, &counters);
+    if (counters.idle < granules) slab_reap(slabs);
 }
 
 /* ------------------------------------------------------------------ looking inside, fork */

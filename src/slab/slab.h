@@ -46,16 +46,17 @@ struct slab_cache {
 
 struct slab_layer {
     struct zone *zone;
-    struct slab_cache caches[SLAB_CACHE_END];   /* by tag; the first SLAB_CACHE_FIRST are unused */
+    uint64_t empty_granules;                  /* of wholly free slabs of all caches; changed atomically, relaxed: who reads it has a rule of thumb */
+    struct slab_cache caches[SLAB_CACHE_END]; /* by tag; the first SLAB_CACHE_FIRST are unused */
     uint8_t class_of[SIZE_CLASS_TABLE_ENTRIES]; /* size_class_index -> tag */
 };
 
 /* `magazine_bytes` are the sizes of the caches from SLAB_CACHE_MAGAZINES on. */
 void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]);
 
+STRATA_INLINE unsigned slab_class_of_size(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[size_class_index(bytes)]; }
 /* The same of sizes up to SIZE_CLASS_FINE_BYTES. */
 STRATA_INLINE unsigned slab_class_of_fine(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[(bytes + 15) >> 4]; }
-STRATA_INLINE unsigned slab_class_of_size(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[size_class_index(bytes)]; }
 STRATA_INLINE bool slab_is_cache(unsigned tag) { return tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_END; }
 /* The smallest class whose objects all are aligned to `align` (a power of two <= 4096); 0: none. Cost: a short search. */
 unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align);
@@ -93,6 +94,8 @@ size_t slab_bytes_of(const struct slab_layer *slabs, const void *object);
 
 /* Gives wholly free slabs back to the zone. */
 void slab_reap(struct slab_layer *slabs);
+/* Who is about to touch `granules` for the first time says so before: wholly free slabs go then, where they are a share worth it. */
+void slab_reap_for(struct slab_layer *slabs, uint64_t granules);
 
 struct slab_stats {
     uint64_t object_bytes, slab_bytes, slabs, total, in_use, memory_bytes, allocs, frees;

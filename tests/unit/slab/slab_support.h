@@ -63,9 +63,6 @@ static inline unsigned capacity_min(unsigned cache) {
     return (unsigned)(((size_t)slabs.caches[cache].granules_min << GRANULE_SHIFT) / slabs.caches[cache].object_bytes);
 }
 
-/* Slabs that may stay though they are empty: four granules, or an eighth of the cache, in slabs of full size, and one. */
-static inline uint64_t empty_slabs_bound(unsigned cache) { return (4 + slabs.caches[cache].granules / 8) / slabs.caches[cache].granules_max + 1; }
-
 #define STAMP UINT64_C(0x736c61622074616b)
 
 static inline void stamp(unsigned cache, void *object) {

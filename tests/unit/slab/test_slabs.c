@@ -1,6 +1,6 @@
 /*
- * test_slabs.c - the life of slabs: made when a cache has nothing free, used fullest first and lowest address first, empty ones kept up to
- * an eighth of the cache and given back by reaping; the counts that follow.
+ * test_slabs.c - the life of slabs: made when a cache has nothing free, used fullest first and lowest address first, empty ones kept until
+ * their pages are wanted, and given back by reaping; the counts that follow.
  */
 #include "unit/slab/slab_support.h"
 
@@ -131,28 +131,66 @@ static void a_slab_moves_through_all_lists(void **state) {
     }
 }
 
-static void empty_slabs_stay_up_to_an_eighth(void **state) {
+static uint64_t populated(void) {
+    struct zone_counters counters;
+    zone_counters_get(&zone, &counters);
+    return counters.populated;
+}
+
+static void empty_slabs_stay_until_their_pages_are_wanted(void **state) {
     (void)state;
     static const size_t sizes[] = {16, 96, 512, 3072, 32768};
     for (unsigned s = 0; s < ARRAY_LENGTH(sizes); s++) {
-        unsigned cache = cache_of(sizes[s]), n = (unsigned)min_u64(MANY, 12 * MIB / sizes[s]);
+        unsigned cache = cache_of(sizes[s]), other = cache_of(sizes[(s + 1) % ARRAY_LENGTH(sizes)]), n = (unsigned)min_u64(MANY, 12 * MIB / sizes[s]);
         take(cache, objects, n);
-        /* The cache shrinks while its empty slabs stay: an eighth is an eighth of what it was. */
-        uint64_t bound = empty_slabs_bound(cache);
-        assert_true(stats_of(cache).slabs > 2 * bound);
-        while (n != 0) {
-            unsigned some = (unsigned)min_u64(n, 40);
-            give(cache, &objects[n -= some], some);
-            assert_true(slabs.caches[cache].empty_slabs <= bound);
-        }
-        ASSERT_SOUND();
-        assert_true(stats_of(cache).slabs != 0);
-        assert_int_equal(stats_of(cache).slabs, slabs.caches[cache].empty_slabs);
+        uint64_t made = stats_of(cache).slabs, bytes = stats_of(cache).memory_bytes, before = populated();
+        give(cache, objects, n);
+        assert_int_equal(stats_of(cache).slabs, made);
+        assert_int_equal(slabs.caches[cache].empty_slabs, made);
+        take(cache, objects, n); /* the same again, of slabs that are there */
+        assert_int_equal(stats_of(cache).slabs, made);
+        give(cache, objects, n);
+        /* Another cache takes half of the memory: no page is touched for it. */
+        n = (unsigned)min_u64(MANY, bytes / 2 / stats_of(other).object_bytes);
+        take(other, objects, n);
+        assert_int_equal(populated(), before);
+        assert_int_equal(slabs.caches[cache].empty_slabs, 0);
+        give(other, objects, n);
         slab_reap(&slabs);
-        assert_int_equal(stats_of(cache).slabs, 0);
-        assert_int_equal(stats_of(cache).memory_bytes, 0);
+        assert_int_equal(stats_of(cache).memory_bytes + stats_of(other).memory_bytes, 0);
+        assert_int_equal(slabs.empty_granules, 0);
         assert_empty();
     }
+}
+
+/* So they do where a block would touch fresh pages, but not where few of them wait. */
+static void empty_slabs_go_before_a_block_grows_the_heap(void **state) {
+    (void)state;
+    unsigned cache = cache_of(4096);
+    take(cache, objects, 1024);
+    give(cache, objects, 1024);
+    slab_reap_for(&slabs, 0);
+    assert_int_equal(slabs.empty_granules, 1024);
+    slab_reap_for(&slabs, 1024);
+    assert_int_equal(slabs.empty_granules, 0);
+    take(cache, objects, 8);
+    give(cache, objects, 8);
+    slab_reap_for(&slabs, 4096);
+    assert_int_equal(slabs.empty_granules, 8);
+    assert_empty();
+}
+
+static void above_the_soft_limit_they_go_at_once(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.soft_limit_bytes = MIB;
+    begin(NULL, config);
+    unsigned cache = cache_of(512);
+    take(cache, objects, 8192);
+    assert_true(populated() << GRANULE_SHIFT >= 4 * MIB);
+    give(cache, objects, 8192);
+    assert_true(populated() << GRANULE_SHIFT <= MIB);
+    assert_empty();
 }
 
 /* A loop of filling and emptying one slab costs the zone nothing. */
@@ -299,7 +337,9 @@ int main(void) {
         cmocka_unit_test_setup(freed_objects_come_back_lowest_first, plain_slabs),
         cmocka_unit_test_setup(the_fullest_slab_serves_first, plain_slabs),
         cmocka_unit_test_setup(a_slab_moves_through_all_lists, plain_slabs),
-        cmocka_unit_test_setup(empty_slabs_stay_up_to_an_eighth, plain_slabs),
+        cmocka_unit_test_setup(empty_slabs_stay_until_their_pages_are_wanted, plain_slabs),
+        cmocka_unit_test_setup(empty_slabs_go_before_a_block_grows_the_heap, plain_slabs),
+        cmocka_unit_test_setup(above_the_soft_limit_they_go_at_once, plain_slabs),
         cmocka_unit_test_setup(the_last_empty_slab_waits_for_the_next_burst, plain_slabs),
         cmocka_unit_test_setup(partial_slabs_serve_before_empty_ones, plain_slabs),
         cmocka_unit_test_setup(reaping_takes_the_empty_ones_only, plain_slabs),
@@ -311,7 +351,7 @@ int main(void) {
         cmocka_unit_test_setup(freed_objects_come_back_lowest_first, pages_of_16_kib),
         cmocka_unit_test_setup(the_fullest_slab_serves_first, pages_of_16_kib),
         cmocka_unit_test_setup(a_slab_moves_through_all_lists, pages_of_16_kib),
-        cmocka_unit_test_setup(empty_slabs_stay_up_to_an_eighth, pages_of_16_kib),
+        cmocka_unit_test_setup(empty_slabs_stay_until_their_pages_are_wanted, pages_of_16_kib),
         cmocka_unit_test_setup(partial_slabs_serve_before_empty_ones, pages_of_16_kib),
         cmocka_unit_test_setup(reaping_takes_the_empty_ones_only, pages_of_16_kib),
         cmocka_unit_test_setup(addresses_lead_to_their_cache, pages_of_16_kib),
@@ -320,7 +360,7 @@ int main(void) {
         cmocka_unit_test_setup(freed_objects_come_back_lowest_first, pages_of_64_kib),
         cmocka_unit_test_setup(the_fullest_slab_serves_first, pages_of_64_kib),
         cmocka_unit_test_setup(a_slab_moves_through_all_lists, pages_of_64_kib),
-        cmocka_unit_test_setup(empty_slabs_stay_up_to_an_eighth, pages_of_64_kib),
+        cmocka_unit_test_setup(empty_slabs_stay_until_their_pages_are_wanted, pages_of_64_kib),
         cmocka_unit_test_setup(partial_slabs_serve_before_empty_ones, pages_of_64_kib),
         cmocka_unit_test_setup(reaping_takes_the_empty_ones_only, pages_of_64_kib),
         cmocka_unit_test_setup(addresses_lead_to_their_cache, pages_of_64_kib),
