@@ -145,14 +145,6 @@ static unsigned next_slab_granules(const struct slab_cache *cache) {
     return granules;
 }
 
-static void count_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab) {
-    COUNTER_ADD(cache->empty_slabs, 1);
-    __atomic_fetch_add(&slabs->empty_granules, slab->granules, __ATOMIC_RELAXED);
-}
-static void uncount_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab) {
-    COUNTER_SUB(cache->empty_slabs, 1);
-    __atomic_fetch_sub(&slabs->empty_granules, slab->granules, __ATOMIC_RELAXED);
-}
 static uint64_t populated(const struct slab_layer *slabs) { return __atomic_load_n(&slabs->zone->counters.populated, __ATOMIC_RELAXED); }
 static bool much_is_empty(const struct slab_layer *slabs) {
     return __atomic_load_n(&slabs->empty_granules, __ATOMIC_RELAXED) > EMPTY_GRANULES_MIN + populated(slabs) / EMPTY_SHARE;
@@ -191,21 +183,24 @@ static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cac
     return slab;
 }
 
-/* Unlinked and accounted for already; the cache's lock may be held (the zone's comes after it). */
-static void slab_destroy(struct slab_layer *slabs, uint32_t head) {
-    const struct slab *slab = slab_at(slabs, head);
+/* One slab more that is wholly free (1), or less (-1). */
+static void count_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab, int more) {
+    COUNTER_ADD(cache->empty_slabs, (uint32_t)more);
+    __atomic_fetch_add(&slabs->empty_granules, (uint64_t)(more * slab->granules), __ATOMIC_RELAXED);
+}
+
+/* Under the cache's lock; the zone's comes after it. */
+static void destroy_empty(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t head) {
     char *address = zone_address_of(slabs->zone, slab->granule);
     unsigned granules = slab->granules;
+    bucket_remove(slabs, cache, slab);
+    count_empty(slabs, cache, slab, -1);
+    cache->slabs--;
+    cache->granules -= granules;
+    COUNTER_SUB(cache->total, slab->capacity);
     zone_tag_run(slabs->zone, address, granules, TAG_NONE);
     zone_head_free(slabs->zone, head, head_bytes(slab->capacity));
     zone_run_free(slabs->zone, address, granules);
-}
-
-static void unlink_empty(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab) {
-    bucket_remove(slabs, cache, slab);
-    cache->slabs--;
-    cache->granules -= slab->granules;
-    COUNTER_SUB(cache->total, slab->capacity);
 }
 
 /* ------------------------------------------------------------------ objects */
@@ -278,10 +273,10 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
             cache->slabs++;
             cache->granules += slab->granules;
             COUNTER_ADD(cache->total, slab->capacity);
-            count_empty(slabs, cache, slab);
+            count_empty(slabs, cache, slab, 1);
         }
         struct slab *slab = slab_at(slabs, head);
-        if (slab->free == slab->capacity) uncount_empty(slabs, cache, slab);
+        if (slab->free == slab->capacity) count_empty(slabs, cache, slab, -1);
         /* Who takes the last objects out of another's slab is a guest there: they go back to where most belongs. */
         if (slab->free >= slab->capacity / 2) __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
         taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
@@ -395,11 +390,9 @@ static STRATA_NOINLINE void settle(struct slab_layer *slabs, struct slab_cache *
     if (!was_full) bucket_remove(slabs, cache, slab);
     bucket_insert(slabs, cache, slab, head, bucket);
     if (slab->free != slab->capacity) return;
-    count_empty(slabs, cache, slab);
+    count_empty(slabs, cache, slab, 1);
     if (STRATA_LIKELY(populated(slabs) <= slabs->zone->config.soft_limit_bytes >> GRANULE_SHIFT)) return; /* it stays, for now */
-    uncount_empty(slabs, cache, slab);
-    unlink_empty(slabs, cache, slab);
-    slab_destroy(slabs, head);
+    destroy_empty(slabs, cache, slab, head);
 }
 
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
@@ -428,11 +421,7 @@ void slab_reap(struct slab_layer *slabs) {
         for (uint32_t head = cache->buckets[SLAB_BUCKETS - 1]; head != SLAB_NONE;) {
             struct slab *slab = slab_at(slabs, head);
             uint32_t next = slab->next;
-            if (slab->free == slab->capacity) {
-                uncount_empty(slabs, cache, slab);
-                unlink_empty(slabs, cache, slab);
-                slab_destroy(slabs, head);
-            }
+            if (slab->free == slab->capacity) destroy_empty(slabs, cache, slab, head);
             head = next;
         }
         platform_lock_release(&cache->lock);
