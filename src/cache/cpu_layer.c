@@ -145,7 +145,7 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
         unsigned limit = upper >> 16, bottom = upper & 0xffff, top = (uint32_t)header;
         unsigned wanted = place + rounds;
         if (cpu_upper_closed(upper)) return false;
-        bool open = upper != 0 && !cpu_upper_drained(upper);
+        bool open = cpu_upper_open(upper);
         if (STRATA_UNLIKELY(caches->thread_mode && cpu_upper_is_unsettled(upper))) {
             cpu_thread_settle_own(caches, cache);
             continue;
@@ -168,7 +168,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
         if (upper == 0 || is_apart(caches, cache)) continue;
-        if (!cpu_upper_closed(upper) && !cpu_upper_drained(upper)) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
+        if (cpu_upper_open(upper)) __atomic_store_n(upper_half(header), CPU_CLOSED, __ATOMIC_RELAXED);
         rounds |= rounds_at(caches, area, cache) != 0;
     }
     return rounds;
@@ -178,7 +178,7 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
 static bool area_reopened(const struct cache_layer *caches, unsigned area) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         uint32_t upper = __atomic_load_n(upper_half(header_at(caches, area, cache)), __ATOMIC_RELAXED);
-        if (upper != 0 && !cpu_upper_closed(upper) && !cpu_upper_drained(upper) && !is_apart(caches, cache)) return true;
+        if (cpu_upper_open(upper) && !is_apart(caches, cache)) return true;
     }
     return false;
 }
@@ -351,7 +351,7 @@ static const char *check_header(const struct cpu_header header, const struct dep
     if (header.limit == 0 && (header.bottom == 0 || header.top == 0)) return NULL; /* unused, or shut before it was used */
     const unsigned bottom = __atomic_load_n(&depot->bottom, __ATOMIC_RELAXED);     /* read after the header, whose opener had seen the place */
     if (header.top < bottom || header.top > bottom + depot->rounds_max) return "CPU layer: a top outside its array";
-    if (header.bottom >= CPU_DRAINED) return header.limit > header.top ? "CPU layer: more rounds taken than there were" : NULL;
+    if (!cpu_upper_open(cpu_header_upper(header))) return header.limit > header.top ? "CPU layer: more rounds taken than there were" : NULL;
     if (header.bottom != bottom || header.limit > bottom + depot->rounds_max) return "CPU layer: an array outside its slots";
     return NULL;
 }

@@ -193,7 +193,7 @@ STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
 /* The exchange itself (exchange.c), of two ranges apart; tidy: what lay in between is mapped anew. False: nothing has happened. */
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
-/* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size. */
+/* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size; present: as zone_run_alloc_present. */
 bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, bool present,
                        struct zone_run *run);
 

@@ -51,8 +51,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the top is the lower 
 STRATA_INLINE uint32_t cpu_header_upper(struct cpu_header header) { return header.bottom | (uint32_t)header.limit << 16; }
 STRATA_INLINE bool cpu_upper_closed(uint32_t upper) { return (upper & 0xffff) == CPU_CLOSED; }
 STRATA_INLINE bool cpu_upper_drained(uint32_t upper) { return (upper & 0xffff) == CPU_DRAINED; }
+/* Neither closed nor drained, nor never used. */
+STRATA_INLINE bool cpu_upper_open(uint32_t upper) { return upper != 0 && !cpu_upper_closed(upper) && !cpu_upper_drained(upper); }
 /* Of a closed or drained header: rounds below this slot are gone. */
-STRATA_INLINE unsigned cpu_upper_taken(uint32_t upper) { return cpu_upper_closed(upper) || cpu_upper_drained(upper) ? upper >> 16 : 0; }
+STRATA_INLINE unsigned cpu_upper_taken(uint32_t upper) { return cpu_upper_open(upper) ? 0 : upper >> 16; }
 
 /* In the word of a single push; in no other that is not 0. */
 #define CPU_SEQUENCE_PUSH UINT64_C(32)

@@ -23,9 +23,10 @@
 
 #define SIZE_CLASS_TABLE_ENTRIES (SIZE_CLASS_FINE_BYTES / 16 + (SIZE_CLASS_MAX_BYTES - SIZE_CLASS_FINE_BYTES) / 64 + 1)
 
-/* Where a size (0..SIZE_CLASS_MAX_BYTES) stands in the lookup table. */
+/* Where a size (0..SIZE_CLASS_MAX_BYTES) stands in the lookup table; _fine_: one up to SIZE_CLASS_FINE_BYTES. */
+STRATA_INLINE size_t size_class_fine_index(size_t bytes) { return (bytes + 15) >> 4; }
 STRATA_INLINE size_t size_class_index(size_t bytes) {
-    if (STRATA_LIKELY(bytes <= SIZE_CLASS_FINE_BYTES)) return (bytes + 15) >> 4;
+    if (STRATA_LIKELY(bytes <= SIZE_CLASS_FINE_BYTES)) return size_class_fine_index(bytes);
     return ((bytes + 63) >> 6) + SIZE_CLASS_FINE_BYTES / 16 - SIZE_CLASS_FINE_BYTES / 64;
 }
 

@@ -257,12 +257,13 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
     unsigned taken = 0, looks = 0;
     platform_lock_acquire_here(&cache->lock);
     while (taken < count) {
+        struct slab *slab;
         uint32_t head = find_slab(slabs, cache, home, apart, &looks);
         if (head == SLAB_NONE) {
             if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
             unsigned granules = next_slab_granules(cache);
             platform_lock_release_here(&cache->lock);
-            struct slab *slab = slab_create(slabs, cache, granules, &head);
+            slab = slab_create(slabs, cache, granules, &head);
             platform_lock_acquire_here(&cache->lock);
             if (slab == NULL) {
                 if (cache->bucket_map == 0) break;
@@ -273,10 +274,10 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
             cache->slabs++;
             cache->granules += slab->granules;
             COUNTER_ADD(cache->total, slab->capacity);
-            count_empty(slabs, cache, slab, 1);
+        } else {
+            slab = slab_at(slabs, head);
+            if (slab->free == slab->capacity) count_empty(slabs, cache, slab, -1);
         }
-        struct slab *slab = slab_at(slabs, head);
-        if (slab->free == slab->capacity) count_empty(slabs, cache, slab, -1);
         /* Who takes the last objects out of another's slab is a guest there: they go back to where most belongs. */
         if (slab->free >= slab->capacity / 2) __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
         taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
@@ -391,7 +392,7 @@ static STRATA_NOINLINE void settle(struct slab_layer *slabs, struct slab_cache *
     bucket_insert(slabs, cache, slab, head, bucket);
     if (slab->free != slab->capacity) return;
     count_empty(slabs, cache, slab, 1);
-    if (STRATA_LIKELY(populated(slabs) <= slabs->zone->config.soft_limit_bytes >> GRANULE_SHIFT)) return; /* it stays, for now */
+    if (STRATA_LIKELY(populated(slabs) <= slabs->zone->config.soft_limit_bytes >> GRANULE_SHIFT)) return; /* until it is wanted, or the next tick */
     destroy_empty(slabs, cache, slab, head);
 }
 

@@ -56,7 +56,7 @@ void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magaz
 
 STRATA_INLINE unsigned slab_class_of_size(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[size_class_index(bytes)]; }
 /* The same of sizes up to SIZE_CLASS_FINE_BYTES. */
-STRATA_INLINE unsigned slab_class_of_fine(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[(bytes + 15) >> 4]; }
+STRATA_INLINE unsigned slab_class_of_fine(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[size_class_fine_index(bytes)]; }
 STRATA_INLINE bool slab_is_cache(unsigned tag) { return tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_END; }
 /* The smallest class whose objects all are aligned to `align` (a power of two <= 4096); 0: none. Cost: a short search. */
 unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align);

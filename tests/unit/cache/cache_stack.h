@@ -100,10 +100,7 @@ static inline void give(unsigned cache, void *object) {
 
 static inline struct cpu_header header_of(unsigned area, unsigned cache) { return *cpu_area_header(cpu_area_at(area), cache); }
 static inline uint64_t header_word_of(unsigned area, unsigned cache) { return cpu_header_word(cpu_area_header(cpu_area_at(area), cache)); }
-static inline bool header_is_open(unsigned area, unsigned cache) {
-    const struct cpu_header header = header_of(area, cache);
-    return header.limit != 0 && header.bottom < CPU_DRAINED;
-}
+static inline bool header_is_open(unsigned area, unsigned cache) { return cpu_upper_open(cpu_header_upper(header_of(area, cache))); }
 /* The slot below which others have taken the rounds; 0: none have. */
 static inline unsigned taken_in(unsigned area, unsigned cache) { return cpu_upper_taken(cpu_header_upper(header_of(area, cache))); }
 static inline unsigned rounds_in(unsigned area, unsigned cache) {
