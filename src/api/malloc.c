@@ -44,6 +44,8 @@ STRATA_INLINE bool in_heap(uintptr_t units) { return units < __atomic_load_n(&he
 /* The lower byte of the tag alone. */
 STRATA_INLINE unsigned tag_at(uintptr_t units) { return *(const uint8_t *)&heap.zone.tags[units >> (GRANULE_SHIFT - 4)]; }
 
+STRATA_INLINE bool is_size_class(unsigned tag) { return tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES; }
+
 STRATA_INLINE void release(enum heap_function function, void *p) {
     uintptr_t units = units_of(p);
     if (STRATA_LIKELY(in_heap(units))) {
@@ -100,16 +102,21 @@ void *strata_calloc(size_t count, size_t size) {
 ALSO_AS(calloc, strata_calloc)
 
 /*
- * Usable bytes of the object or block at p; ends the process where there is none. Small ones first, without a detour: redis asks for each block that
- * it gets and gives back. An object of a class is never a debugged one, and what a dying process has got last is not in the heap.
+ * The size of the object of a size class that starts at p; 0: none does. Small ones without a detour: redis asks for each block that it gets and
+ * gives back. An object of a class is never a debugged one, and what a dying process has got last is not in the heap.
  */
-static size_t usable_bytes(enum heap_function function, void *p, unsigned *tag) {
+STRATA_INLINE size_t object_bytes(const void *p) {
+    uintptr_t offset = (uintptr_t)p - heap.zone.base;
+    if (STRATA_UNLIKELY(!in_heap(offset >> 4))) return 0;
+    granule_tag tag = heap.zone.tags[offset >> GRANULE_SHIFT];
+    return STRATA_LIKELY(is_size_class(tag & 0xff)) ? slab_bytes_of(&heap.slabs, tag, offset) : 0;
+}
+
+/* Usable bytes of what is at p, which is no object of a size class; ends the process where there is nothing. The tag says what it is. */
+static size_t odd_bytes(enum heap_function function, void *p, unsigned *tag) {
     uintptr_t units = units_of(p);
-    bool inside = in_heap(units);
     size_t bytes = 0, asked;
-    *tag = inside ? tag_at(units) : 0;
-    if (STRATA_LIKELY(*tag >= SLAB_CACHE_FIRST && *tag < SLAB_CACHE_MAGAZINES)) bytes = slab_bytes_of(&heap.slabs, p);
-    if (STRATA_LIKELY(bytes != 0)) return bytes;
+    *tag = in_heap(units) ? tag_at(units) : 0;
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) && (bytes = emergency_bytes(p)) != 0) {
         *tag = 0;
         return bytes;
@@ -146,8 +153,9 @@ static STRATA_COLD void *realloc_debugged(void *p, size_t old, size_t size) {
 }
 
 static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
-    unsigned tag;
-    size_t old = usable_bytes(HEAP_REALLOC, p, &tag);
+    unsigned tag = TAG_SLAB;
+    size_t old = object_bytes(p);
+    if (old == 0) old = odd_bytes(HEAP_REALLOC, p, &tag);
     if (STRATA_UNLIKELY(tag == TAG_DEBUG)) return realloc_debugged(p, old, size);
     if (size == 0) {
         release(HEAP_REALLOC, p);
@@ -181,7 +189,7 @@ void *strata_realloc(void *p, size_t size) {
     uintptr_t units = units_of(p);
     if (STRATA_LIKELY(in_heap(units) && size != 0)) {
         unsigned tag = tag_at(units);
-        if (STRATA_LIKELY(tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES) && serves(heap.slabs.caches[tag].object_bytes, size)) return p;
+        if (STRATA_LIKELY(is_size_class(tag)) && serves(slab_object_bytes(&heap.slabs, tag), size)) return p;
     }
     return realloc_elsewhere(p, size);
 }
@@ -247,9 +255,14 @@ void *strata_pvalloc(size_t size) {
 }
 ALSO_AS(pvalloc, strata_pvalloc)
 
-size_t strata_malloc_usable_size(void *p) {
+static STRATA_NOINLINE size_t odd_usable_size(void *p) {
     unsigned tag;
-    size_t bytes = p == NULL ? 0 : usable_bytes(HEAP_USABLE_SIZE, p, &tag);
+    size_t bytes = p == NULL ? 0 : odd_bytes(HEAP_USABLE_SIZE, p, &tag);
     return bytes != SIZE_MAX ? bytes : 0;
+}
+
+size_t strata_malloc_usable_size(void *p) {
+    size_t bytes = object_bytes(p);
+    return STRATA_LIKELY(bytes != 0) ? bytes : odd_usable_size(p);
 }
 ALSO_AS(malloc_usable_size, strata_malloc_usable_size)

@@ -18,7 +18,6 @@
 #define SLAB_WASTE_MAX 16   /* of a slab: one part in so many */
 #define SLAB_WASTE_DENSE 64 /* the same in a dense cache, where it can be had */
 #define SLAB_GROWTH_SHARE 8
-#define RECIPROCAL_SHIFT 40
 /* Wholly free slabs go before fresh pages are touched where they have more than so many granules and than this share of the heap. */
 #define EMPTY_GRANULES_MIN 16
 #define EMPTY_SHARE 32
@@ -75,7 +74,9 @@ static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind,
     cache->object_bytes = (uint32_t)bytes;
     cache->tag = (uint8_t)tag;
     cache->mobility = (uint8_t)mobility;
-    cache->reciprocal = (((uint64_t)1 << RECIPROCAL_SHIFT) + bytes - 1) / bytes;
+    cache->reciprocal = (((uint64_t)1 << SLAB_RECIPROCAL_SHIFT) + bytes - 1) / bytes;
+    CHECK(bytes <= UINT16_MAX);
+    slabs->sizes[tag] = cache->reciprocal << 16 | bytes;
     unsigned unit = slabs->zone->page_granules;
     unsigned granules = least_granules(bytes, unit, SUPERPAGE_GRANULES, SLAB_WASTE_MAX);
     cache->granules_min = (uint16_t)granules;
@@ -325,7 +326,7 @@ STRATA_INLINE struct slab *slab_of(const struct lookup *lookup, const void *obje
 
 /* Which object of its slab starts so many bytes behind the slab's start; false: none does. offset: below the slab's bytes. */
 STRATA_INLINE bool index_at(const struct lookup *lookup, uint64_t offset, unsigned *index) {
-    *index = (unsigned)(offset * lookup->reciprocal >> RECIPROCAL_SHIFT);
+    *index = (unsigned)(offset * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
     return (uint64_t)*index * lookup->object_bytes == offset;
 }
 
@@ -344,14 +345,6 @@ unsigned slab_home_of(const struct slab_layer *slabs, unsigned tag, const void *
     uint32_t head;
     const struct slab *slab = slab_of(&lookup, object, &start, &head);
     return slab != NULL ? __atomic_load_n(&slab->home, __ATOMIC_RELAXED) : 0;
-}
-
-size_t slab_bytes_of(const struct slab_layer *slabs, const void *object) {
-    size_t at = zone_granule_of(slabs->zone, object);
-    unsigned tag = slabs->zone->tags[at], behind = tag >> 8, index;
-    if (!slab_is_cache(tag & 0xff)) return 0;
-    const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag & 0xff]);
-    return index_at(&lookup, (uint64_t)((const char *)object - zone_address_of(slabs->zone, at - behind)), &index) ? lookup.object_bytes : 0;
 }
 
 /* What bad_free says of an address where no object starts. */

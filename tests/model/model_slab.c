@@ -115,7 +115,8 @@ static void adopt(unsigned cache, char *object) {
     if (model->failed) return;
     MODEL_EXPECT(model, is_owned_by(object, bytes, 0), "%p was handed out, and is in use", (void *)object);
     MODEL_EXPECT(model, slab_is_object(&slabs, tag, object), "%p was handed out, and is no object", (void *)object);
-    MODEL_EXPECT(model, slab_bytes_of(&slabs, object) == bytes, "%p has another size by its tag", (void *)object);
+    MODEL_EXPECT(model, slab_bytes_of(&slabs, zone.tags[zone_granule_of(&zone, object)], (uintptr_t)object - zone.base) == bytes,
+                 "%p has another size by its tag", (void *)object);
     judge_place(tag, object);
     memset(&ref.owner[unit_of(object)], (int)tag, bytes / UNIT_BYTES);
     ref.held[ref.count++] = (struct held){object, cache};

@@ -93,6 +93,11 @@ static void an_object_that_was_never_handed_out_is_free(void **state) {
     assert_empty();
 }
 
+static size_t bytes_at(const char *address) {
+    uintptr_t offset = (uintptr_t)address - zone.base;
+    return slab_bytes_of(&slabs, zone.tags[offset >> GRANULE_SHIFT], offset);
+}
+
 /* Every address of a slab, byte for byte: an object begins at multiples of the size, as far as whole objects go. */
 static void only_starts_of_objects_are_taken(void **state) {
     (void)state;
@@ -106,7 +111,7 @@ static void only_starts_of_objects_are_taken(void **state) {
             bool is_start = at % bytes == 0 && at / bytes < capacity_min(c);
             assert_int_equal(slab_is_object(&slabs, c, start + at), is_start);
             /* By the tags alone the rest behind the last object can't be told from one. */
-            assert_int_equal(slab_bytes_of(&slabs, start + at), at % bytes == 0 ? bytes : 0);
+            assert_int_equal(bytes_at(start + at), at % bytes == 0 ? bytes : 0);
         }
         expect_death_of(start + 1, "not the start of an object");
         expect_death_of(start + 8, "not the start of an object");
@@ -115,6 +120,22 @@ static void only_starts_of_objects_are_taken(void **state) {
         if (slab_bytes % bytes != 0) expect_death_of(start + slab_bytes - slab_bytes % bytes, "not the start of an object");
         ASSERT_SOUND();
     }
+}
+
+/* The remainder by one multiplication, for every address of the largest slab that a tag can tell of. */
+static void sizes_by_tags_are_exact(void **state) {
+    (void)state;
+    begin(NULL, plain_config());
+    unsigned wrong = 0;
+    for (unsigned c = SLAB_CACHE_FIRST; c < SLAB_CACHE_END; c++) {
+        uint32_t bytes = slabs.caches[c].object_bytes, left = 0;
+        for (uintptr_t at = 0; at < (uintptr_t)256 << GRANULE_SHIFT; at++) {
+            granule_tag tag = (granule_tag)(c | at >> GRANULE_SHIFT << 8);
+            wrong += slab_bytes_of(&slabs, tag, at) != (left == 0 ? bytes : 0);
+            left = left + 1 == bytes ? 0 : left + 1;
+        }
+    }
+    assert_int_equal(wrong, 0);
 }
 
 static void what_is_not_of_the_cache_is_refused(void **state) {
@@ -176,6 +197,7 @@ int main(void) {
         cmocka_unit_test(what_is_no_object_is_seen_among_neighbours),
         cmocka_unit_test(an_object_that_was_never_handed_out_is_free),
         cmocka_unit_test(only_starts_of_objects_are_taken),
+        cmocka_unit_test(sizes_by_tags_are_exact),
         cmocka_unit_test(what_is_not_of_the_cache_is_refused),
         cmocka_unit_test(a_free_into_a_slab_that_is_gone),
     };
