@@ -85,6 +85,7 @@ static STRATA_COLD void maintenance_thread(void *argument) {
         enum platform_pressure level = PLATFORM_PRESSURE_NONE;
         for (;;) { /* in parts, where it must be looked whether this is the last thread */
             uint64_t longest = longest_sleep_ns(), part = min_u64(timeout, longest);
+            if (pressure && __atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) != NULL) platform_pressure_soon(); /* the program wants to know */
             if (pressure)
                 level = platform_pressure_wait(&heap.maintenance_event, part, &woken);
             else

@@ -376,6 +376,7 @@ uint32_t platform_thread_number(void);
 /*
  * Where the system says that memory is short: PSI triggers and the events of cgroup v2 and v1, whatever is there.
  * open: false where nothing can be watched. wait: sleeps until `event` is woken, pressure is reported or timeout_ns passed.
+ * What costs a process at its end is watched when it has lived for some seconds; soon: from the next wait on.
  * Used by the maintenance thread only. close is called in a forked child.
  */
 enum platform_pressure {
@@ -384,6 +385,7 @@ enum platform_pressure {
     PLATFORM_PRESSURE_CRITICAL = 2, /* reclaim all that can be had */
 };
 bool platform_pressure_open(void);
+void platform_pressure_soon(void);
 void platform_pressure_close(void);
 enum platform_pressure platform_pressure_wait(struct platform_event *event, uint64_t timeout_ns, bool *woken);
 /* The tightest memory limit of the process's control groups in bytes, UINT64_MAX where there is none (slow: reads files). */

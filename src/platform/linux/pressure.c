@@ -2,7 +2,8 @@
  * pressure.c - waits until the system says that memory is short, through files that can be polled.
  *
  *   PSI          a trigger of the process's own version 2 group, else of the whole system: some tasks stalled for 150 ms of 2 s,
- *                all of them for 100 ms (2 s is the shortest window that the unprivileged may ask for)
+ *                all of them for 100 ms (2 s is the shortest window that the unprivileged may ask for). The system waits for a grace period
+ *                (RCU), some 5 to 20 ms, when a trigger is closed, so when a process ends: those that live shorter than TRIGGERS_AFTER_NS get none
  *   EVENTS       memory.events of version 2 groups: how often memory.high and memory.max were hit
  *   LEVEL        memory.pressure_level of version 1 groups, announced through an eventfd
  *   THRESHOLD    memory.usage_in_bytes of version 1 groups with a limit, on crossing 7/8 and 15/16 of it, announced the same way. Without
@@ -40,6 +41,8 @@
 #define PSI_SOME "some 150000 2000000"
 #define PSI_FULL "full 100000 2000000"
 
+#define TRIGGERS_AFTER_NS UINT64_C(5000000000)
+
 #define SOURCES_MAX 16
 #define REPORT_INTERVAL_NS UINT64_C(200000000)
 #define NS_PER_MS UINT64_C(1000000)
@@ -70,6 +73,7 @@ static unsigned source_count;
 static struct own_file poll_file = {.number = -1};
 static struct own_file wake_file = {.number = -1}; /* number: atomic, written last */
 static uint64_t quiet_until_ns;
+static uint64_t triggers_due_ns; /* when they are to be set; 0: they are, or nothing is watched */
 static unsigned reopens;
 
 /* ------------------------------------------------------------------ files that are ours */
@@ -245,24 +249,36 @@ static void open_groups(struct cgroup *group) {
 
 static void open_sources(void) {
     struct cgroup group;
-    bool found = cgroup_find(&group, 2, PROCESS);
-    open_psi(found ? &group : NULL);
-    if (found) open_groups(&group);
+    if (cgroup_find(&group, 2, PROCESS)) open_groups(&group);
     if (cgroup_find(&group, 1, PROCESS)) open_groups(&group);
+    triggers_due_ns = linux_monotonic_ns() + TRIGGERS_AFTER_NS;
+}
+
+static bool is_open(void) { return source_count != 0 || triggers_due_ns != 0; }
+
+static void set_triggers(void) {
+    struct cgroup group;
+    triggers_due_ns = 0;
+    open_psi(cgroup_find(&group, 2, PROCESS) ? &group : NULL);
+    if (source_count == 0) platform_pressure_close();
 }
 
 bool platform_pressure_open(void) {
     int saved = errno;
     platform_pressure_close();
     if (open_wake_files()) open_sources();
-    bool open = source_count != 0;
-    if (!open) platform_pressure_close();
+    if (!is_open()) platform_pressure_close();
     errno = saved;
-    return open;
+    return is_open();
+}
+
+void platform_pressure_soon(void) {
+    if (triggers_due_ns != 0) triggers_due_ns = 1;
 }
 
 void platform_pressure_close(void) {
     int saved = errno;
+    triggers_due_ns = 0;
     while (source_count != 0) drop_source(source_count - 1);
     drop_file(&wake_file);
     drop_file(&poll_file);
@@ -339,8 +355,9 @@ enum platform_pressure platform_pressure_wait(struct platform_event *event, uint
     enum platform_pressure pressure = PLATFORM_PRESSURE_NONE;
     *woken = false;
     do {
-        if (source_count != 0) replace_lost_files();
-        if (source_count == 0) {
+        if (is_open()) replace_lost_files();
+        if (triggers_due_ns != 0 && now_ns >= triggers_due_ns) set_triggers();
+        if (!is_open()) {
             *woken = platform_event_wait(event, deadline_ns == UINT64_MAX ? UINT64_MAX : deadline_ns - now_ns);
             break;
         }
@@ -349,7 +366,8 @@ enum platform_pressure platform_pressure_wait(struct platform_event *event, uint
             break;
         }
         bool muted = now_ns < quiet_until_ns;
-        pressure = poll_sources(muted ? min_u64(deadline_ns, quiet_until_ns) : deadline_ns, muted);
+        uint64_t until_ns = muted ? min_u64(deadline_ns, quiet_until_ns) : deadline_ns;
+        pressure = poll_sources(triggers_due_ns != 0 ? min_u64(until_ns, triggers_due_ns) : until_ns, muted);
         *woken = linux_event_poll_end(event);
         empty_poll_file();
         now_ns = linux_monotonic_ns();

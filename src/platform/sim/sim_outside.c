@@ -227,6 +227,8 @@ bool platform_pressure_open(void) {
     return true;
 }
 
+void platform_pressure_soon(void) {} /* watched from the start */
+
 void platform_pressure_close(void) { outside.pressure_open = false; }
 
 enum platform_pressure platform_pressure_wait(struct platform_event *event, uint64_t timeout_ns, bool *woken) {

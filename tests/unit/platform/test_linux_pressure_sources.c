@@ -25,11 +25,12 @@ static int prepared_poll(struct pollfd *polled, nfds_t count, int timeout_ms);
 /* What poll answers for the file of sources[i]. */
 static short prepared[SOURCES_MAX];
 static unsigned polls;
+static bool polls_sleep; /* nothing happens while it sleeps, so that it need not */
 
 static int prepared_poll(struct pollfd *polled, nfds_t count, int timeout_ms) {
     int ready = 0;
-    (void)timeout_ms; /* nothing happens while it sleeps */
     polls++;
+    if (polls_sleep) usleep((useconds_t)timeout_ms * 1000);
     assert_true(polls < 1000);
     for (nfds_t i = 0; i < count; i++) {
         short flags = 0;
@@ -47,6 +48,7 @@ static int make_group(void **state) {
     (void)state;
     memset(prepared, 0, sizeof prepared);
     polls = 0;
+    polls_sleep = false;
     quiet_until_ns = 0;
     group = (struct cgroup){.path = "/tmp/strata-pressure-XXXXXX"};
     group.mount_length = strlen(group.path);
@@ -380,14 +382,74 @@ static void reports_keep_their_distance(void **state) {
     assert_int_equal(errno, 77);
 }
 
+static unsigned triggers(void) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < source_count; i++) count += sources[i].kind == SOURCE_PSI;
+    return count;
+}
+
+/* Closing one takes a grace period of the system: a process that is soon at its end has none, unless its program asks for reports. */
+static void triggers_are_set_late(void **state) {
+    (void)state;
+    struct platform_event event = {0};
+    bool woken;
+    struct cgroup own;
+    open_psi(cgroup_find(&own, 2, PROCESS) ? &own : NULL);
+    unsigned possible = triggers();
+    uint64_t before_ns = linux_monotonic_ns();
+    for (unsigned soon = 0; soon < 2; soon++) {
+        assert_true(platform_pressure_open());
+        assert_int_equal(platform_pressure_wait(&event, 0, &woken), PLATFORM_PRESSURE_NONE);
+        assert_int_equal(triggers(), 0);
+        assert_true(triggers_due_ns >= before_ns + TRIGGERS_AFTER_NS);
+        if (soon)
+            platform_pressure_soon();
+        else
+            triggers_due_ns = before_ns; /* time has passed */
+        assert_int_equal(platform_pressure_wait(&event, 0, &woken), PLATFORM_PRESSURE_NONE);
+        assert_int_equal(triggers(), possible);
+        assert_int_equal(triggers_due_ns, 0);
+        platform_pressure_soon(); /* they are set: nothing to do */
+        assert_int_equal(triggers_due_ns, 0);
+    }
+    platform_pressure_close();
+    platform_pressure_soon();
+    assert_false(is_open());
+}
+
+/* Nobody sleeps beyond the time at which they are to be set, and who has slept so far sleeps on. */
+static void sleeps_are_cut_where_triggers_are_due(void **state) {
+    (void)state;
+    struct platform_event event = {0};
+    bool woken;
+    assert_true(platform_pressure_open());
+    uint64_t start_ns = linux_monotonic_ns();
+    triggers_due_ns = start_ns + 20 * NS_PER_MS;
+    polls_sleep = true;
+    polls = 0;
+    assert_int_equal(platform_pressure_wait(&event, 60 * NS_PER_MS, &woken), PLATFORM_PRESSURE_NONE);
+    assert_int_equal(polls, 2);
+    assert_int_equal(triggers_due_ns, 0);
+    assert_true(linux_monotonic_ns() - start_ns >= 60 * NS_PER_MS);
+}
+
 #define IN_GROUP(test) cmocka_unit_test_setup_teardown(test, make_group, remove_group)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_GROUP(triggers_are_written_whole),   IN_GROUP(a_trigger_goes_with_its_group),         IN_GROUP(events_count_from_where_they_stood),
-        IN_GROUP(events_of_a_lost_group_end),   IN_GROUP(levels_and_thresholds_are_registered),  IN_GROUP(a_group_without_limit_has_levels_only),
-        IN_GROUP(eventfds_tell_once),           IN_GROUP(the_programs_own_files_are_left_alone), IN_GROUP(the_strongest_report_counts),
-        IN_GROUP(lost_groups_leave_the_others), IN_GROUP(reports_keep_their_distance),
+        IN_GROUP(triggers_are_written_whole),
+        IN_GROUP(a_trigger_goes_with_its_group),
+        IN_GROUP(events_count_from_where_they_stood),
+        IN_GROUP(events_of_a_lost_group_end),
+        IN_GROUP(levels_and_thresholds_are_registered),
+        IN_GROUP(a_group_without_limit_has_levels_only),
+        IN_GROUP(eventfds_tell_once),
+        IN_GROUP(the_programs_own_files_are_left_alone),
+        IN_GROUP(the_strongest_report_counts),
+        IN_GROUP(lost_groups_leave_the_others),
+        IN_GROUP(reports_keep_their_distance),
+        IN_GROUP(triggers_are_set_late),
+        IN_GROUP(sleeps_are_cut_where_triggers_are_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
