@@ -23,7 +23,7 @@
 /* One that took longer, as the machine was busy, counts as this much. */
 #define HUGE_COST_MAX_NS 8000000
 /* After a dear one so many go without, twice as many after each further one. */
-#define HUGE_PAUSE_MIN 32
+#define HUGE_PAUSE_MIN 8
 #define HUGE_PAUSE_MAX 256
 /* After a cheap one so many superpages of blocks are trusted: of blocks that are never touched, one part in so many is present. */
 #define HUGE_TRUST 256

@@ -45,7 +45,6 @@ struct move_request {
 #define SYS_CLOSE_RANGE 436
 #define CLOSE_RANGE_IN_OWN_TABLE 2u
 
-#define FILE_NUMBER_LEAST 200
 #define NS_PER_MS UINT64_C(1000000)
 /* The longest sleep: bounds how late it is seen that the program has closed the file. */
 #define POLL_MS_MAX 2000

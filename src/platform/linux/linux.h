@@ -6,6 +6,12 @@
 
 #include "platform/platform.h"
 
+/*
+ * Our files get numbers from here on: programs count on getting low ones. Below 64, the size of a new process's table: where threads share a table,
+ * the system waits for a grace period (RCU, some 5 to 20 ms) before it makes that larger.
+ */
+#define FILE_NUMBER_LEAST 40
+
 /* Finds out how CPU caches are addressed: fills platform_cpu (cpu_ops.h) and the mode. Called once by platform_init. */
 void linux_cpu_init(void);
 /* Finds out where the C library tells whether there is one thread. Called once by platform_init; before that there may be several. */

@@ -16,7 +16,6 @@
 #include "platform/linux/linux.h"
 
 #define FILE_MODE 0644
-#define KEPT_NUMBER_LEAST 200 /* programs count on getting low ones */
 #define STATUS_OF_SIGABRT 134 /* what a shell shows for a process that SIGABRT ended */
 
 static bool write_all(int file, const char *bytes, size_t count) {
@@ -60,7 +59,7 @@ static int kept_error = -1;
 
 void platform_error_keep(void) {
     int saved = errno;
-    kept_error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_NUMBER_LEAST);
+    kept_error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
     if (kept_error >= 0 && fstat(kept_error, &kept_status) != 0) {
         close(kept_error);
         kept_error = -1;

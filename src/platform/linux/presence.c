@@ -32,7 +32,6 @@ struct scan_request {
 
 /* ------------------------------------------------------------------ the file */
 
-#define FILE_NUMBER_LEAST 200 /* programs count on getting low ones */
 enum { KEPT_NONE, KEPT_CHANGES, KEPT_FIRST /* file number 0, and so on */ };
 
 struct pagemap {

@@ -46,7 +46,6 @@
 #define SOURCES_MAX 16
 #define REPORT_INTERVAL_NS UINT64_C(200000000)
 #define NS_PER_MS UINT64_C(1000000)
-#define FILE_NUMBER_LEAST 200
 /* The longest sleep: bounds how late a wake is when the program takes our files away in the instant before we sleep on them. */
 #define POLL_MS_MAX 60000
 #define REOPENS_MAX 4 /* after the program has closed our files */

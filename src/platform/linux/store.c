@@ -15,7 +15,6 @@
 
 #define FILE_MODE 0600
 #define DIRTY_BYTES_MAX (256 * KIB)
-#define FILE_NUMBER_LEAST 200 /* out of the way of programs that count on low ones */
 
 /* Growing beyond the limit of the process would also raise SIGXFSZ, on the caller's thread. */
 static int grow(int file, uint64_t bytes) {

@@ -22,7 +22,6 @@
 #include "base/check.h"
 #include "platform/linux/linux.h"
 
-#define FILE_NUMBER_LEAST 200
 #define OPERATIONS 64 /* of those that the kernel may know; ours are below */
 #define LOOK_NS 1000000
 
