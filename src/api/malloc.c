@@ -93,8 +93,11 @@ void *strata_calloc(size_t count, size_t size) {
     }
     bool zeroed;
     void *block = heap_alloc_slow(bytes, NATURAL_ALIGN, &zeroed);
-    if (block == NULL || zeroed) return block;
     size_t page = platform_info()->page_bytes;
+    if (block == NULL || zeroed) {
+        if (block != NULL && bytes < CALLOC_BY_PAGES_BYTES) platform_populate(block, align_up(bytes, page));
+        return block;
+    }
     if (bytes < CALLOC_BY_PAGES_BYTES || ((uintptr_t)block & (page - 1)) != 0) return memset(block, 0, bytes);
     platform_zero(block, align_up(bytes, page)); /* the last page is the block's to its end */
     return block;

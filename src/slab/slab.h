@@ -92,7 +92,7 @@ bool slab_is_object(const struct slab_layer *slabs, unsigned cache, const void *
  * The size of the objects of whose slab one starts at `offset` bytes in the zone, in a granule with this tag, which is a slab's; 0: none does. By the
  * tag alone, so without a look at the slab, which is seldom in the processor's cache: what is left over behind a slab's last object may be taken for
  * one. The remainder by one multiplication (Lemire, Kaser and Kurz, Faster remainder by direct computation, section 3.2): the product's fraction is
- * below the reciprocal where it is 0. Exact for slabs of less than 1 MiB and objects of at most 4 KiB. Lock-free, constant time.
+ * below the reciprocal where it is 0. Exact for slabs of less than 1 MiB and objects of at most 32 KiB. Lock-free, constant time.
  */
 STRATA_INLINE size_t slab_bytes_of(const struct slab_layer *slabs, granule_tag tag, uintptr_t offset) {
     uint64_t size = slabs->sizes[tag & 0xff], reciprocal = size >> 16,
