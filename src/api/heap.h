@@ -40,14 +40,15 @@ struct page_watches;
 struct debug_heap;
 
 struct heap {
-    size_t fine_end;  /* as small_end, for the sizes that are looked up by 16: spares malloc of these a comparison */
-    size_t small_end; /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
-    size_t kmem_end;  /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
-
-    struct platform_lock lock;
+    /* What every malloc reads shares its cache line with nothing that is written. */
+    size_t fine_end;   /* as small_end, for the sizes that are looked up by 16: spares malloc of these a comparison */
+    size_t small_end;  /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
+    size_t kmem_end;   /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
     bool layers_stand; /* zone and slabs are built; under the lock */
     bool ready;        /* written once, under the lock; release and acquire */
     bool dying;        /* atomic: the process is being ended because of misuse; see emergency.c */
+
+    struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES);
     uint64_t started_ns;
     uint64_t next_tick_ns;     /* atomic: the next look at pages */
     uint32_t page_looks;       /* atomic; as many as make a tick: see maintenance.c */

@@ -81,26 +81,33 @@ ALSO_AS(free_aligned_sized, strata_free_aligned_sized)
 /* From here on calloc clears what is present, and no more: of less, nearly all will be. */
 #define CALLOC_BY_PAGES_BYTES (1 * MIB)
 
+/*
+ * Pages of a smaller one are made present even if they read as zeros: who reads them before writing, as hash tables do, would get the system's one
+ * page of zeros by a fault, and its own by another, for which all other processors that run the program are told.
+ */
+static STRATA_NOINLINE void *calloc_block(size_t bytes) {
+    bool zeroed;
+    void *block = heap_alloc_slow(bytes, NATURAL_ALIGN, &zeroed);
+    if (block == NULL) return NULL;
+    size_t page = platform_info()->page_bytes;
+    if (!zeroed) {
+        if (bytes < CALLOC_BY_PAGES_BYTES || ((uintptr_t)block & (page - 1)) != 0) return memset(block, 0, bytes);
+        platform_zero(block, align_up(bytes, page)); /* the last page is the block's to its end */
+    } else if (bytes < CALLOC_BY_PAGES_BYTES) {
+        platform_populate(block, align_up(bytes, page));
+    }
+    return block;
+}
+
 void *strata_calloc(size_t count, size_t size) {
     size_t bytes;
     if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
         errno = ENOMEM;
         return NULL;
     }
-    if (bytes < heap_small_end()) {
-        void *object = alloc(bytes);
-        return STRATA_LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
-    }
-    bool zeroed;
-    void *block = heap_alloc_slow(bytes, NATURAL_ALIGN, &zeroed);
-    size_t page = platform_info()->page_bytes;
-    if (block == NULL || zeroed) {
-        if (block != NULL && bytes < CALLOC_BY_PAGES_BYTES) platform_populate(block, align_up(bytes, page));
-        return block;
-    }
-    if (bytes < CALLOC_BY_PAGES_BYTES || ((uintptr_t)block & (page - 1)) != 0) return memset(block, 0, bytes);
-    platform_zero(block, align_up(bytes, page)); /* the last page is the block's to its end */
-    return block;
+    if (STRATA_UNLIKELY(bytes >= heap_small_end())) return calloc_block(bytes);
+    void *object = alloc(bytes);
+    return STRATA_LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
 }
 ALSO_AS(calloc, strata_calloc)
 

@@ -188,15 +188,15 @@ struct unmarked {
 #define ZONE_ARRAYS 4
 
 struct zone {
-    /* Written as the heap grows (by a release store of extent_units), read without a lock by every free. */
-    uintptr_t base;
+    /* Written as the heap grows (by a release store of extent_units), read without a lock by every free: a cache line that is nobody else's. */
+    uintptr_t base STRATA_ALIGNED(CACHE_LINE_BYTES);
     size_t extent_units; /* of 16 bytes; addresses from base + extent on are not of this heap */
     granule_tag *tags;
     struct granule_desc *descs;
     struct head_area *heads; /* by superpage */
     struct superpage *superpages;
 
-    struct platform_lock lock;
+    struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES);
     uint64_t extent_bytes;   /* committed, as extent_units says */
     uint64_t heap_bytes;     /* for which the heap itself is committed: extent_bytes, or more, ahead of need; unless `growing` */
     uint64_t reserved_bytes; /* from base, without holes where `growing` is off */
