@@ -14,8 +14,9 @@
  * leaves the grouping of its pages off for the same reason on a machine of few page blocks.)
  */
 #define GROUPED_BYTES (64 * MIB)
-/* Huge pages for blocks of this size: measured in docs/decisions.md, 122. */
+/* Huge pages for blocks of this size, and for slabs of heaps of this size: measured in docs/decisions.md, 122 and 126. */
 #define HUGE_BLOCK_BYTES (64 * MIB)
+#define HUGE_HEAP_BYTES (64 * MIB)
 
 struct heap heap; /* all zeros: of what a process doesn't use of it no page is ever there */
 
@@ -60,6 +61,7 @@ static bool build_layers(void) {
                  : options->page_moves == OPTION_PAGE_MOVES_COPY ? ZONE_MOVES_COPY
                                                                  : ZONE_MOVES_AUTO,
         .huge_block_superpages = HUGE_BLOCK_BYTES >> SUPERPAGE_SHIFT,
+        .huge_heap_granules = HUGE_HEAP_BYTES >> GRANULE_SHIFT,
         .populate_granules = (unsigned)(options->populate_pages * platform_info()->page_bytes >> GRANULE_SHIFT),
         .hard_limit_bytes = options->hard_limit_bytes != 0 ? options->hard_limit_bytes : UINT64_MAX,
         .soft_limit_bytes = options->soft_limit_bytes != 0 ? options->soft_limit_bytes : UINT64_MAX,

@@ -16,8 +16,6 @@
  */
 #include "page/zone_internal.h"
 
-/* From this heap size on. */
-#define HUGE_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
 /* What 512 base pages cost, in batches, where a fault is slow: a huge page that costs more is dear. */
 #define HUGE_DEAR_NS 1000000
 /* One that took longer, as the machine was busy, counts as this much. */
@@ -52,7 +50,7 @@ static bool within_soft_limit(const struct zone *zone, size_t more) {
     return zone->counters.allocated + max_u64(more, SUPERPAGE_GRANULES) <= zone->config.soft_limit_bytes >> GRANULE_SHIFT;
 }
 
-static bool heap_is_large(const struct zone *zone, size_t more) { return zone->counters.allocated + more >= HUGE_HEAP_GRANULES; }
+static bool heap_is_large(const struct zone *zone, size_t more) { return zone->counters.allocated + more >= zone->config.huge_heap_granules; }
 
 bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more) {
     if (zone->config.thp == ZONE_THP_NEVER) return false;

@@ -110,6 +110,7 @@ struct zone_config {
     enum zone_thp thp;
     enum zone_moves moves;
     uint32_t huge_block_superpages; /* by ZONE_THP_AUTO huge pages are for blocks of so many on: smaller ones come and go, and get what is present */
+    uint64_t huge_heap_granules;    /* and of heaps in which so many are allocated: a superpage that fills slowly shall be a small share of them */
     unsigned populate_granules;     /* at most so many are made present at once; 1: none ahead of need */
     uint64_t hard_limit_bytes;      /* of allocated pages; UINT64_MAX: none */
     uint64_t soft_limit_bytes;      /* of populated pages, above which nothing stays idle; UINT64_MAX: none */

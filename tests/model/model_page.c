@@ -339,6 +339,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     struct zone_config config = {.reserve_bytes = reserves[stage->byte[2] % 3],
                                  .thp = stage->byte[1] % 3,
                                  .huge_block_superpages = 4,
+                                 .huge_heap_granules = 32 * MIB / GRANULE_BYTES,
                                  .populate_granules = populate[stage->byte[3] % 4],
                                  .hard_limit_bytes = hard[stage->byte[4] % 4],
                                  .soft_limit_bytes = soft[stage->byte[4] / 4 % 4]};

@@ -257,6 +257,7 @@ static void begin(struct model *of, const struct model_record *stage) {
     struct zone_config config = {.reserve_bytes = HEAP_BYTES,
                                  .thp = stage->byte[2] % 3,
                                  .huge_block_superpages = 4,
+                                 .huge_heap_granules = 32 * MIB / GRANULE_BYTES,
                                  .populate_granules = stage->byte[3] % 2 == 0 ? 16 : 1,
                                  .hard_limit_bytes = limits[stage->byte[1] % 3],
                                  .soft_limit_bytes = stage->byte[4] % 4 == 1 ? 1 * MIB : UINT64_MAX};

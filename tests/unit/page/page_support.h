@@ -26,6 +26,7 @@ static inline struct zone_config plain_config(void) {
     return (struct zone_config){.reserve_bytes = 64 * MIB,
                                 .thp = ZONE_THP_NEVER,
                                 .huge_block_superpages = 4,
+                                .huge_heap_granules = 32 * MIB / GRANULE_BYTES,
                                 .populate_granules = 1,
                                 .hard_limit_bytes = UINT64_MAX,
                                 .soft_limit_bytes = UINT64_MAX};
