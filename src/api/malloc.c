@@ -91,9 +91,10 @@ static STRATA_NOINLINE void *calloc_block(size_t bytes) {
     if (block == NULL) return NULL;
     size_t page = platform_info()->page_bytes;
     if (!zeroed) {
-        if (bytes < CALLOC_BY_PAGES_BYTES || ((uintptr_t)block & (page - 1)) != 0) return memset(block, 0, bytes);
+        bool whole_pages = ((uintptr_t)block & (page - 1)) == 0 && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED); /* a dying process' are not */
+        if (bytes < CALLOC_BY_PAGES_BYTES || !whole_pages) return memset(block, 0, bytes);
         platform_zero(block, align_up(bytes, page)); /* the last page is the block's to its end */
-    } else if (bytes < CALLOC_BY_PAGES_BYTES) {
+    } else if (bytes < CALLOC_BY_PAGES_BYTES && heap.options.populate_pages > 1) {
         platform_populate(block, align_up(bytes, page));
     }
     return block;

@@ -59,6 +59,7 @@ enum strata_pressure_status strata_pressure_register(const char *name,
     *added = (struct strata_pressure){.handler = handler, .argument = argument};
     memcpy(added->name, name, length);
     add_last(added);
+    platform_event_wake(&heap.maintenance_event); /* which watches all there is, now that somebody wants to know */
     *registration = added;
     return STRATA_PRESSURE_OK;
 }

@@ -376,7 +376,7 @@ uint32_t platform_thread_number(void);
 /*
  * Where the system says that memory is short: PSI triggers and the events of cgroup v2 and v1, whatever is there.
  * open: false where nothing can be watched. wait: sleeps until `event` is woken, pressure is reported or timeout_ns passed.
- * What costs a process at its end is watched when it has lived for some seconds; soon: from the next wait on.
+ * What costs a process at its end, PSI triggers, is watched some seconds after open; soon: from the next wait on.
  * Used by the maintenance thread only. close is called in a forked child.
  */
 enum platform_pressure {

@@ -3,7 +3,8 @@
  *
  *   PSI          a trigger of the process's own version 2 group, else of the whole system: some tasks stalled for 150 ms of 2 s,
  *                all of them for 100 ms (2 s is the shortest window that the unprivileged may ask for). The system waits for a grace period
- *                (RCU), some 5 to 20 ms, when a trigger is closed, so when a process ends: those that live shorter than TRIGGERS_AFTER_NS get none
+ *                (RCU), some 5 to 20 ms, when a trigger is closed, so when a process ends: the files are opened at once, as that may be forbidden
+ *                later, and triggers written to them TRIGGERS_AFTER_NS later. A file without one costs nothing, and can't be polled
  *   EVENTS       memory.events of version 2 groups: how often memory.high and memory.max were hit
  *   LEVEL        memory.pressure_level of version 1 groups, announced through an eventfd
  *   THRESHOLD    memory.usage_in_bytes of version 1 groups with a limit, on crossing 7/8 and 15/16 of it, announced the same way. Without
@@ -64,7 +65,8 @@ static struct source {
     enum source_kind kind;
     enum platform_pressure pressure; /* of PSI and LEVEL */
     struct own_file file;
-    uint64_t high; /* of EVENTS: what was last seen */
+    const char *trigger; /* of PSI: what is still to be written; NULL: it is */
+    uint64_t high;       /* of EVENTS: what was last seen */
     uint64_t urgent;
 } sources[SOURCES_MAX];
 static unsigned source_count;
@@ -165,14 +167,11 @@ static void drop_source(unsigned index) {
 
 static bool write_whole(int file, const char *text, size_t bytes) { return write(file, text, bytes) == (ssize_t)bytes; }
 
-/* The kernel wants the closing NUL too. */
 static bool add_psi(int number, const char *trigger, enum platform_pressure pressure) {
-    if (number < 0) return false;
-    if (!write_whole(number, trigger, strlen(trigger) + 1)) {
-        close(number);
-        return false;
-    }
-    return add_source(SOURCE_PSI, pressure, number) != NULL;
+    struct source *source = add_source(SOURCE_PSI, pressure, number);
+    if (source == NULL) return false;
+    source->trigger = trigger;
+    return true;
 }
 
 static void open_psi(const struct cgroup *group) {
@@ -183,6 +182,23 @@ static void open_psi(const struct cgroup *group) {
     }
     add_psi(open(SYSTEM_PSI, flags), PSI_SOME, PLATFORM_PRESSURE_SOME);
     add_psi(open(SYSTEM_PSI, flags), PSI_FULL, PLATFORM_PRESSURE_CRITICAL);
+}
+
+/* How many triggers were set; files that take none are dropped. The kernel wants the closing NUL too. */
+static unsigned write_triggers(void) {
+    unsigned written = 0, i = 0;
+    while (i < source_count) {
+        struct source *source = &sources[i];
+        const char *trigger = source->trigger;
+        bool ok = trigger == NULL || (is_ours(&source->file, source->file.number) && write_whole(source->file.number, trigger, strlen(trigger) + 1));
+        source->trigger = NULL;
+        written += ok && trigger != NULL;
+        if (ok)
+            i++;
+        else
+            drop_source(i); /* the last one takes its place */
+    }
+    return written;
 }
 
 /* Reading also arms the file for the next poll. False when the group is gone. */
@@ -248,17 +264,18 @@ static void open_groups(struct cgroup *group) {
 
 static void open_sources(void) {
     struct cgroup group;
-    if (cgroup_find(&group, 2, PROCESS)) open_groups(&group);
+    bool found = cgroup_find(&group, 2, PROCESS);
+    open_psi(found ? &group : NULL);
+    triggers_due_ns = source_count != 0 ? linux_monotonic_ns() + TRIGGERS_AFTER_NS : 0;
+    if (found) open_groups(&group);
     if (cgroup_find(&group, 1, PROCESS)) open_groups(&group);
-    triggers_due_ns = linux_monotonic_ns() + TRIGGERS_AFTER_NS;
 }
 
-static bool is_open(void) { return source_count != 0 || triggers_due_ns != 0; }
-
 static void set_triggers(void) {
-    struct cgroup group;
     triggers_due_ns = 0;
-    open_psi(cgroup_find(&group, 2, PROCESS) ? &group : NULL);
+    if (write_triggers() != 0) return;
+    open_psi(NULL); /* where the group's file takes none, the system's may */
+    (void)write_triggers();
     if (source_count == 0) platform_pressure_close();
 }
 
@@ -266,9 +283,10 @@ bool platform_pressure_open(void) {
     int saved = errno;
     platform_pressure_close();
     if (open_wake_files()) open_sources();
-    if (!is_open()) platform_pressure_close();
+    bool open = source_count != 0;
+    if (!open) platform_pressure_close();
     errno = saved;
-    return is_open();
+    return open;
 }
 
 void platform_pressure_soon(void) {
@@ -318,7 +336,8 @@ static enum platform_pressure poll_sources(uint64_t until_ns, bool muted) {
     unsigned count = muted ? 0 : source_count;
     polled[count] = (struct pollfd){.fd = poll_file.number, .events = POLLIN};
     for (unsigned i = 0; i < count; i++)
-        polled[i] = (struct pollfd){.fd = sources[i].file.number, .events = sources[i].kind == SOURCE_LEVEL ? POLLIN : POLLPRI};
+        polled[i] = (struct pollfd){.fd = sources[i].trigger == NULL ? sources[i].file.number : -1,
+                                    .events = sources[i].kind == SOURCE_LEVEL ? POLLIN : POLLPRI};
     uint64_t now_ns = linux_monotonic_ns();
     uint64_t left_ms = now_ns >= until_ns ? 0 : (until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
     enum platform_pressure strongest = PLATFORM_PRESSURE_NONE;
@@ -343,8 +362,10 @@ static void empty_poll_file(void) {
 /* Where the program has closed the files that wakers need, all are opened anew; after some times we do without them. */
 static void replace_lost_files(void) {
     if (is_ours(&poll_file, poll_file.number) && is_ours(&wake_file, wake_file.number)) return;
+    bool soon = triggers_due_ns <= 1; /* as they were set, or asked for */
     platform_pressure_close();
     if (reopens++ < REOPENS_MAX) platform_pressure_open();
+    if (soon) platform_pressure_soon();
 }
 
 enum platform_pressure platform_pressure_wait(struct platform_event *event, uint64_t timeout_ns, bool *woken) {
@@ -354,9 +375,9 @@ enum platform_pressure platform_pressure_wait(struct platform_event *event, uint
     enum platform_pressure pressure = PLATFORM_PRESSURE_NONE;
     *woken = false;
     do {
-        if (is_open()) replace_lost_files();
+        if (source_count != 0) replace_lost_files();
         if (triggers_due_ns != 0 && now_ns >= triggers_due_ns) set_triggers();
-        if (!is_open()) {
+        if (source_count == 0) {
             *woken = platform_event_wait(event, deadline_ns == UINT64_MAX ? UINT64_MAX : deadline_ns - now_ns);
             break;
         }

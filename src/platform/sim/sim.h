@@ -322,6 +322,8 @@ void sim_store_lose_power(const char *path, uint64_t seed);
 
 /* The next platform_pressure_wait reports this. */
 void sim_pressure_raise(enum platform_pressure pressure);
+/* Whether platform_pressure_soon was called. */
+bool sim_pressure_is_soon(void);
 void sim_set_memory_limit(uint64_t bytes);
 
 #endif

@@ -26,6 +26,7 @@ static struct {
     uint64_t now_ns;
     uint64_t populate_ns; /* what platform_populate takes */
     enum platform_pressure pressure;
+    bool pressure_soon; /* platform_pressure_soon was called */
     bool pressure_open;
     char output[OUTPUT_BYTES];
     size_t output_bytes;
@@ -56,6 +57,7 @@ static unsigned catch_count;
 
 void sim_outside_reset(void) {
     outside.populate_ns = 0;
+    outside.pressure_soon = false;
     outside.now_ns = CLOCK_START_NS;
     outside.pressure = PLATFORM_PRESSURE_NONE;
     outside.pressure_open = false;
@@ -227,7 +229,8 @@ bool platform_pressure_open(void) {
     return true;
 }
 
-void platform_pressure_soon(void) {} /* watched from the start */
+void platform_pressure_soon(void) { outside.pressure_soon = true; } /* all is watched from the start */
+bool sim_pressure_is_soon(void) { return outside.pressure_soon; }
 
 void platform_pressure_close(void) { outside.pressure_open = false; }
 

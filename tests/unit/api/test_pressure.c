@@ -60,6 +60,19 @@ static void assert_sound(void) {
 
 /* ------------------------------------------------------------------ when, and how much */
 
+/* Some reports cost the process something at its end: they are awaited from when somebody wants to know, though the thread sleeps then. */
+static void a_handler_has_all_reports_awaited(void **state) {
+    (void)state;
+    new_heap(NULL, "background:on");
+    assert_true(maintenance_start());
+    sim_run_threads_for(10000 * MS);
+    assert_false(sim_pressure_is_soon());
+    open_store(&store, "none", 0, 0);
+    sim_run_threads_for(MS);
+    assert_true(sim_pressure_is_soon());
+    assert_sound();
+}
+
 static void pressure_asks_for_a_part_of_the_heap(void **state) {
     (void)state;
     new_heap(NULL, "background:on");
@@ -234,10 +247,15 @@ static void wrong_arguments_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pressure_asks_for_a_part_of_the_heap),         cmocka_unit_test(above_a_soft_limit_the_excess_is_wanted),
-        cmocka_unit_test(an_allocation_that_fails_has_them_asked_soon), cmocka_unit_test(an_idle_program_is_asked_once),
-        cmocka_unit_test(a_handler_may_unregister_itself_and_others),   cmocka_unit_test(unregistering_waits_for_a_run),
-        cmocka_unit_test(a_child_has_the_handlers_and_no_run),          cmocka_unit_test(wrong_arguments_are_told),
+        cmocka_unit_test(a_handler_has_all_reports_awaited),
+        cmocka_unit_test(pressure_asks_for_a_part_of_the_heap),
+        cmocka_unit_test(above_a_soft_limit_the_excess_is_wanted),
+        cmocka_unit_test(an_allocation_that_fails_has_them_asked_soon),
+        cmocka_unit_test(an_idle_program_is_asked_once),
+        cmocka_unit_test(a_handler_may_unregister_itself_and_others),
+        cmocka_unit_test(unregistering_waits_for_a_run),
+        cmocka_unit_test(a_child_has_the_handlers_and_no_run),
+        cmocka_unit_test(wrong_arguments_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

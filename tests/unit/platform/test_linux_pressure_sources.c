@@ -1,110 +1,9 @@
 /*
  * test_linux_pressure_sources.c - what each kind of source makes of a report: triggers (PSI), memory.events, levels and thresholds.
- *
- * The kernel reports when it likes, so pressure.c is compiled into this test, which is its kernel: control groups are directories with
- * plain files and FIFOs, eventfds are real, and poll says what the test has prepared for a file, as far as it was asked for it.
+ * When triggers are set: test_linux_pressure_triggers.c.
  */
 #define _GNU_SOURCE 1
-#include <poll.h>
-
-static int prepared_poll(struct pollfd *polled, nfds_t count, int timeout_ms);
-#define poll prepared_poll
-#include "platform/linux/pressure.c"
-#undef poll
-
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "linux_test.h"
-
-/* What kernfs files answer when they have something, whether asked for POLLERR or not. */
-#define NOTIFIED (POLLPRI | POLLERR)
-
-/* ------------------------------------------------------------------ the kernel's part */
-
-/* What poll answers for the file of sources[i]. */
-static short prepared[SOURCES_MAX];
-static unsigned polls;
-static bool polls_sleep; /* nothing happens while it sleeps, so that it need not */
-
-static int prepared_poll(struct pollfd *polled, nfds_t count, int timeout_ms) {
-    int ready = 0;
-    polls++;
-    if (polls_sleep) usleep((useconds_t)timeout_ms * 1000);
-    assert_true(polls < 1000);
-    for (nfds_t i = 0; i < count; i++) {
-        short flags = 0;
-        for (unsigned k = 0; k < source_count; k++)
-            if (polled[i].fd == sources[k].file.number) flags = prepared[k];
-        polled[i].revents = (short)(flags & (polled[i].events | POLLERR | POLLHUP | POLLNVAL));
-        ready += polled[i].revents != 0;
-    }
-    return ready;
-}
-
-static struct cgroup group;
-
-static int make_group(void **state) {
-    (void)state;
-    memset(prepared, 0, sizeof prepared);
-    polls = 0;
-    polls_sleep = false;
-    quiet_until_ns = 0;
-    group = (struct cgroup){.path = "/tmp/strata-pressure-XXXXXX"};
-    group.mount_length = strlen(group.path);
-    return mkdtemp(group.path) == NULL;
-}
-
-static void path_of(const char *name, char *path, size_t bytes) { snprintf(path, bytes, "%s/%s", group.path, name); }
-
-static int remove_group(void **state) {
-    static const char *const names[] = {"memory.events",         "memory.pressure",       "memory.max",          "memory.limit_in_bytes",
-                                        "memory.pressure_level", "memory.usage_in_bytes", "cgroup.event_control"};
-    char path[CGROUP_PATH_BYTES + 64];
-    (void)state;
-    platform_pressure_close();
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        path_of(names[i], path, sizeof path);
-        unlink(path);
-    }
-    return rmdir(group.path);
-}
-
-/* The same file gets new contents, as the kernel's do. */
-static void put(const char *name, const char *text) {
-    char path[CGROUP_PATH_BYTES + 64];
-    path_of(name, path, sizeof path);
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, text, strlen(text)), strlen(text));
-    close(file);
-}
-
-/* A file whose readers, unlike the kernel, see all that was ever written to it. */
-static int make_fifo(const char *name) {
-    char path[CGROUP_PATH_BYTES + 64];
-    path_of(name, path, sizeof path);
-    assert_int_equal(mkfifo(path, 0600), 0);
-    int file = open(path, O_RDWR | O_NONBLOCK);
-    assert_true(file >= 0);
-    return file;
-}
-
-static int foreign_file(void) {
-    char path[] = "/tmp/strata-foreign-XXXXXX";
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    unlink(path);
-    assert_int_equal(write(file, "high 100\nmax 100\n", 17), 17);
-    lseek(file, 0, SEEK_SET);
-    return file;
-}
-
-static unsigned open_files(void) {
-    unsigned count = 0;
-    for (int number = 0; number < 1024; number++) count += fcntl(number, F_GETFD) >= 0;
-    return count;
-}
+#include "linux_pressure_kernel.h"
 
 static enum platform_pressure asked(struct source *source, short flags) {
     enum platform_pressure pressure = (enum platform_pressure)77;
@@ -126,6 +25,9 @@ static void triggers_are_written_whole(void **state) {
     char text[128];
     int fifo = make_fifo("memory.pressure");
     open_psi(&group);
+    assert_int_equal(read(fifo, text, sizeof text), -1); /* nothing yet */
+    assert_int_equal(write_triggers(), 2);
+    assert_int_equal(write_triggers(), 0);
     assert_int_equal(read(fifo, text, sizeof text), sizeof wanted);
     assert_memory_equal(text, wanted, sizeof wanted);
     close(fifo);
@@ -270,6 +172,7 @@ static void open_all_kinds(void) {
     put("memory.events", "high 0\nmax 0\n");
     assert_true(open_wake_files());
     open_psi(&group);
+    assert_int_equal(write_triggers(), 2);
     open_events(&group);
     add_source(SOURCE_LEVEL, PLATFORM_PRESSURE_SOME, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     assert_int_equal(source_count, 4);
@@ -382,74 +285,12 @@ static void reports_keep_their_distance(void **state) {
     assert_int_equal(errno, 77);
 }
 
-static unsigned triggers(void) {
-    unsigned count = 0;
-    for (unsigned i = 0; i < source_count; i++) count += sources[i].kind == SOURCE_PSI;
-    return count;
-}
-
-/* Closing one takes a grace period of the system: a process that is soon at its end has none, unless its program asks for reports. */
-static void triggers_are_set_late(void **state) {
-    (void)state;
-    struct platform_event event = {0};
-    bool woken;
-    struct cgroup own;
-    open_psi(cgroup_find(&own, 2, PROCESS) ? &own : NULL);
-    unsigned possible = triggers();
-    uint64_t before_ns = linux_monotonic_ns();
-    for (unsigned soon = 0; soon < 2; soon++) {
-        assert_true(platform_pressure_open());
-        assert_int_equal(platform_pressure_wait(&event, 0, &woken), PLATFORM_PRESSURE_NONE);
-        assert_int_equal(triggers(), 0);
-        assert_true(triggers_due_ns >= before_ns + TRIGGERS_AFTER_NS);
-        if (soon)
-            platform_pressure_soon();
-        else
-            triggers_due_ns = before_ns; /* time has passed */
-        assert_int_equal(platform_pressure_wait(&event, 0, &woken), PLATFORM_PRESSURE_NONE);
-        assert_int_equal(triggers(), possible);
-        assert_int_equal(triggers_due_ns, 0);
-        platform_pressure_soon(); /* they are set: nothing to do */
-        assert_int_equal(triggers_due_ns, 0);
-    }
-    platform_pressure_close();
-    platform_pressure_soon();
-    assert_false(is_open());
-}
-
-/* Nobody sleeps beyond the time at which they are to be set, and who has slept so far sleeps on. */
-static void sleeps_are_cut_where_triggers_are_due(void **state) {
-    (void)state;
-    struct platform_event event = {0};
-    bool woken;
-    assert_true(platform_pressure_open());
-    uint64_t start_ns = linux_monotonic_ns();
-    triggers_due_ns = start_ns + 20 * NS_PER_MS;
-    polls_sleep = true;
-    polls = 0;
-    assert_int_equal(platform_pressure_wait(&event, 60 * NS_PER_MS, &woken), PLATFORM_PRESSURE_NONE);
-    assert_int_equal(polls, 2);
-    assert_int_equal(triggers_due_ns, 0);
-    assert_true(linux_monotonic_ns() - start_ns >= 60 * NS_PER_MS);
-}
-
-#define IN_GROUP(test) cmocka_unit_test_setup_teardown(test, make_group, remove_group)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_GROUP(triggers_are_written_whole),
-        IN_GROUP(a_trigger_goes_with_its_group),
-        IN_GROUP(events_count_from_where_they_stood),
-        IN_GROUP(events_of_a_lost_group_end),
-        IN_GROUP(levels_and_thresholds_are_registered),
-        IN_GROUP(a_group_without_limit_has_levels_only),
-        IN_GROUP(eventfds_tell_once),
-        IN_GROUP(the_programs_own_files_are_left_alone),
-        IN_GROUP(the_strongest_report_counts),
-        IN_GROUP(lost_groups_leave_the_others),
-        IN_GROUP(reports_keep_their_distance),
-        IN_GROUP(triggers_are_set_late),
-        IN_GROUP(sleeps_are_cut_where_triggers_are_due),
+        IN_GROUP(triggers_are_written_whole),   IN_GROUP(a_trigger_goes_with_its_group),         IN_GROUP(events_count_from_where_they_stood),
+        IN_GROUP(events_of_a_lost_group_end),   IN_GROUP(levels_and_thresholds_are_registered),  IN_GROUP(a_group_without_limit_has_levels_only),
+        IN_GROUP(eventfds_tell_once),           IN_GROUP(the_programs_own_files_are_left_alone), IN_GROUP(the_strongest_report_counts),
+        IN_GROUP(lost_groups_leave_the_others), IN_GROUP(reports_keep_their_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
