@@ -93,7 +93,7 @@ struct object_cache {
     struct object_layer *owner;
     char *areas_at; /* these two are all that the fast paths need; immutable, but see object_cache_is_gone */
     unsigned index;
-    struct object_slabs slabs;
+    struct object_slabs slabs STRATA_ALIGNED(CACHE_LINE_BYTES); /* out of the fast paths' cache line, as its lock is written to */
     char name[OBJECT_NAME_BYTES];
     uint64_t bytes, align;
     int (*construct)(void *object, void *argument);
