@@ -85,11 +85,12 @@ static STRATA_COLD void maintenance_thread(void *argument) {
         enum platform_pressure level = PLATFORM_PRESSURE_NONE;
         for (;;) { /* in parts, where it must be looked whether this is the last thread */
             uint64_t longest = longest_sleep_ns(), part = min_u64(timeout, longest);
-            if (pressure && __atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) != NULL) platform_pressure_soon(); /* the program wants to know */
-            if (pressure)
+            if (pressure) {
+                if (__atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) != NULL) platform_pressure_soon(); /* the program wants to know */
                 level = platform_pressure_wait(&heap.maintenance_event, part, &woken);
-            else
+            } else {
                 woken = platform_event_wait(&heap.maintenance_event, part);
+            }
             if (longest != UINT64_MAX && platform_thread_is_last()) return;
             if (woken || level != PLATFORM_PRESSURE_NONE || part == timeout) break;
             if (timeout != UINT64_MAX) timeout -= part;

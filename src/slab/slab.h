@@ -4,8 +4,8 @@
  * A slab is a run of granules; its head (beside the heap, never in it: 32 bytes of up to 64 objects) has one
  * bit an object, set while the object is free here. Slabs with free objects stand in lists by the share that is free;
  * objects are taken from the fullest, lowest address first, so that the emptier ones get time to empty (kmem paper,
- * section 3.5); where CPUs keep apart, from the fullest of the caller's own. A slab that is wholly free goes back to the zone, but for a small share
- * of the cache.
+ * section 3.5); where CPUs keep apart, from the fullest of the caller's own. A slab that is wholly free goes back to the zone when its pages are
+ * wanted, or at the next tick.
  *
  * Invariants (slab_check): free = popcount(bits); total = sum of capacities; in_use = total - sum of free; a slab is in the
  * list of its share. Lock: one a cache, LOCK_RANK_SLAB, above LOCK_RANK_ZONE in the order of taking.
