@@ -80,6 +80,7 @@ LOADS = (
     Load("phases", "load_phases", "phases whose mix of sizes shifts"),
     Load("large", "load_large", "blocks of 32 KiB to 32 MiB"),
     Load("buffers", "load_large", "blocks of 16 KiB to 512 KiB", ("--mode", "buffers")),
+    Load("reserves", "load_large", "blocks of 256 KiB to 32 MiB of which little is used", ("--mode", "reserves")),
     Load("strings", "load_strings", "a program that works on text"),
     Load("containers", "load_containers", "C++ containers through new and delete"),
     Load("scale-1", "load_scale", "independent work, one thread", ("--threads", "1"), scaling_group="work"),

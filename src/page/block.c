@@ -96,8 +96,7 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
                                .reserved = reserve != 0,
                                .huge = config->huge};
     bool within = zone_within_limit(zone, granules);
-    char *rested =
-        within && !config->huge && reserve == 0 ? zone_block_rouse(zone, granules, capacity, align << SUPERPAGE_SHIFT, config->mobility) : NULL;
+    char *rested = within && !config->huge && reserve == 0 ? zone_block_rouse(zone, &block, align << SUPERPAGE_SHIFT) : NULL;
     if (rested != NULL) {
         *zeroed = false;
         block_begin(zone, rested, block);
@@ -125,8 +124,9 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
         block_decide_huge(zone, first, 0, granules, whole, &question);
     }
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, zeroed);
+    zone_note_fresh(zone, &block, fresh);
     block_begin(zone, address, block);
-    if (fresh != 0) zone_make_room(zone, fresh);
+    if (fresh != 0) zone_make_room(zone, zone_expect_touched(zone, true, fresh));
     platform_lock_release(&zone->lock);
     zone_answer_huge(zone, &question);
     return address;
@@ -141,7 +141,7 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
         return create_superpages(zone, config, granules, config->align > SUPERPAGE_BYTES ? config->align >> SUPERPAGE_SHIFT : 1, zeroed);
     struct block_desc block = {.granules = granules, .mobility = config->mobility, .fixed = config->fixed};
     zone_lock(zone);
-    char *rested = zone_within_limit(zone, granules) ? zone_block_rouse(zone, granules, 0, align_granules << GRANULE_SHIFT, config->mobility) : NULL;
+    char *rested = zone_within_limit(zone, granules) ? zone_block_rouse(zone, &block, align_granules << GRANULE_SHIFT) : NULL;
     if (rested != NULL)
         block_begin(zone, rested, block);
     else
@@ -157,6 +157,7 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
     if (!zone_run_alloc_in(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, false, &run)) return NULL;
     zone_lock(zone);
     block.granules = run.granules;
+    zone_note_fresh(zone, &block, run.fresh);
     block_begin(zone, run.address, block);
     platform_lock_release(&zone->lock);
     *zeroed = run.zeroed;
@@ -168,30 +169,26 @@ void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zero
     return zone_block_create(zone, &config, zeroed);
 }
 
-void zone_block_dissolve(struct zone *zone, char *address, uint64_t granules, uint64_t superpages) {
+void zone_block_dissolve(struct zone *zone, char *address, const struct block_desc *block) {
     struct superpage *first = superpage_of(zone, address);
-    zone->counters.allocated += granules; /* the marks take them away again */
-    block_mark_free(zone, first, 0, granules);
-    block_give_up(zone, first, 0, superpages);
+    if (block->superpages == 0)
+        zone_mark_free(zone, first, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), (unsigned)block->granules);
+    else
+        block_mark_free(zone, first, 0, block->granules);
+    if (zone_may_lack_pages(block)) zone_settle_holes(zone, block, address, block->granules);
+    if (block->superpages == 0)
+        zone_superpage_settle(zone, first);
+    else
+        block_give_up(zone, first, 0, block->superpages);
 }
 
 void block_end(struct zone *zone, void *address) {
     struct block_desc block = *block_of(zone, address);
-    struct superpage *first = superpage_of(zone, address);
     zone_end_watches(zone, &block, address, block.granules << GRANULE_SHIFT);
     zone_tag_run(zone, address, 1, TAG_NONE);
     zone->counters.blocks--;
     zone->counters.block_granules -= block.granules;
-    if (zone_block_rest(zone, address, &block)) return;
-    if (block.superpages == 0) {
-        zone_mark_free(zone, first, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), (unsigned)block.granules);
-        if (STRATA_UNLIKELY(block.holes)) zone_settle_holes(zone, address, block.granules);
-        zone_superpage_settle(zone, first);
-    } else {
-        block_mark_free(zone, first, 0, block.granules);
-        if (STRATA_UNLIKELY(block.holes)) zone_settle_holes(zone, address, block.granules);
-        block_give_up(zone, first, 0, block.superpages);
-    }
+    if (!zone_block_rest(zone, address, &block)) zone_block_dissolve(zone, address, &block);
 }
 
 bool zone_block_free(struct zone *zone, void *address) {

@@ -1,10 +1,9 @@
 /*
  * exchange.c - contents that change places inside blocks, and pages of blocks that go and come (UMPA, section 2: "swapped without copying").
  *
- * Blocks count all their granules as populated. Here pages can go missing from inside a block; it is then said to have holes, and what is absent is
- * looked for when its granules become idle. An exchange goes through address space of its own, of the same place modulo a superpage, so that
- * whole page tables move. The ranges are the caller's: nobody else looks at their contents meanwhile, so copies run without the lock.
- * Lock: LOCK_RANK_ZONE.
+ * Here pages can go missing from inside a block, which is then said to have holes (holes.c). An exchange goes through address space of its own, of
+ * the same place modulo a superpage, so that whole page tables move. The ranges are the caller's: nobody else looks at their contents meanwhile, so
+ * copies run without the lock. Lock: LOCK_RANK_ZONE.
  */
 #include "base/swap.h"
 #include "page/cost.h"
@@ -33,29 +32,7 @@ static enum zone_status check_ranges(struct zone *zone, char *a, char *b, size_t
     return overlap(a, b, bytes) ? ZONE_OVERLAP : ZONE_OK;
 }
 
-/* ------------------------------------------------------------------ holes */
-
-void zone_settle_holes(struct zone *zone, char *address, size_t granules) {
-    enum { LOOK_PAGES = 512 };
-    uint8_t presence[LOOK_PAGES];
-    size_t page = (size_t)zone->page_granules << GRANULE_SHIFT;
-    for (char *at = address, *end = address + (granules << GRANULE_SHIFT); at < end;) {
-        char *border = (char *)align_down((uintptr_t)at, SUPERPAGE_BYTES) + SUPERPAGE_BYTES;
-        size_t pages = (size_t)((border < end ? border : end) - at) / page;
-        if (pages > LOOK_PAGES) pages = LOOK_PAGES;
-        if (platform_presence(at, pages * page, presence)) {
-            for (size_t i = 0, next; i < pages; i = next) {
-                for (next = i + 1; next < pages && (presence[next] == PLATFORM_PAGE_ABSENT) == (presence[i] == PLATFORM_PAGE_ABSENT); next++)
-                    continue;
-                char *piece = at + i * page;
-                if (presence[i] != PLATFORM_PAGE_ABSENT) continue;
-                zone_mark_released(zone, superpage_of(zone, piece), (unsigned)(zone_granule_of(zone, piece) % SUPERPAGE_GRANULES),
-                                   (unsigned)((next - i) * zone->page_granules));
-            }
-        }
-        at += pages * page;
-    }
-}
+/* ------------------------------------------------------------------ what is said of blocks */
 
 /* Under the lock, between a check and what it was for, which is the caller's own affair: only misuse can have freed the block since. */
 static void note_holes(struct zone *zone, const char *block) {
@@ -144,7 +121,7 @@ enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t byt
     if (cost_prefers_tables(bytes >> GRANULE_SHIFT, false)) {
         zone_lock(zone);
         done = zone_swap_tables(zone, a, b, bytes, false);
-        if (done && block_of(zone, a_block)->holes != block_of(zone, b_block)->holes) {
+        if (done && zone_may_lack_pages(block_of(zone, a_block)) != zone_may_lack_pages(block_of(zone, b_block))) {
             note_holes(zone, a_block);
             note_holes(zone, b_block);
         }
@@ -159,10 +136,10 @@ enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t byt
 /* Whether most of a range is not there, so that a copy would touch it first. Pages of a block count as present: the system is asked. */
 static bool is_absent(const struct zone *zone, const char *address, size_t bytes) {
     enum { LOOK_PAGES = 64 };
-    uint8_t presence[LOOK_PAGES];
+    uint8_t resident[LOOK_PAGES];
     size_t page = (size_t)zone->page_granules << GRANULE_SHIFT, pages = min_u64(bytes / page, LOOK_PAGES), absent = 0;
-    if (!platform_presence(address, pages * page, presence)) return false;
-    for (size_t i = 0; i < pages; i++) absent += presence[i] == PLATFORM_PAGE_ABSENT;
+    if (!platform_resident(address, pages * page, resident)) return false;
+    for (size_t i = 0; i < pages; i++) absent += resident[i] == 0;
     return absent > pages / 2;
 }
 
@@ -229,7 +206,7 @@ static void move_row(struct zone *zone, const struct row *row, bool tables) {
         done = tables ? zone_move(zone, row->moves->from, row->moves->to, row->moves->bytes, &kept_bytes)
                       : zone_move_one_by_one(zone, row->moves, row->count);
     for (size_t i = 0; done && i < row->count; i++) {
-        if (block_of(zone, row->from_blocks[i])->holes) note_holes(zone, row->to_block);
+        if (zone_may_lack_pages(block_of(zone, row->from_blocks[i]))) note_holes(zone, row->to_block);
         note_holes(zone, row->from_blocks[i]);
     }
     platform_lock_release(&zone->lock);

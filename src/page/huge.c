@@ -124,7 +124,8 @@ STRATA_COLD void zone_decide_huge_block(struct zone *zone, struct superpage *fir
                                         struct huge_question *question) {
     struct huge_policy *huge = &zone->huge;
     if (zone->config.thp == ZONE_THP_NEVER) return;
-    bool always = zone->config.thp == ZONE_THP_ALWAYS, fits = within_soft_limit(zone, more), wanted = fits && (always || heap_is_large(zone, more));
+    bool always = zone->config.thp == ZONE_THP_ALWAYS, fits = within_soft_limit(zone, more);
+    bool wanted = fits && (always || (heap_is_large(zone, more) && !zone_is_sparse(zone, true)));
     size_t paused = always || !wanted ? 0 : min_u64(huge->pause_left, to - from);
     huge->pause_left -= (uint32_t)paused;
     if (alike && paused != 0) paused = to - from;

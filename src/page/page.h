@@ -139,6 +139,7 @@ struct resting {
         uint64_t granules;
         uint32_t superpages;
         enum mobility mobility;
+        uint32_t fresh;
     } blocks[RESTING_BLOCKS];
     unsigned count;
 };
@@ -228,6 +229,7 @@ struct zone {
         uint32_t pause, pause_left; /* fresh superpages: how many went without huge pages after the last dear one, and still are to */
         uint32_t trust;             /* superpages of blocks that need no measurement */
     } huge;                         /* of huge.c */
+    unsigned untouched[2];          /* of 256 absent granules that blocks got, so many were never touched, of late: runs, blocks of superpages */
     struct compaction compaction;
     struct metadata metadata;
 };

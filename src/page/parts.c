@@ -146,6 +146,7 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
         block->granules += behind.granules;
         block->superpages += behind.superpages;
         block->holes |= behind.holes;
+        block->fresh = (uint32_t)min_u64((uint64_t)block->fresh + behind.fresh, UINT32_MAX);
         block->watched |= behind.watched;
         block->fixed |= behind.fixed;
         block->huge &= behind.huge;

@@ -67,12 +67,12 @@ void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules, 
     if (kept != 0) mark_kept(zone, at + granules - kept, kept);
 }
 
-/* The longest run of granules that are present and free, at most `wanted` long. */
-static unsigned longest_present(const struct superpage *superpage, unsigned wanted, unsigned *at) {
+/* The longest run of granules that are present and free, at most `wanted` long; 0: none has `least`, which is seen without a look at each. */
+static unsigned longest_present(const struct superpage *superpage, unsigned least, unsigned wanted, unsigned *at) {
     uint64_t idle[SUPERPAGE_WORDS];
     unsigned longest = 0;
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) idle[w] = superpage->populated[w] & ~superpage->allocated[w];
-    for (unsigned start = bits_next(idle, 0, 0); start < SUPERPAGE_GRANULES && longest < wanted;) {
+    for (unsigned start = bits_find_run(idle, least, 1); start < SUPERPAGE_GRANULES && longest < wanted;) {
         unsigned end = bits_next(idle, start, ~UINT64_C(0));
         if (end - start > longest) {
             longest = end - start;
@@ -87,6 +87,7 @@ static unsigned longest_present(const struct superpage *superpage, unsigned want
 struct target {
     const struct superpage *first, *end;
     enum zone_fill who;
+    unsigned dry[2]; /* no source has so many granules in a row, for a short gap, or a long one: another search would find none, either */
 };
 
 struct source {
@@ -103,16 +104,19 @@ static void look_for_source(const struct list *list, const struct target *target
         if (superpage >= target->first && superpage < target->end) continue;
         if (wanted < COST_FILL_GRANULES_MIN && superpage->state != SUPERPAGE_FREE && superpage->free < SPARED_FREE_GRANULES) continue;
         if (superpage->young || superpage->idle <= best->count || superpage_kept_idle(superpage, superpage->idle) != 0) continue;
-        unsigned start = 0, length = longest_present(superpage, wanted, &start);
+        unsigned start = 0, length = longest_present(superpage, best->count + 1, wanted, &start);
         if (length > best->count) *best = (struct source){superpage, start, length};
     }
 }
 
 /* What is wholly free first: holes in superpages that are in use serve where they are, sooner or later. */
-static struct source find_source(struct zone *zone, const struct target *target, unsigned wanted, unsigned least) {
+static struct source find_source(struct zone *zone, struct target *target, unsigned wanted, unsigned least) {
     struct source source = {.count = least - 1};
+    unsigned *dry = &target->dry[wanted >= COST_FILL_GRANULES_MIN];
+    if (least >= *dry) return source;
     look_for_source(&zone->idle_free, target, wanted, &source);
     look_for_source(&zone->idle_holes, target, wanted, &source);
+    if (source.superpage == NULL) *dry = least;
     return source;
 }
 
@@ -132,7 +136,7 @@ static bool way_is_open(struct zone *zone, struct way *way) {
 }
 
 /* Absent granules [at, end) of a superpage get present pages. Returns where that ended: there are no more of them, or the system refuses. */
-static unsigned fill(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way *way) {
+static unsigned fill(struct zone *zone, struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way *way) {
     while (end - at >= way->least) {
         struct source source = find_source(zone, target, end - at, way->least);
         if (source.superpage == NULL || !way_is_open(zone, way)) break;
@@ -155,7 +159,7 @@ static unsigned fill(struct zone *zone, const struct target *target, struct supe
  * The same of all that is absent of granules [start, end): page by page, which cuts no mappings, where that can be had. False: a long gap stays, or
  * nothing moves. What a short one does not get may be there for the long ones behind it, for which nothing is spared.
  */
-static bool fill_superpage(struct zone *zone, const struct target *target, struct superpage *superpage, unsigned start, unsigned end) {
+static bool fill_superpage(struct zone *zone, struct target *target, struct superpage *superpage, unsigned start, unsigned end) {
     struct way tables = {.by_tables = true, .least = COST_FILL_GRANULES_MIN};
     struct way pages = {.least = (unsigned)max_u64(COST_FILL_PAGES_MIN, zone->page_granules)};
     bool more = true;
@@ -216,7 +220,11 @@ static size_t absent_row(const struct superpage *first, size_t wanted) {
 }
 
 void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, enum zone_fill who) {
-    const struct target target = {.first = first, .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES, .who = who};
+    if (who != FILL_AHEAD && zone_is_sparse(zone, first->state == SUPERPAGE_BLOCK)) return;
+    struct target target = {.first = first,
+                            .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES,
+                            .who = who,
+                            .dry = {SUPERPAGE_GRANULES + 1, SUPERPAGE_GRANULES + 1}};
     while (from < to && zone->counters.idle >= COST_FILL_PAGES_MIN) {
         struct superpage *superpage = &first[from / SUPERPAGE_GRANULES];
         unsigned start = (unsigned)(from % SUPERPAGE_GRANULES), end = (unsigned)min_u64(SUPERPAGE_GRANULES, start + (to - from));
@@ -243,7 +251,7 @@ void zone_clear_way(struct zone *zone, struct superpage *first, size_t to, size_
     for (size_t i = 0, row; i < end; i += row) {
         unsigned limit = (unsigned)min_u64(SUPERPAGE_GRANULES, to - i * SUPERPAGE_GRANULES), at = 0;
         row = 1;
-        size_t granules = longest_present(&first[i], SUPERPAGE_GRANULES, &at);
+        size_t granules = longest_present(&first[i], COST_CLEAR_GRANULES_MIN, SUPERPAGE_GRANULES, &at);
         granules = at < limit ? min_u64(granules, limit - at) : 0;
         if (granules < COST_CLEAR_GRANULES_MIN) continue;
         while (place < count && bits_count(first[place].populated) != 0) place++;

@@ -14,7 +14,8 @@ static bool resize_run(struct zone *zone, char *address, struct block_desc *bloc
     size_t start = zone_granule_of(zone, address) % SUPERPAGE_GRANULES;
     if (granules < block->granules) {
         zone_mark_free(zone, superpage, (unsigned)(start + granules), (unsigned)(block->granules - granules));
-        if (STRATA_UNLIKELY(block->holes)) zone_settle_holes(zone, address + (granules << GRANULE_SHIFT), block->granules - granules);
+        if (STRATA_UNLIKELY(zone_may_lack_pages(block)))
+            zone_settle_holes(zone, block, address + (granules << GRANULE_SHIFT), block->granules - granules);
         return true;
     }
     if (superpage->apart) return false; /* it is being emptied, and what is free of it is kept from everybody */
@@ -25,6 +26,7 @@ static bool resize_run(struct zone *zone, char *address, struct block_desc *bloc
     zone_fill_from_idle(zone, superpage, start + block->granules, start + granules,
                         FILL_BLOCK); /* dearer would be to give them back, one in, one out */
     unsigned fresh = zone_mark_allocated(zone, superpage, (unsigned)(start + block->granules), more, &zeroed);
+    zone_note_fresh(zone, block, fresh);
     if (fresh != 0) zone_make_room(zone, fresh);
     return true;
 }
@@ -66,12 +68,14 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
     }
     if (granules < block->granules) {
         block_mark_free(zone, first, granules, block->granules);
-        if (STRATA_UNLIKELY(block->holes)) zone_settle_holes(zone, address + (granules << GRANULE_SHIFT), block->granules - granules);
+        if (STRATA_UNLIKELY(zone_may_lack_pages(block)))
+            zone_settle_holes(zone, block, address + (granules << GRANULE_SHIFT), block->granules - granules);
     } else {
         bool zeroed;
         zone_wake_blocks(zone);
         fill_growth(zone, first, block, block->granules, granules);
         uint64_t fresh = block_mark_allocated(zone, first, block->granules, granules, &zeroed);
+        zone_note_fresh(zone, block, fresh);
         if (fresh != 0) zone_make_room(zone, fresh);
     }
     if (needed < owned / 4 && !block->reserved && granules < block->granules && block_resize_space(zone, address, owned, needed)) {
@@ -123,6 +127,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
         return NULL;
     }
     block_of(zone, address)->holes = false; /* what is absent there is what has moved */
+    block_of(zone, address)->fresh = 0;
     block_end(zone, address);
     zone_wake_blocks(zone); /* it shall not rest: its pages are gone */
     zone_moved_pages(zone, address, target, old, kept_bytes);
@@ -130,6 +135,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     bool zeroed;
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, &zeroed);
     moved.granules = granules;
+    zone_note_fresh(zone, &moved, fresh);
     block_begin(zone, target, moved);
     if (fresh != 0) zone_make_room(zone, fresh);
     return target;

@@ -13,15 +13,10 @@
 #define RESTING_GRANULES_MIN 128
 
 /* Its granules are idle now. */
-static void dissolve(struct zone *zone, const struct resting_block *block) {
-    if (block->superpages != 0) {
-        zone_block_dissolve(zone, block->address, block->granules, block->superpages);
-        return;
-    }
-    struct superpage *superpage = superpage_of(zone, block->address);
-    zone->counters.allocated += block->granules; /* the marks take them away again */
-    zone_mark_free(zone, superpage, (unsigned)(zone_granule_of(zone, block->address) % SUPERPAGE_GRANULES), (unsigned)block->granules);
-    zone_superpage_settle(zone, superpage);
+static void dissolve(struct zone *zone, const struct resting_block *resting) {
+    const struct block_desc block = {.granules = resting->granules, .superpages = resting->superpages, .fresh = resting->fresh};
+    zone->counters.allocated += block.granules; /* the marks take them away again */
+    zone_block_dissolve(zone, resting->address, &block);
 }
 
 bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *block) {
@@ -36,21 +31,25 @@ bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *
         for (unsigned i = 1; i < RESTING_BLOCKS; i++) resting->blocks[i - 1] = resting->blocks[i];
         resting->count--;
     }
-    resting->blocks[resting->count++] = (struct resting_block){
-        .address = address, .granules = block->granules, .superpages = (uint32_t)block->superpages, .mobility = (enum mobility)block->mobility};
+    resting->blocks[resting->count++] = (struct resting_block){.address = address,
+                                                               .granules = block->granules,
+                                                               .superpages = (uint32_t)block->superpages,
+                                                               .mobility = (enum mobility)block->mobility,
+                                                               .fresh = block->fresh};
     zone->counters.allocated -= block->granules;
     return true;
 }
 
-char *zone_block_rouse(struct zone *zone, size_t granules, size_t superpages, size_t align_bytes, enum mobility mobility) {
+char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_bytes) {
     struct resting *resting = &zone->resting;
     for (unsigned i = resting->count; i-- != 0;) {
         struct resting_block block = resting->blocks[i];
-        if (block.granules != granules || block.superpages != superpages || block.mobility != mobility ||
+        if (block.granules != like->granules || block.superpages != like->superpages || (uint32_t)block.mobility != like->mobility ||
             ((uintptr_t)block.address & (align_bytes - 1)) != 0)
             continue;
         for (resting->count--; i < resting->count; i++) resting->blocks[i] = resting->blocks[i + 1];
-        zone->counters.allocated += granules;
+        zone->counters.allocated += block.granules;
+        like->fresh = block.fresh;
         return block.address;
     }
     return NULL;

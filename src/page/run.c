@@ -284,7 +284,8 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
     superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */
-    if (run->fresh + fresh_huge != 0) zone_make_room(zone, run->fresh + fresh_huge);
+    uint64_t touched = mobility == MOBILITY_MOVABLE && granules >= LONG_RUN_GRANULES ? zone_expect_touched(zone, false, run->fresh) : run->fresh;
+    if (run->fresh + fresh_huge != 0) zone_make_room(zone, touched + fresh_huge);
     superpage->young = false;
     /* After room was made: pages that are marked ahead must not be handed back before they are there. */
     unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;

@@ -14,9 +14,10 @@ struct block_desc {
     uint32_t mobility;     /* enum mobility */
     bool fixed;            /* its address does not change */
     bool reserved;         /* address space was asked for: it stays when the block shrinks */
-    bool holes;            /* pages may be absent that count as present: see zone_settle_holes */
+    bool holes;            /* pages went missing from inside it, which count as present: see zone_settle_holes */
     bool watched;          /* a range of it may be watched: see zone_end_watches */
     bool huge;             /* the program asked for huge pages: whole superpages of them, also when it grows */
+    uint32_t fresh;        /* granules that were absent when it got them, the last time that these were many, and may still be; 0: none */
     zone_block_move *move; /* the owner's, to be called without the lock; NULL: the block stays where it is */
     void *argument;
 };
@@ -49,14 +50,32 @@ STRATA_INLINE bool zone_is_block(struct zone *zone, const void *address) {
 STRATA_INLINE void zone_end_watches(struct zone *zone, const struct block_desc *block, char *address, size_t bytes) {
     if (STRATA_UNLIKELY(block->watched)) zone->end_watches(address, bytes);
 }
-/* Of granules [address, ...) that were a block's until now and are idle: those that are absent are said to be, so that nobody counts on them. */
-void zone_settle_holes(struct zone *zone, char *address, size_t granules);
+/* Heaps of this size on look at what is there, and move idle pages one by one. */
+#define TARGET_HEAP_GRANULES (16 * MIB / GRANULE_BYTES)
+/*
+ * holes.c: what is absent of a block and counts as present. settle: of granules [address, ...) that were this block's until now and are idle, so that
+ * nobody counts on them. fresh: it has got so many absent granules, which nobody may ever touch. sparse: of late most of those that blocks got were
+ * not touched: pages from elsewhere would be for nothing. Few granules are not worth a look, nor those of a small heap.
+ */
+void zone_settle_holes(struct zone *zone, const struct block_desc *block, char *address, size_t granules);
+#define HOLES_GRANULES_MIN 16
+STRATA_INLINE void zone_note_fresh(const struct zone *zone, struct block_desc *block, uint64_t fresh) {
+    if (fresh < HOLES_GRANULES_MIN || max_u64(zone->populated_peak, zone->counters.populated) < TARGET_HEAP_GRANULES) return;
+    block->fresh = (uint32_t)min_u64(fresh, UINT32_MAX);
+}
+STRATA_INLINE bool zone_may_lack_pages(const struct block_desc *block) { return block->holes || block->fresh != 0; }
+#define UNTOUCHED_SPARSE 192 /* of 256 */
+/* How many of so many granules a block will touch, as others before it did. */
+STRATA_INLINE uint64_t zone_expect_touched(const struct zone *zone, bool superpages, uint64_t fresh) {
+    return fresh * (256 - zone->untouched[superpages]) / 256;
+}
+STRATA_INLINE bool zone_is_sparse(const struct zone *zone, bool superpages) { return zone->untouched[superpages] > UNTOUCHED_SPARSE; }
 
-/* A block of whole superpages that is nobody's any more: its granules are idle, its superpages free. Its counters aside, with those of its pages. */
-void zone_block_dissolve(struct zone *zone, char *address, uint64_t granules, uint64_t superpages);
-/* Blocks that rest (resting.c). rest: false: this one can't. rouse: one of just this kind, a run where `superpages` is 0; NULL: none. */
+/* A block that is nobody's any more: its granules are idle, its superpages free. Its own counters aside. */
+void zone_block_dissolve(struct zone *zone, char *address, const struct block_desc *block);
+/* Blocks that rest (resting.c). rest: false: this one can't. rouse: one of just this kind, whose fresh granules it then has; NULL: none. */
 bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *block);
-char *zone_block_rouse(struct zone *zone, size_t granules, size_t superpages, size_t align_bytes, enum mobility mobility);
+char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_bytes);
 /* All that rests becomes idle pages: before these are looked for, handed back or counted. */
 void zone_wake_blocks_slow(struct zone *zone);
 /* Of these the runs: for other runs, which whole superpages are too good for. */
@@ -154,11 +173,10 @@ bool zone_can_move_tables(const struct zone *zone);
 #define ROW_MOVES 64
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
-/* In heaps of this size on. */
-#define TARGET_HEAP_GRANULES (16 * MIB / GRANULE_BYTES)
 /*
- * Idle pages, page by page, to absent ones of a range that nobody uses, of which there may be several between open and close. open: false: they
- * can't, or shall not. move: returns how many bytes from the start have moved, `least_bytes` or more, or 0; the marks are the caller's affair.
+ * In heaps of TARGET_HEAP_GRANULES on: idle pages, page by page, to absent ones of a range that nobody uses, of which there may be several between
+ * open and close. open: false: they can't, or shall not. move: returns how many bytes from the start have moved, `least_bytes` or more, or 0; the
+ * marks are the caller's affair.
  */
 bool zone_target_open(struct zone *zone, char *to, size_t bytes);
 size_t zone_target_move(struct zone *zone, char *from, char *to, size_t bytes, size_t least_bytes);

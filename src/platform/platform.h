@@ -91,6 +91,11 @@ enum platform_page {
 };
 /* enum platform_page of each page of a committed range. False: can't be found out. Linear in the pages. */
 bool platform_presence(const void *address, size_t bytes, uint8_t *pages);
+/*
+ * The same at less cost: for each page of a committed range 1 where it is in memory, else 0, swapped ones too. False: can't be found out. Linear in
+ * the pages, 2 to 4 ns each.
+ */
+bool platform_resident(const void *address, size_t bytes, uint8_t *pages);
 /* Somebody looks often from now on, or no longer: a file is kept open meanwhile. Counted. */
 void platform_presence_keep(bool keep);
 /* Of a committed range: how many bytes are mapped by huge pages. False: can't be found out. */

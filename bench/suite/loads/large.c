@@ -1,9 +1,11 @@
 /*
- * large.c - load: large blocks, 32 KiB to 32 MiB; --mode buffers: 16 KiB to 512 KiB, as images, messages and files in pieces have them.
+ * large.c - load: large blocks, 32 KiB to 32 MiB; --mode buffers: 16 KiB to 512 KiB, as images, messages and files in pieces have them; --mode
+ * reserves: 256 KiB to 32 MiB of which little is used, as buffers have that are made for the largest message there could be.
  *
  * Sizes are log-uniform, so small ones are as frequent as large ones. Forty-eight slots are replaced at random. A block is used as buffers are: one
  * byte of every page is written, and every fourth block is filled entirely and read back. One in eight steps resizes a block in its slot. Buffers are
- * more, and are neither filled nor resized. One thread, no locks.
+ * more, and are neither filled nor resized. Of a reserve up to a sixty-fourth at its start is used, every doubling of that as often. One thread, no
+ * locks.
  */
 #include "load.h"
 
@@ -16,6 +18,12 @@
 #define BUFFER_STEPS UINT64_C(60000)
 #define BUFFER_LOW_SHIFT 14
 #define BUFFER_HIGH_SHIFT 19
+
+#define RESERVES 24
+#define RESERVE_STEPS UINT64_C(40000)
+#define RESERVE_LOW_SHIFT 18
+#define RESERVE_HIGH_SHIFT 25
+#define RESERVE_USED_SHIFT 6
 
 static void fill_and_sum(struct block *block, struct tally *tally) {
     unsigned char value = (unsigned char)block->tag;
@@ -53,6 +61,26 @@ static void use_buffers(uint64_t steps, struct rng *rng, struct tally *tally) {
         if (slots[i].memory) block_drop(&slots[i], tally);
 }
 
+static struct block take_reserve(struct rng *rng) {
+    size_t size_bytes = rng_doubling(rng, RESERVE_LOW_SHIFT, RESERVE_HIGH_SHIFT),
+           used_bytes = rng_doubling(rng, 6, RESERVE_LOW_SHIFT - RESERVE_USED_SHIFT);
+    struct block block = {malloc(size_bytes), used_bytes * (size_bytes >> RESERVE_LOW_SHIFT), rng_next(rng)};
+    if (!block.memory) load_fail("malloc returned NULL");
+    block_write(block.memory, block.size_bytes, block.tag);
+    return block;
+}
+
+static void use_reserves(uint64_t steps, struct rng *rng, struct tally *tally) {
+    static struct block slots[RESERVES];
+    for (uint64_t step = 0; step < steps; step++) {
+        struct block *slot = &slots[rng_below(rng, RESERVES)];
+        if (slot->memory) block_drop(slot, tally);
+        *slot = take_reserve(rng);
+    }
+    for (unsigned i = 0; i < RESERVES; i++)
+        if (slots[i].memory) block_drop(&slots[i], tally);
+}
+
 int main(int argc, char **argv) {
     static struct block slots[SLOTS];
     struct load_args args = load_arguments(argc, argv);
@@ -67,7 +95,12 @@ int main(int argc, char **argv) {
         load_report("buffers", &args, &tally, load_clock_ns() - start_ns);
         return 0;
     }
-    if (*args.mode) load_fail("--mode is buffers or absent");
+    if (!strcmp(args.mode, "reserves")) {
+        use_reserves(load_scaled(&args, RESERVE_STEPS), &rng, &tally);
+        load_report("reserves", &args, &tally, load_clock_ns() - start_ns);
+        return 0;
+    }
+    if (*args.mode) load_fail("--mode is buffers, reserves or absent");
     for (uint64_t step = 0; step < steps; step++) {
         struct block *slot = &slots[rng_below(&rng, SLOTS)];
         size_t size_bytes = rng_doubling(&rng, LOW_SHIFT, HIGH_SHIFT);

@@ -237,6 +237,14 @@ STRATA_COLD void platform_zero(void *address, size_t bytes) {
     errno = saved;
 }
 
+bool platform_resident(const void *address, size_t bytes, uint8_t *pages) {
+    int saved = errno;
+    bool ok = mincore((void *)(uintptr_t)address, bytes, pages) == 0;
+    errno = saved;
+    for (size_t i = 0, count = ok ? bytes >> info.page_shift : 0; i < count; i++) pages[i] &= 1u; /* the other bits have no meaning yet */
+    return ok;
+}
+
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
 bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 

@@ -367,6 +367,14 @@ bool platform_presence(const void *address, size_t bytes, uint8_t *pages) {
     return true;
 }
 
+bool platform_resident(const void *address, size_t bytes, uint8_t *pages) {
+    struct range range = check_range("platform_resident", (void *)(uintptr_t)address, bytes, NEEDS_COMMITTED);
+    if (sim_call_fails(SIM_PRESENCE)) return false;
+    fold_touched(range);
+    for (uint64_t page = range.start; page < range.end; page++) pages[page - range.start] = is_populated(page);
+    return true;
+}
+
 bool platform_huge_in(const void *address, size_t bytes, uint64_t *huge_bytes) {
     struct range range = check_range("platform_huge_in", (void *)(uintptr_t)address, bytes, NEEDS_COMMITTED);
     if (sim_call_fails(SIM_PRESENCE)) return false;

@@ -225,6 +225,7 @@ static void two_blocks_that_grow_in_turn_drop_no_pages(void **state) {
                 blocks[i] = zone_block_resize(&zone, blocks[i], bytes, true);
                 assert_non_null(blocks[i]);
                 assert_true(is_marked(blocks[i], 256, i + 1));
+                assert_true(platform_populate(blocks[i], bytes)); /* used */
                 ASSERT_SOUND();
             }
         assert_in_range(counters().released_total - released, 0, SUPERPAGE_GRANULES);                   /* a run's, where no place is without */

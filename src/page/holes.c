@@ -1,0 +1,101 @@
+/*
+ * holes.c - pages of a block that count as present and are not.
+ *
+ * Blocks count all their granules as populated, as nobody knows which of them the program touches. Some it may never touch, as of a buffer of a size
+ * for all cases; others go missing by exchanges and moves. Such a block is said to have holes, and where it ends the system is asked what is there:
+ * what would count as idle and is absent would be moved to other blocks, and handed back in exchange for pages that are wanted, each time at the cost
+ * of a system call for nothing. Lock: LOCK_RANK_ZONE.
+ */
+#include "page/zone_internal.h"
+
+/* Swapped pages count as absent, and come back with what they held: so what may hold something else than zeros is as it was. */
+static unsigned mark_absent(struct zone *zone, struct superpage *superpage, const uint64_t absent[SUPERPAGE_WORDS]) {
+    unsigned idle_before = superpage->idle, count = 0;
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
+        count += bit_count(superpage->populated[w] & absent[w]);
+        superpage->populated[w] &= ~absent[w];
+    }
+    if (count == 0) return 0;
+    superpage_recount_idle(superpage);
+    COUNTER_SUB(zone->counters.populated, count);
+    zone->counters.released_total += count;
+    zone_superpage_relink(zone, superpage, idle_before);
+    return count;
+}
+
+/* Bit i is byte i of eight bytes, each of which is 0 or 1. */
+static uint64_t gather(const uint8_t *bytes) {
+    uint64_t eight;
+    __builtin_memcpy(&eight, bytes, sizeof eight);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    eight = __builtin_bswap64(eight);
+#endif
+    return eight * UINT64_C(0x0102040810204080) >> 56;
+}
+
+/* Of a range in one superpage; returns how many granules are absent. */
+static unsigned look_at_all(struct zone *zone, char *address, size_t granules) {
+    uint8_t resident[SUPERPAGE_GRANULES];
+    uint64_t absent[SUPERPAGE_WORDS] = {0};
+    unsigned start = (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), unit = zone->page_granules;
+    __builtin_memset(resident, 1, sizeof resident);
+    if (!platform_resident(address, granules << GRANULE_SHIFT, resident + start)) return 0;
+    for (size_t g = granules; unit > 1 && g-- > 0;) resident[start + g] = resident[start + g / unit];
+    for (unsigned i = 0; i < SUPERPAGE_GRANULES; i += 8) absent[i / 64] |= (gather(&resident[i]) ^ 0xFF) << (i % 64);
+    return mark_absent(zone, superpage_of(zone, address), absent);
+}
+
+/* Of so many pages, in the middles of equal parts. */
+#define SAMPLES 8
+#define SAMPLES_SPARSE 1 /* up to so many there: nobody uses such a block as a whole */
+
+/* Of blocks that are as sparse as others before them the first three tell. */
+static unsigned count_samples(const struct zone *zone, const char *address, size_t granules) {
+    static const uint8_t parts[SAMPLES] = {1, 4, 6, 0, 2, 3, 5, 7};
+    unsigned hits = 0;
+    for (unsigned i = 0; i < SAMPLES && !(i == 3 && hits == 0 && zone_is_sparse(zone, true)); i++) {
+        uint8_t resident;
+        size_t granule = align_down(granules * (2u * parts[i] + 1) / (2 * SAMPLES), zone->page_granules);
+        hits += !platform_resident(address + (granule << GRANULE_SHIFT), platform_info()->page_bytes, &resident) || resident != 0;
+    }
+    return hits;
+}
+
+/* Ends of a range in one superpage each. */
+static size_t next_border(size_t at, size_t end) { return min_u64(end, align_down(at, SUPERPAGE_GRANULES) + SUPERPAGE_GRANULES); }
+
+static void give_back(struct zone *zone, char *address, size_t granules) {
+    size_t at = zone_granule_of(zone, address), end = at + granules;
+    if (!platform_release(address, granules << GRANULE_SHIFT)) return;
+    for (size_t next; at < end; at = next) {
+        next = next_border(at, end);
+        zone_mark_released(zone, &zone->superpages[at / SUPERPAGE_GRANULES], (unsigned)(at % SUPERPAGE_GRANULES), (unsigned)(next - at));
+    }
+}
+
+/* What the last ones of one kind tell counts a quarter. */
+static void learn(struct zone *zone, const struct block_desc *block, size_t absent) {
+    unsigned *untouched = &zone->untouched[block->superpages != 0];
+    if (block->fresh != 0) *untouched = (unsigned)(*untouched - *untouched / 4 + 256 / 4 * min_u64(absent, block->fresh) / block->fresh);
+}
+
+/*
+ * A look at each page of a large block would cost what a hundred of its pages are worth: a few tell whether it was used. One that was not goes back
+ * whole, which costs no more than to find out what is there. (To keep its start, which the next one uses: docs/decisions.md, 127.)
+ */
+void zone_settle_holes(struct zone *zone, const struct block_desc *block, char *address, size_t granules) {
+    if (platform_is_filtered()) return; /* the call may be the end of the program: all counts as present */
+    unsigned hits = granules > SUPERPAGE_GRANULES ? count_samples(zone, address, granules) : SAMPLES / 2;
+    size_t absent = 0;
+    if (hits <= SAMPLES_SPARSE) {
+        give_back(zone, address, granules);
+        absent = granules;
+    } else if (hits != SAMPLES) {
+        size_t at = zone_granule_of(zone, address), end = at + granules;
+        for (size_t next; at < end; at = next) {
+            next = next_border(at, end);
+            absent += look_at_all(zone, (char *)zone->base + (at << GRANULE_SHIFT), next - at);
+        }
+    }
+    learn(zone, block, absent);
+}

@@ -1,0 +1,216 @@
+/*
+ * test_holes.c - what blocks got and nobody touched: it does not count as idle once they are freed, few looks tell, and what is learned from it
+ * decides whether later blocks get pages from elsewhere, and huge ones.
+ */
+#include "unit/page/page_support.h"
+
+#define LARGE_GRANULES ((size_t)16 * MIB / GRANULE_BYTES) /* from heaps of this size on it is worth a look */
+#define PARTS 8                                           /* of which one page each is looked at first */
+
+/* must_block reads what is said to be zeros, which is a use, too. */
+static char *fresh_block(size_t bytes) {
+    char *block = zone_block_alloc(&zone, bytes, 1, NULL);
+    assert_non_null(block);
+    return block;
+}
+
+static void touch(char *block, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++) block[i << GRANULE_SHIFT] = 1;
+}
+
+/* Granules [from, to) are touched, and the block freed. Returns how many are idle then. */
+static uint64_t use_and_drop(char *block, size_t from, size_t to) {
+    touch(block, from, to);
+    drop_block(block);
+    uint64_t idle = counters().idle;
+    ASSERT_SOUND();
+    return idle;
+}
+
+static void a_block_that_was_not_used_goes_back(void **state) {
+    (void)state;
+    char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    assert_int_equal(use_and_drop(block, 0, 3), 0);
+    assert_int_equal(sim_populated_pages(block, LARGE_GRANULES * GRANULE_BYTES), 0);
+    bool zeroed;
+    assert_ptr_equal(zone_block_alloc(&zone, LARGE_GRANULES * GRANULE_BYTES, 1, &zeroed), block);
+    assert_true(zeroed);
+    drop_block(block);
+    assert_empty();
+}
+
+static void a_block_that_was_used_stays(void **state) {
+    (void)state;
+    char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    uint64_t looks = sim_calls(SIM_PRESENCE);
+    assert_int_equal(use_and_drop(block, 0, LARGE_GRANULES), LARGE_GRANULES);
+    assert_int_equal(sim_calls(SIM_PRESENCE) - looks, PARTS);
+    assert_empty();
+}
+
+static void of_a_block_that_was_used_in_part_the_part_stays(void **state) {
+    (void)state;
+    char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    size_t half = LARGE_GRANULES / 2 + 7;
+    assert_int_equal(use_and_drop(block, 0, half), half);
+    assert_int_equal(sim_populated_pages(block, LARGE_GRANULES * GRANULE_BYTES), half);
+    bool zeroed;
+    assert_ptr_equal(zone_block_alloc(&zone, LARGE_GRANULES * GRANULE_BYTES, 1, &zeroed), block);
+    assert_false(zeroed); /* what is absent may be in swap, too */
+    drop_block(block);
+    assert_empty();
+}
+
+static void a_run_is_looked_at_page_by_page(void **state) {
+    (void)state;
+    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *anchor = fresh_block(GRANULE_BYTES), *block = fresh_block(101 * GRANULE_BYTES);
+    for (size_t i = 0; i < 101; i += 2) touch(block, i, i + 1);
+    assert_int_equal(use_and_drop(block, 0, 0), 51);
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(large), drop_block(anchor);
+    assert_empty();
+}
+
+static void large_pages_are_looked_at_whole(void **state) {
+    (void)state;
+    const struct sim_config sim = {.page_bytes = 16384};
+    begin(&sim, plain_config());
+    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *anchor = fresh_block(GRANULE_BYTES), *block = fresh_block(64 * GRANULE_BYTES);
+    touch(block, 5, 6), touch(block, 20, 21);
+    assert_int_equal(use_and_drop(block, 0, 0), 8);
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(large), drop_block(anchor);
+    assert_empty();
+}
+
+/* Nor blocks that found all but a few of their pages present. */
+static void small_heaps_are_not_looked_at(void **state) {
+    (void)state;
+    uint64_t looks = sim_calls(SIM_PRESENCE);
+    assert_int_equal(use_and_drop(fresh_block(4 * MIB), 0, 1), 4 * MIB / GRANULE_BYTES);
+    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    (void)use_and_drop(fresh_block((HOLES_GRANULES_MIN - 1) * GRANULE_BYTES), 0, 1);
+    assert_int_equal(sim_calls(SIM_PRESENCE), looks);
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(large);
+    assert_empty();
+}
+
+static void behind_a_filter_all_counts_as_present(void **state) {
+    (void)state;
+    const struct sim_config sim = {.filtered = true};
+    begin(&sim, plain_config());
+    uint64_t looks = sim_calls(SIM_PRESENCE);
+    assert_int_equal(use_and_drop(fresh_block(LARGE_GRANULES * GRANULE_BYTES), 0, 1), LARGE_GRANULES);
+    assert_int_equal(sim_calls(SIM_PRESENCE), looks);
+    assert_empty();
+}
+
+static void a_system_that_can_not_tell_is_taken_at_its_word(void **state) {
+    (void)state;
+    char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    sim_fail_only(UINT64_C(1) << SIM_PRESENCE);
+    sim_fail_call(1, SIM_FOREVER);
+    assert_int_equal(use_and_drop(block, 0, 1), LARGE_GRANULES);
+    assert_empty();
+}
+
+/* Freed and allocated in turn, a block costs no call; it is not forgotten that it may lack pages. */
+static void what_rests_is_looked_at_when_it_wakes(void **state) {
+    (void)state;
+    char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    uint64_t looks = sim_calls(SIM_PRESENCE);
+    for (unsigned i = 0; i < 3; i++) {
+        drop_block(block);
+        assert_ptr_equal(fresh_block(LARGE_GRANULES * GRANULE_BYTES), block);
+    }
+    assert_int_equal(sim_calls(SIM_PRESENCE), looks);
+    assert_int_equal(use_and_drop(block, 0, 1), 0);
+    assert_empty();
+}
+
+/* What a block had lacked goes along where its parts go. */
+static void parts_and_growth_lack_pages_too(void **state) {
+    (void)state;
+    char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *second = block + 8 * MIB;
+    assert_int_equal(zone_block_split(&zone, block, 8 * MIB), ZONE_OK);
+    assert_int_equal(zone_block_join(&zone, block, second), ZONE_OK);
+    assert_non_null(zone_block_resize(&zone, block, 8 * MIB, false));
+    assert_int_equal(counters().idle, 0);
+    assert_int_equal(use_and_drop(block, 0, 1), 0);
+    assert_empty();
+}
+
+/* Whole superpages of idle pages, but for their first ones, which keep blocks from being placed there. */
+static void leave_idle(struct zone_run kept[8]) {
+    struct zone_run dropped[8];
+    for (unsigned i = 0; i < 8; i++) {
+        kept[i] = must_run(1, 1, MOBILITY_UNMOVABLE);
+        dropped[i] = must_run(SUPERPAGE_GRANULES - 1, 1, MOBILITY_UNMOVABLE);
+    }
+    for (unsigned i = 0; i < 8; i++) drop_run(dropped[i]);
+}
+
+static void blocks_that_nobody_touches_get_no_pages_from_elsewhere(void **state) {
+    (void)state;
+    struct zone_run kept[8];
+    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    leave_idle(kept);
+    unsigned blocks = 0;
+    for (; !zone_is_sparse(&zone, true) && blocks < 20; blocks++) {
+        zone.config.moves = ZONE_MOVES_COPY;
+        (void)use_and_drop(fresh_block(4 * MIB), 0, 1);
+    }
+    assert_in_range(blocks, 3, 8); /* one alone says little */
+    zone.config.moves = ZONE_MOVES_AUTO;
+    uint64_t moves = counters().moves;
+    char *block = fresh_block(4 * MIB);
+    assert_int_equal(counters().moves, moves);
+    (void)use_and_drop(block, 0, 1024); /* it was used: others are believed again */
+    assert_false(zone_is_sparse(&zone, true));
+    assert_true(zone_release(&zone, 4 * SUPERPAGE_BYTES) != 0); /* what it left behind goes, so that the next one finds nothing at its place */
+    block = fresh_block(4 * MIB);
+    assert_true(counters().moves > moves);
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(block), drop_block(large);
+    for (unsigned i = 0; i < 8; i++) drop_run(kept[i]);
+    assert_empty();
+}
+
+static void blocks_that_nobody_touches_get_no_huge_pages(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_AUTO;
+    config.reserve_bytes = 1 * GIB;
+    begin(NULL, config);
+    char *huge = fresh_block(64 * MIB);
+    assert_true(superpage_of(&zone, huge)->huge);
+    drop_block(huge);
+    (void)counters();
+    for (unsigned i = 0; !zone_is_sparse(&zone, true) && i < 20; i++) {
+        drop_block(fresh_block((66 + i) * MIB));
+        (void)counters();
+    }
+    huge = fresh_block(120 * MIB);
+    for (size_t i = 0; i < 60; i++) assert_false(superpage_of(&zone, huge + i * SUPERPAGE_BYTES)->huge);
+    drop_block(huge);
+    assert_empty();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_block_that_was_not_used_goes_back, plain_zone),
+        cmocka_unit_test_setup(a_block_that_was_used_stays, plain_zone),
+        cmocka_unit_test_setup(of_a_block_that_was_used_in_part_the_part_stays, plain_zone),
+        cmocka_unit_test_setup(a_run_is_looked_at_page_by_page, plain_zone),
+        cmocka_unit_test(large_pages_are_looked_at_whole),
+        cmocka_unit_test_setup(small_heaps_are_not_looked_at, plain_zone),
+        cmocka_unit_test(behind_a_filter_all_counts_as_present),
+        cmocka_unit_test_setup(a_system_that_can_not_tell_is_taken_at_its_word, plain_zone),
+        cmocka_unit_test_setup(what_rests_is_looked_at_when_it_wakes, plain_zone),
+        cmocka_unit_test_setup(parts_and_growth_lack_pages_too, plain_zone),
+        cmocka_unit_test_setup(blocks_that_nobody_touches_get_no_pages_from_elsewhere, plain_zone),
+        cmocka_unit_test(blocks_that_nobody_touches_get_no_huge_pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
