@@ -52,7 +52,7 @@ static bool within_soft_limit(const struct zone *zone, size_t more) {
 
 static bool heap_is_large(const struct zone *zone, size_t more) { return zone->counters.allocated + more >= zone->config.huge_heap_granules; }
 
-bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more) {
+bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more, bool used) {
     if (zone->config.thp == ZONE_THP_NEVER) return false;
     if (!within_soft_limit(zone, more)) {
         if (superpage->huge) set_advice(zone, superpage, false);
@@ -62,8 +62,8 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
         if (!superpage->huge) set_advice(zone, superpage, true);
         return superpage->huge;
     }
-    if (!is_empty(superpage)) return false;                                               /* a huge page would not come by the next touch */
-    bool wanted = superpage->mobility == MOBILITY_UNMOVABLE && heap_is_large(zone, more); /* our own are few; blocks come and go */
+    if (!is_empty(superpage)) return false;                                                       /* a huge page would not come by the next touch */
+    bool wanted = used && superpage->mobility == MOBILITY_UNMOVABLE && heap_is_large(zone, more); /* our own are few; blocks come and go */
     if (wanted && zone->huge.pause_left != 0) {
         zone->huge.pause_left--;
         wanted = false;

@@ -278,6 +278,8 @@ struct zone_run {
 };
 /* 1..512 granules at a multiple of `align` granules (a power of two). False: no memory. Cost: one search of a few superpages' bitfields. */
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run);
+/* The same, but nothing is made present ahead of need: of objects of several pages, of which only the first may be touched. */
+bool zone_run_alloc_lazy(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run);
 /* The same where all of it is present already, else false: what waits elsewhere may go first. */
 bool zone_run_alloc_present(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run);
 /* The owner has cleared its tags before. */

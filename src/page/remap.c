@@ -87,6 +87,7 @@ static unsigned longest_present(const struct superpage *superpage, unsigned leas
 struct target {
     const struct superpage *first, *end;
     enum zone_fill who;
+    bool uncut;      /* no source that earlier moves have cut: each piece of it would be a move by itself, and cost the search for its ends */
     unsigned dry[2]; /* no source has so many granules in a row, for a short gap, or a long one: another search would find none, either */
 };
 
@@ -103,6 +104,7 @@ static void look_for_source(const struct list *list, const struct target *target
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
         if (superpage >= target->first && superpage < target->end) continue;
         if (wanted < COST_FILL_GRANULES_MIN && superpage->state != SUPERPAGE_FREE && superpage->free < SPARED_FREE_GRANULES) continue;
+        if (target->uncut && superpage->splits != 0) continue;
         if (superpage->young || superpage->idle <= best->count || superpage_kept_idle(superpage, superpage->idle) != 0) continue;
         unsigned start = 0, length = longest_present(superpage, best->count + 1, wanted, &start);
         if (length > best->count) *best = (struct source){superpage, start, length};
@@ -137,6 +139,7 @@ static bool way_is_open(struct zone *zone, struct way *way) {
 
 /* Absent granules [at, end) of a superpage get present pages. Returns where that ended: there are no more of them, or the system refuses. */
 static unsigned fill(struct zone *zone, struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way *way) {
+    target->uncut = way->by_tables && superpage->state == SUPERPAGE_RUNS;
     while (end - at >= way->least) {
         struct source source = find_source(zone, target, end - at, way->least);
         if (source.superpage == NULL || !way_is_open(zone, way)) break;

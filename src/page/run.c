@@ -18,6 +18,7 @@
 #define LONG_RUN_GRANULES 16
 /* Other runs, of which nothing is present, get so many with those that follow: where a target is opened, more costs little. */
 #define AHEAD_GRANULES 64
+#define AHEAD_HEAP_GRANULES (16 * MIB / GRANULE_BYTES)
 /* Pages are populated ahead up to this share of the heap, and not for less than four: a call costs about as much as two faults. */
 #define POPULATE_SHARE 128
 #define POPULATE_GRANULES_MIN 4
@@ -137,7 +138,7 @@ struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, uns
  * `fresh`: how many granules will be present with the first touch, beside those that are touched; 0 without a huge page. `measure`: the
  * caller shall touch it, without the lock, by zone_measure_huge.
  */
-static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, unsigned *fresh, bool *measure) {
+static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, bool used, unsigned *fresh, bool *measure) {
     struct superpage *superpage = zone->counters.idle >= SEARCHED_IDLE_GRANULES ? zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES)
                                                                                 : zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
@@ -146,7 +147,7 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     superpage->mobility = (uint8_t)mobility;
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
-    bool huge = zone_decide_huge(zone, superpage, granules);
+    bool huge = zone_decide_huge(zone, superpage, granules, used);
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     unsigned idle_before = superpage->idle;
     if (superpage->huge) {
@@ -240,13 +241,13 @@ static unsigned absent_end(const struct superpage *superpage, unsigned start, un
 static void fill_run(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, enum mobility mobility) {
     if (seeks_present(zone, mobility, granules)) {
         zone_fill_from_idle(zone, superpage, start, start + granules, FILL_BLOCK);
-    } else if (zone->counters.idle - superpage->idle >= AHEAD_GRANULES && zone->counters.populated >= TARGET_HEAP_GRANULES && !superpage->huge) {
+    } else if (zone->counters.idle - superpage->idle >= AHEAD_GRANULES && zone->counters.populated >= AHEAD_HEAP_GRANULES && !superpage->huge) {
         unsigned end = absent_end(superpage, start, granules, AHEAD_GRANULES);
         if (end >= start + granules) zone_fill_from_idle(zone, superpage, start, end, FILL_AHEAD);
     }
 }
 
-bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, bool present,
+bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
                        struct zone_run *run) {
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
@@ -264,13 +265,13 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
             zone_wake_runs(zone);
             superpage = search_present(zone, group, granules, align, &start);
         }
-        if (superpage == NULL && present) {
+        if (superpage == NULL && pages == RUN_PAGES_PRESENT) {
             platform_lock_release(&zone->lock);
             return false;
         }
         if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
-        if (superpage == NULL) superpage = take_fresh(zone, group, granules, &fresh_huge, &measure);
+        if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &measure);
         if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
     }
     if (superpage == NULL) {
@@ -288,7 +289,8 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
     if (run->fresh + fresh_huge != 0) zone_make_room(zone, touched + fresh_huge);
     superpage->young = false;
     /* After room was made: pages that are marked ahead must not be handed back before they are there. */
-    unsigned populate = run->fresh == granules && mobility != MOBILITY_MOVABLE ? populate_ahead(zone, superpage, start, granules) : 0;
+    unsigned populate =
+        run->fresh == granules && mobility != MOBILITY_MOVABLE && pages == RUN_PAGES_AHEAD ? populate_ahead(zone, superpage, start, granules) : 0;
     platform_lock_release(&zone->lock);
     if (populate != 0) platform_populate(run->address, (size_t)populate << GRANULE_SHIFT);
     if (measure) zone_measure_huge(zone, run->address);
@@ -296,10 +298,13 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
 }
 
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
-    return zone_run_alloc_in(zone, granules, align, mobility, false, false, run);
+    return zone_run_alloc_in(zone, granules, align, mobility, false, RUN_PAGES_AHEAD, run);
+}
+bool zone_run_alloc_lazy(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
+    return zone_run_alloc_in(zone, granules, align, mobility, false, RUN_PAGES_LAZY, run);
 }
 bool zone_run_alloc_present(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
-    return zone_run_alloc_in(zone, granules, align, mobility, false, true, run);
+    return zone_run_alloc_in(zone, granules, align, mobility, false, RUN_PAGES_PRESENT, run);
 }
 
 void zone_run_free(struct zone *zone, void *address, unsigned granules) {

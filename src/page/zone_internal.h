@@ -51,7 +51,7 @@ STRATA_INLINE void zone_end_watches(struct zone *zone, const struct block_desc *
     if (STRATA_UNLIKELY(block->watched)) zone->end_watches(address, bytes);
 }
 /* Heaps of this size on look at what is there, and move idle pages one by one. */
-#define TARGET_HEAP_GRANULES (16 * MIB / GRANULE_BYTES)
+#define TARGET_HEAP_GRANULES (4 * MIB / GRANULE_BYTES)
 /*
  * holes.c: what is absent of a block and counts as present. settle: of granules [address, ...) that were this block's until now and are idle, so that
  * nobody counts on them. fresh: it has got so many absent granules, which nobody may ever touch. sparse: of late most of those that blocks got were
@@ -211,8 +211,10 @@ STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
 /* The exchange itself (exchange.c), of two ranges apart; tidy: what lay in between is mapped anew. False: nothing has happened. */
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
-/* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size; present: as zone_run_alloc_present. */
-bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, bool present,
+/* Which pages of a run are made present before its owner touches them: with those behind it; none, but it has to lie where all are; none. */
+enum run_pages { RUN_PAGES_AHEAD, RUN_PAGES_PRESENT, RUN_PAGES_LAZY };
+/* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size. */
+bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
                        struct zone_run *run);
 
 /* Of a superpage of which less is free neither an exchange takes pages, nor a gap that is short: its holes are filled where they are, soon. */
@@ -232,10 +234,10 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsi
 void zone_drop_captures(struct zone *zone);
 
 /*
- * Huge pages (huge.c). Decides on them for a superpage that is about to be used, `more` granules being allocated with it. True: the first
- * touch brings all of it.
+ * Huge pages (huge.c). Decides on them for a superpage that is about to be used, `more` granules being allocated with it. used: all of
+ * these will be touched, so far as known. True: the first touch brings all of it.
  */
-bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more);
+bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more, bool used);
 /*
  * The same for superpages [from, to) of a block, which nobody touches yet where nothing is present. Where it is not known what they cost, the
  * question stays what the caller puts to zone_answer_huge without the lock, before anyone else knows of the block. No question: nothing is

@@ -151,20 +151,27 @@ static bool much_is_empty(const struct slab_layer *slabs) {
     return __atomic_load_n(&slabs->empty_granules, __ATOMIC_RELAXED) > EMPTY_GRANULES_MIN + populated(slabs) / EMPTY_SHARE;
 }
 
+/* Larger objects are buffers: of those that are made for the longest line or message most pages may never be touched. */
+#define SLAB_AHEAD_BYTES_MAX (2 * GRANULE_BYTES)
+static bool fresh_run(struct slab_layer *slabs, const struct slab_cache *cache, unsigned granules, struct zone_run *run) {
+    bool (*alloc)(struct zone *, unsigned, unsigned, enum mobility, struct zone_run *) =
+        cache->object_bytes > SLAB_AHEAD_BYTES_MAX ? zone_run_alloc_lazy : zone_run_alloc;
+    return alloc(slabs->zone, granules, 1, cache->mobility, run);
+}
+
 /* Making and unmaking a slab costs as much as some tens of objects: so wholly free ones stay until their pages are wanted, or until the next tick. */
 static bool run_alloc(struct slab_layer *slabs, const struct slab_cache *cache, unsigned granules, struct zone_run *run) {
     if (much_is_empty(slabs)) {
         if (zone_run_alloc_present(slabs->zone, granules, 1, cache->mobility, run)) return true;
         slab_reap(slabs);
     }
-    return zone_run_alloc(slabs->zone, granules, 1, cache->mobility, run);
+    return fresh_run(slabs, cache, granules, run);
 }
 
 /* A new slab, all free, not in a bucket yet. Under no lock. */
 static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cache, unsigned granules, uint32_t *head) {
     struct zone_run run;
-    if (!run_alloc(slabs, cache, granules, &run) &&
-        (granules == cache->granules_min || !zone_run_alloc(slabs->zone, cache->granules_min, 1, cache->mobility, &run)))
+    if (!run_alloc(slabs, cache, granules, &run) && (granules == cache->granules_min || !fresh_run(slabs, cache, cache->granules_min, &run)))
         return NULL;
     unsigned capacity = (unsigned)(((size_t)run.granules << GRANULE_SHIFT) / cache->object_bytes);
     uint32_t granule = (uint32_t)zone_granule_of(slabs->zone, run.address);

@@ -81,7 +81,7 @@ static void expect_no_file(void) {
 /* A small program is left alone. */
 static void a_small_heap_opens_no_file(void **state) {
     (void)state;
-    begin_heap(NULL, 8 * MIB);
+    begin_heap(NULL, 2 * MIB);
     expect_no_file();
 }
 
@@ -180,6 +180,28 @@ static void borders_of_mappings_are_not_crossed(void **state) {
     assert_true(counters().moves >= 2);
     ASSERT_SOUND();
     drop_block(block), drop_block(other);
+    end_fill();
+}
+
+/* By page tables a run takes nothing out of a superpage that a move has cut: it would come in pieces, each a move and a search for its end. */
+static void runs_take_no_pieces_by_page_tables(void **state) {
+    (void)state;
+    begin_heap(NULL, 2 * MIB);
+    zone.config.moves = ZONE_MOVES_MREMAP;
+    char *whole = must_block(2 * MIB, 1), *other = must_block(2 * MIB, 1);
+    mark(whole, SUPERPAGE_GRANULES, 1), mark(other, SUPERPAGE_GRANULES, 2);
+    assert_int_equal(zone_pages_swap(&zone, whole + 200 * GRANULE_BYTES, other + 200 * GRANULE_BYTES, 200 * GRANULE_BYTES), ZONE_OK);
+    drop_block(whole);
+    zone_wake_blocks(&zone);
+    uint64_t moves = sim_calls(SIM_MOVE);
+    char *block = must_block(250 * GRANULE_BYTES, 1);
+    assert_int_equal(number_of(block), number_of(anchor));
+    assert_int_equal(sim_calls(SIM_MOVE), moves);
+    leave_idle(300);
+    char *second = must_block(200 * GRANULE_BYTES, 1);
+    assert_int_equal(number_of(second), number_of(anchor));
+    assert_int_equal(sim_calls(SIM_MOVE), moves + 1);
+    drop_block(block), drop_block(second), drop_block(other);
     end_fill();
 }
 
@@ -294,6 +316,7 @@ int main(void) {
         cmocka_unit_test(a_short_gap_that_gets_nothing_keeps_nothing_from_others),
         cmocka_unit_test(other_ways_are_left_to_who_wants_them),
         cmocka_unit_test(borders_of_mappings_are_not_crossed),
+        cmocka_unit_test(runs_take_no_pieces_by_page_tables),
         cmocka_unit_test(a_refusal_is_not_asked_for_again_at_once),
         cmocka_unit_test(behind_a_filter_the_system_is_not_asked),
         cmocka_unit_test(slabs_get_idle_pages_of_other_groups_ahead),

@@ -4,8 +4,8 @@
  */
 #include "unit/page/page_support.h"
 
-#define LARGE_GRANULES ((size_t)16 * MIB / GRANULE_BYTES) /* from heaps of this size on it is worth a look */
-#define PARTS 8                                           /* of which one page each is looked at first */
+#define LARGE_GRANULES ((size_t)16 * MIB / GRANULE_BYTES)
+#define PARTS 8 /* of which one page each is looked at first */
 
 /* must_block reads what is said to be zeros, which is a use, too. */
 static char *fresh_block(size_t bytes) {
@@ -87,7 +87,7 @@ static void large_pages_are_looked_at_whole(void **state) {
 static void small_heaps_are_not_looked_at(void **state) {
     (void)state;
     uint64_t looks = sim_calls(SIM_PRESENCE);
-    assert_int_equal(use_and_drop(fresh_block(4 * MIB), 0, 1), 4 * MIB / GRANULE_BYTES);
+    assert_int_equal(use_and_drop(fresh_block(3 * MIB), 0, 1), 3 * MIB / GRANULE_BYTES);
     char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
     (void)use_and_drop(fresh_block((HOLES_GRANULES_MIN - 1) * GRANULE_BYTES), 0, 1);
     assert_int_equal(sim_calls(SIM_PRESENCE), looks);

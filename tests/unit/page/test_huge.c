@@ -131,6 +131,17 @@ static void nothing_is_learnt_where_the_touch_fails(void **state) {
     sim_fail_call(0, 0);
 }
 
+/* Of large objects one page each may be all that is touched. */
+static void runs_of_which_little_may_be_used_take_none(void **state) {
+    (void)state;
+    struct zone_run run;
+    huge_zone(ZONE_THP_AUTO);
+    assert_true(zone_run_alloc_lazy(&zone, SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE, &run));
+    assert_false(run.huge);
+    assert_true(next_is_huge());
+    ASSERT_SOUND();
+}
+
 /* Who says `always` or `never` is not asked what it costs. */
 static void a_policy_is_obeyed(void **state) {
     (void)state;
@@ -350,6 +361,7 @@ int main(void) {
         cmocka_unit_test(dear_ones_between_cheap_ones_pause),
         cmocka_unit_test(one_rather_dear_one_is_bad_luck),
         cmocka_unit_test(nothing_is_learnt_where_the_touch_fails),
+        cmocka_unit_test(runs_of_which_little_may_be_used_take_none),
         cmocka_unit_test(a_policy_is_obeyed),
         cmocka_unit_test(blocks_follow_what_is_known),
         cmocka_unit_test(a_block_is_touched_once),

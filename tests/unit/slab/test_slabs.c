@@ -163,6 +163,29 @@ static void empty_slabs_stay_until_their_pages_are_wanted(void **state) {
     }
 }
 
+/* Objects of one or two pages come with those that follow; of larger ones nobody may ever touch more than the first page. */
+static void large_objects_are_not_made_present(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.populate_granules = 16;
+    begin(NULL, config);
+    take(cache_of(1024), objects, 8192); /* the window grows with the heap */
+    static const size_t sizes[] = {8192, 10240, 32768};
+    for (unsigned s = 0; s < ARRAY_LENGTH(sizes); s++) {
+        void *large[100];
+        uint64_t calls = sim_calls(SIM_POPULATE);
+        unsigned cache = cache_of(sizes[s]);
+        for (unsigned i = 0; i < ARRAY_LENGTH(large); i++) assert_int_equal(slab_alloc_batch(&slabs, cache, &large[i], 1), 1);
+        assert_true((sim_calls(SIM_POPULATE) != calls) == (sizes[s] <= 8192));
+        slab_free_batch(&slabs, cache, large, ARRAY_LENGTH(large));
+        slab_reap(&slabs);
+        (void)zone_release(&zone, 0);
+    }
+    give(cache_of(1024), objects, 8192);
+    slab_reap(&slabs);
+    assert_empty();
+}
+
 /* So they do where a block would touch fresh pages, but not where few of them wait. */
 static void empty_slabs_go_before_a_block_grows_the_heap(void **state) {
     (void)state;
@@ -338,6 +361,7 @@ int main(void) {
         cmocka_unit_test_setup(the_fullest_slab_serves_first, plain_slabs),
         cmocka_unit_test_setup(a_slab_moves_through_all_lists, plain_slabs),
         cmocka_unit_test_setup(empty_slabs_stay_until_their_pages_are_wanted, plain_slabs),
+        cmocka_unit_test(large_objects_are_not_made_present),
         cmocka_unit_test_setup(empty_slabs_go_before_a_block_grows_the_heap, plain_slabs),
         cmocka_unit_test_setup(above_the_soft_limit_they_go_at_once, plain_slabs),
         cmocka_unit_test_setup(the_last_empty_slab_waits_for_the_next_burst, plain_slabs),
