@@ -8,14 +8,19 @@
 #include "page/block_internal.h"
 #include "page/cost.h"
 
+/* Granules from `granules` on are no longer the block's. Where they are most of it, all that can be learned of it has been. */
+static void settle_tail(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+    zone_settle_holes(zone, block, address + (granules << GRANULE_SHIFT), block->granules - granules);
+    if (granules < block->granules / 2) block->fresh = 0;
+}
+
 /* A run that shrinks, or grows into the free granules behind it. */
 static bool resize_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
     struct superpage *superpage = superpage_of(zone, address);
     size_t start = zone_granule_of(zone, address) % SUPERPAGE_GRANULES;
     if (granules < block->granules) {
         zone_mark_free(zone, superpage, (unsigned)(start + granules), (unsigned)(block->granules - granules));
-        if (STRATA_UNLIKELY(zone_may_lack_pages(block)))
-            zone_settle_holes(zone, block, address + (granules << GRANULE_SHIFT), block->granules - granules);
+        if (STRATA_UNLIKELY(zone_may_lack_pages(block))) settle_tail(zone, address, block, granules);
         return true;
     }
     if (superpage->apart) return false; /* it is being emptied, and what is free of it is kept from everybody */
@@ -68,8 +73,7 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
     }
     if (granules < block->granules) {
         block_mark_free(zone, first, granules, block->granules);
-        if (STRATA_UNLIKELY(zone_may_lack_pages(block)))
-            zone_settle_holes(zone, block, address + (granules << GRANULE_SHIFT), block->granules - granules);
+        if (STRATA_UNLIKELY(zone_may_lack_pages(block))) settle_tail(zone, address, block, granules);
     } else {
         bool zeroed;
         zone_wake_blocks(zone);

@@ -54,8 +54,8 @@ STRATA_INLINE void zone_end_watches(struct zone *zone, const struct block_desc *
 #define TARGET_HEAP_GRANULES (4 * MIB / GRANULE_BYTES)
 /*
  * holes.c: what is absent of a block and counts as present. settle: of granules [address, ...) that were this block's until now and are idle, so that
- * nobody counts on them. fresh: it has got so many absent granules, which nobody may ever touch. sparse: of late most of those that blocks got were
- * not touched: pages from elsewhere would be for nothing. Few granules are not worth a look, nor those of a small heap.
+ * nobody counts on them. fresh: it has got so many absent granules, which nobody may ever touch. sparse: of late most of
+ * those that blocks got were not touched: pages from elsewhere would be for nothing. Few granules are not worth a look, nor those of a small heap.
  */
 void zone_settle_holes(struct zone *zone, const struct block_desc *block, char *address, size_t granules);
 #define HOLES_GRANULES_MIN 16

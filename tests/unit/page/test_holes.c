@@ -141,6 +141,23 @@ static void parts_and_growth_lack_pages_too(void **state) {
     assert_empty();
 }
 
+/* A MiB for what may come, cut to what came: what was not used is learned where the block shrinks, and not outweighed where its rest is freed. */
+static void what_a_block_shrinks_by_is_learned_once(void **state) {
+    (void)state;
+    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *kept[12];
+    for (unsigned i = 0; i < ARRAY_LENGTH(kept); i++) {
+        kept[i] = fresh_block(1 * MIB);
+        touch(kept[i], 0, 20);
+        assert_ptr_equal(zone_block_resize(&zone, kept[i], 20 * GRANULE_BYTES, false), kept[i]);
+        if (i >= 4) drop_block(kept[i - 4]);
+    }
+    assert_true(zone_is_sparse(&zone, false));
+    for (unsigned i = ARRAY_LENGTH(kept) - 4; i < ARRAY_LENGTH(kept); i++) drop_block(kept[i]);
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(large);
+    assert_empty();
+}
+
 /* Whole superpages of idle pages, but for their first ones, which keep blocks from being placed there. */
 static void leave_idle(struct zone_run kept[8]) {
     struct zone_run dropped[8];
@@ -209,6 +226,7 @@ int main(void) {
         cmocka_unit_test_setup(a_system_that_can_not_tell_is_taken_at_its_word, plain_zone),
         cmocka_unit_test_setup(what_rests_is_looked_at_when_it_wakes, plain_zone),
         cmocka_unit_test_setup(parts_and_growth_lack_pages_too, plain_zone),
+        cmocka_unit_test_setup(what_a_block_shrinks_by_is_learned_once, plain_zone),
         cmocka_unit_test_setup(blocks_that_nobody_touches_get_no_pages_from_elsewhere, plain_zone),
         cmocka_unit_test(blocks_that_nobody_touches_get_no_huge_pages),
     };
