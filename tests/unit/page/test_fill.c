@@ -183,6 +183,24 @@ static void borders_of_mappings_are_not_crossed(void **state) {
     end_fill();
 }
 
+/* To take some of its pages the system breaks up a huge page, for tens of us. */
+static void huge_pages_are_not_broken_up(void **state) {
+    (void)state;
+    for (unsigned huge = 0; huge < 2; huge++) {
+        begin_fill(NULL);
+        char *whole = must_block(2 * MIB, 1);
+        mark(whole, SUPERPAGE_GRANULES, 7);
+        zone_lock(&zone);
+        zone_note_advice(&zone, superpage_of(&zone, whole), 1, huge);
+        platform_lock_release(&zone.lock);
+        drop_block(whole);
+        char *block = must_block(GAP * GRANULE_BYTES, 1);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), huge ? 0 : GAP);
+        drop_block(block);
+        end_fill();
+    }
+}
+
 /* By page tables a run takes nothing out of a superpage that a move has cut: it would come in pieces, each a move and a search for its end. */
 static void runs_take_no_pieces_by_page_tables(void **state) {
     (void)state;
@@ -316,6 +334,7 @@ int main(void) {
         cmocka_unit_test(a_short_gap_that_gets_nothing_keeps_nothing_from_others),
         cmocka_unit_test(other_ways_are_left_to_who_wants_them),
         cmocka_unit_test(borders_of_mappings_are_not_crossed),
+        cmocka_unit_test(huge_pages_are_not_broken_up),
         cmocka_unit_test(runs_take_no_pieces_by_page_tables),
         cmocka_unit_test(a_refusal_is_not_asked_for_again_at_once),
         cmocka_unit_test(behind_a_filter_the_system_is_not_asked),
