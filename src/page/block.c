@@ -154,7 +154,7 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
     struct zone_run run;
     /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
     bool grouped = config->grouped || granules > SUPERPAGE_GRANULES / 4;
-    if (!zone_run_alloc_in(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, RUN_PAGES_LAZY, &run)) return NULL;
+    if (!zone_run_alloc_in(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, RUN_PAGES_AHEAD, &run)) return NULL;
     zone_lock(zone);
     block.granules = run.granules;
     zone_note_fresh(zone, &block, run.fresh);

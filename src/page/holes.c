@@ -33,13 +33,27 @@ static uint64_t gather(const uint8_t *bytes) {
     return eight * UINT64_C(0x0102040810204080) >> 56;
 }
 
-/* Of a range in one superpage; returns how many granules are absent. */
+/* Ends of a range in one superpage each. */
+static size_t next_border(size_t at, size_t end) { return min_u64(end, align_down(at, SUPERPAGE_GRANULES) + SUPERPAGE_GRANULES); }
+
+static bool give_back(struct zone *zone, char *address, size_t granules) {
+    size_t at = zone_granule_of(zone, address), end = at + granules;
+    if (!platform_release(address, granules << GRANULE_SHIFT)) return false;
+    for (size_t next; at < end; at = next) {
+        next = next_border(at, end);
+        zone_mark_released(zone, &zone->superpages[at / SUPERPAGE_GRANULES], (unsigned)(at % SUPERPAGE_GRANULES), (unsigned)(next - at));
+    }
+    return true;
+}
+
+/* Of a range in one superpage; returns how many granules are absent. Where all are, what is in swap goes, which nobody would look for later. */
 static unsigned look_at_all(struct zone *zone, char *address, size_t granules) {
     uint8_t resident[SUPERPAGE_GRANULES];
     uint64_t absent[SUPERPAGE_WORDS] = {0};
     unsigned start = (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), unit = zone->page_granules;
     __builtin_memset(resident, 1, sizeof resident);
     if (!platform_resident(address, granules << GRANULE_SHIFT, resident + start)) return 0;
+    if (__builtin_memchr(resident + start, 1, granules / unit) == NULL) return give_back(zone, address, granules) ? (unsigned)granules : 0;
     for (size_t g = granules; unit > 1 && g-- > 0;) resident[start + g] = resident[start + g / unit];
     for (unsigned i = 0; i < SUPERPAGE_GRANULES; i += 8) absent[i / 64] |= (gather(&resident[i]) ^ 0xFF) << (i % 64);
     return mark_absent(zone, superpage_of(zone, address), absent);
@@ -61,22 +75,15 @@ static unsigned count_samples(const struct zone *zone, const char *address, size
     return hits;
 }
 
-/* Ends of a range in one superpage each. */
-static size_t next_border(size_t at, size_t end) { return min_u64(end, align_down(at, SUPERPAGE_GRANULES) + SUPERPAGE_GRANULES); }
-
-static void give_back(struct zone *zone, char *address, size_t granules) {
-    size_t at = zone_granule_of(zone, address), end = at + granules;
-    if (!platform_release(address, granules << GRANULE_SHIFT)) return;
-    for (size_t next; at < end; at = next) {
-        next = next_border(at, end);
-        zone_mark_released(zone, &zone->superpages[at / SUPERPAGE_GRANULES], (unsigned)(at % SUPERPAGE_GRANULES), (unsigned)(next - at));
-    }
-}
-
-/* What the last ones of one kind tell counts a quarter. */
-static void learn(struct zone *zone, const struct block_desc *block, size_t absent) {
+/*
+ * What the last ones of one kind tell counts a quarter. Nothing is told by a block whose pages went missing otherwise, and by a tail that is the
+ * smaller part of one.
+ */
+static void learn(struct zone *zone, const struct block_desc *block, size_t granules, size_t absent) {
     unsigned *untouched = &zone->untouched[block->superpages != 0];
-    if (block->fresh != 0) *untouched = (unsigned)(*untouched - *untouched / 4 + 256 / 4 * min_u64(absent, block->fresh) / block->fresh);
+    size_t fresh = min_u64(block->fresh, granules);
+    if (fresh == 0 || block->holes || granules < block->granules / 2) return;
+    *untouched = (unsigned)(*untouched - *untouched / 4 + 256 / 4 * min_u64(absent, fresh) / fresh);
 }
 
 /*
@@ -88,14 +95,13 @@ void zone_settle_holes(struct zone *zone, const struct block_desc *block, char *
     unsigned hits = granules > SUPERPAGE_GRANULES ? count_samples(zone, address, granules) : SAMPLES / 2;
     size_t absent = 0;
     if (hits <= SAMPLES_SPARSE) {
-        give_back(zone, address, granules);
-        absent = granules;
-    } else if (hits != SAMPLES) {
+        absent = give_back(zone, address, granules) ? granules : 0;
+    } else if (block->holes || hits != SAMPLES) {
         size_t at = zone_granule_of(zone, address), end = at + granules;
         for (size_t next; at < end; at = next) {
             next = next_border(at, end);
             absent += look_at_all(zone, (char *)zone->base + (at << GRANULE_SHIFT), next - at);
         }
     }
-    learn(zone, block, absent);
+    learn(zone, block, granules, absent);
 }

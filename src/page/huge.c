@@ -8,9 +8,10 @@
  * each time, until one is cheap again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none,
  * by any policy: idle pages would come with it that may not stay.
  *
- * Superpages of slabs get them, and large blocks: smaller ones come and go, and what they leave behind serves the next ones, which costs less than
- * any fresh page. What a slab's superpage is measured by will be used at once. Not so a block, of which nobody may ever touch a page: where nothing
- * is known, its first superpage alone is measured, and answers for HUGE_TRUST more, of this block and of others.
+ * Superpages of slabs get them, but for those that are taken for objects of several pages, and large blocks, as long as blocks are used: smaller ones
+ * come and go, and what they leave behind serves the next ones, which costs less than any fresh page. What a slab's superpage is measured by will be
+ * used at once. Not so a block, of which nobody may ever touch a page: where nothing is known, its first superpage alone is measured, and answers for
+ * HUGE_TRUST more, of this block and of others.
  *
  * Lock: LOCK_RANK_ZONE, never held during a touch.
  */

@@ -234,7 +234,10 @@ void zone_trim_to_limit(struct zone *zone) {
     if (zone->counters.populated >= LIMIT_HEAP_GRANULES && zone->counters.populated - zone->counters.allocated >= LIMIT_IDLE_GRANULES)
         zone_want_limit(zone);
     uint64_t over = zone_over_soft_limit(zone);
-    if (over != 0) zone_wake_blocks(zone);
+    if (over != 0) { /* of what wakes some may prove to be absent */
+        zone_wake_blocks(zone);
+        over = zone_over_soft_limit(zone);
+    }
     if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, 0, true);
 }
 

@@ -84,7 +84,7 @@ enum idle_list { IDLE_NONE, IDLE_FREE, IDLE_HOLES };
 
 struct superpage {
     uint64_t allocated[SUPERPAGE_WORDS];
-    uint64_t populated[SUPERPAGE_WORDS]; /* taken to be present: since it was allocated or populated, until released */
+    uint64_t populated[SUPERPAGE_WORDS]; /* taken to be present: since it was allocated or populated, until released or found absent */
     uint64_t dirty[SUPERPAGE_WORDS];     /* may hold something else than zeros */
     struct list bucket;                  /* RUNS with free granules: zone->buckets[mobility][..] */
     struct list idle_link;               /* idle != 0: zone->idle_free or zone->idle_holes, the longest there first */

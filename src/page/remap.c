@@ -105,7 +105,7 @@ static void look_for_source(const struct list *list, const struct target *target
         if (superpage >= target->first && superpage < target->end) continue;
         if (wanted < COST_FILL_GRANULES_MIN && superpage->state != SUPERPAGE_FREE && superpage->free < SPARED_FREE_GRANULES) continue;
         if (target->uncut && superpage->splits != 0) continue;
-        if (superpage->huge && wanted < SUPERPAGE_GRANULES) continue; /* the system would break up the huge page, which is dear */
+        if (superpage->huge && (wanted < SUPERPAGE_GRANULES || superpage->idle < SUPERPAGE_GRANULES)) continue; /* it would be broken up: dear */
         if (superpage->young || superpage->idle <= best->count || superpage_kept_idle(superpage, superpage->idle) != 0) continue;
         unsigned start = 0, length = longest_present(superpage, best->count + 1, wanted, &start);
         if (length > best->count) *best = (struct source){superpage, start, length};

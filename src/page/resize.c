@@ -10,7 +10,8 @@
 
 /* Granules from `granules` on are no longer the block's. Where they are most of it, all that can be learned of it has been. */
 static void settle_tail(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
-    zone_settle_holes(zone, block, address + (granules << GRANULE_SHIFT), block->granules - granules);
+    size_t tail = block->granules - granules;
+    if (block->holes || tail >= HOLES_GRANULES_MIN) zone_settle_holes(zone, block, address + (granules << GRANULE_SHIFT), tail);
     if (granules < block->granules / 2) block->fresh = 0;
 }
 

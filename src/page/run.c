@@ -238,10 +238,11 @@ static unsigned absent_end(const struct superpage *superpage, unsigned start, un
  * Pages that are absent where the run is to be come from where they are idle. What is left over is idle here then, for the runs that follow. A huge
  * page comes by the first touch, which costs less.
  */
-static void fill_run(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, enum mobility mobility) {
+static void fill_run(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules, enum mobility mobility, bool used) {
     if (seeks_present(zone, mobility, granules)) {
         zone_fill_from_idle(zone, superpage, start, start + granules, FILL_BLOCK);
-    } else if (zone->counters.idle - superpage->idle >= AHEAD_GRANULES && zone->counters.populated >= AHEAD_HEAP_GRANULES && !superpage->huge) {
+    } else if (used && zone->counters.idle - superpage->idle >= AHEAD_GRANULES && zone->counters.populated >= AHEAD_HEAP_GRANULES &&
+               !superpage->huge) {
         unsigned end = absent_end(superpage, start, granules, AHEAD_GRANULES);
         if (end >= start + granules) zone_fill_from_idle(zone, superpage, start, end, FILL_AHEAD);
     }
@@ -281,7 +282,7 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
-    fill_run(zone, superpage, start, granules, mobility);
+    fill_run(zone, superpage, start, granules, mobility, pages != RUN_PAGES_LAZY);
     run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
     run->huge = superpage->huge;
     superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */

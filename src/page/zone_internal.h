@@ -211,7 +211,7 @@ STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
 /* The exchange itself (exchange.c), of two ranges apart; tidy: what lay in between is mapped anew. False: nothing has happened. */
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
-/* Which pages of a run are made present before its owner touches them: with those behind it; none, but it has to lie where all are; none. */
+/* Which pages of a run of slabs are made present before they are touched: with those behind it; none, but it has to lie where all are; none. */
 enum run_pages { RUN_PAGES_AHEAD, RUN_PAGES_PRESENT, RUN_PAGES_LAZY };
 /* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size. */
 bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,

@@ -101,7 +101,7 @@ static STRATA_COLD uint64_t unlocked_from(void) {
 
 /*
  * Filters come without notice, so each time. One that forbids this question ends the process, and no question is safe from all of them: for the rest
- * there are the size of the heap from which on it is asked, and the option page_moves.
+ * there is the size of the heap from which on it is asked.
  */
 bool platform_is_filtered(void) {
     int saved = errno;

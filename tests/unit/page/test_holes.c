@@ -129,15 +129,72 @@ static void what_rests_is_looked_at_when_it_wakes(void **state) {
     assert_empty();
 }
 
-/* What a block had lacked goes along where its parts go. */
-static void parts_and_growth_lack_pages_too(void **state) {
+/* What a block lacks goes along where its parts go. */
+static void parts_lack_pages_too(void **state) {
     (void)state;
+    for (unsigned i = 0; i < 2; i++) { /* either part first */
+        char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *second = block + 8 * MIB;
+        assert_int_equal(zone_block_split(&zone, block, 8 * MIB), ZONE_OK);
+        assert_int_equal(use_and_drop(i == 0 ? second : block, 0, 0), 0);
+        assert_int_equal(use_and_drop(i == 0 ? block : second, 0, 0), 0);
+    }
     char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *second = block + 8 * MIB;
     assert_int_equal(zone_block_split(&zone, block, 8 * MIB), ZONE_OK);
+    block_of(&zone, block)->fresh = 0;
+    touch(block, 0, 8 * MIB / GRANULE_BYTES);
     assert_int_equal(zone_block_join(&zone, block, second), ZONE_OK);
-    assert_non_null(zone_block_resize(&zone, block, 8 * MIB, false));
-    assert_int_equal(counters().idle, 0);
-    assert_int_equal(use_and_drop(block, 0, 1), 0);
+    assert_int_equal(use_and_drop(block, 0, 0), 8 * MIB / GRANULE_BYTES);
+    assert_empty();
+}
+
+/* In place, into superpages that were never used, and to another address. */
+static void what_a_block_grows_by_may_be_lacking(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.reserve_bytes = 512 * MIB;
+    for (unsigned way = 0; way < 3; way++) {
+        begin(NULL, config);
+        size_t bytes = way == 1 ? 32 * MIB : 10 * MIB, granules = 8 * MIB / GRANULE_BYTES;
+        char *block = fresh_block(8 * MIB), *wall = way == 2 ? fresh_block(2 * MIB) : NULL;
+        touch(block, 0, granules);
+        block_of(&zone, block)->fresh = 0;
+        block = zone_block_resize(&zone, block, bytes, way == 2);
+        assert_non_null(block);
+        assert_int_equal(use_and_drop(block, 0, 0), granules);
+        if (wall != NULL) drop_block(wall);
+        assert_empty();
+    }
+}
+
+/* The way of what nobody would look for later: swapped pages look absent. */
+static void what_is_wholly_absent_goes_back(void **state) {
+    (void)state;
+    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *anchor = fresh_block(GRANULE_BYTES), *block = fresh_block(100 * GRANULE_BYTES);
+    uint64_t calls = sim_calls(SIM_RELEASE);
+    assert_int_equal(use_and_drop(block, 0, 0), 0);
+    assert_int_equal(sim_calls(SIM_RELEASE), calls + 1);
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(large), drop_block(anchor);
+    assert_empty();
+}
+
+/* Pages that a program took away were used, so far as anybody knows; and a small tail says nothing of a block. */
+static void of_other_holes_nothing_is_learned(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 12; i++) {
+        char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+        touch(block, 0, LARGE_GRANULES);
+        assert_int_equal(zone_pages_release(&zone, block, LARGE_GRANULES * GRANULE_BYTES), ZONE_OK);
+        (void)use_and_drop(block, 0, 0);
+        (void)zone_release(&zone, 0);
+    }
+    assert_false(zone_is_sparse(&zone, true));
+    for (unsigned i = 0; i < 12; i++) {
+        char *block = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+        assert_ptr_equal(zone_block_resize(&zone, block, (LARGE_GRANULES - 20) * GRANULE_BYTES, false), block);
+        (void)use_and_drop(block, 0, 0);
+    }
+    assert_true(zone_is_sparse(&zone, true));
     assert_empty();
 }
 
@@ -225,7 +282,10 @@ int main(void) {
         cmocka_unit_test(behind_a_filter_all_counts_as_present),
         cmocka_unit_test_setup(a_system_that_can_not_tell_is_taken_at_its_word, plain_zone),
         cmocka_unit_test_setup(what_rests_is_looked_at_when_it_wakes, plain_zone),
-        cmocka_unit_test_setup(parts_and_growth_lack_pages_too, plain_zone),
+        cmocka_unit_test_setup(parts_lack_pages_too, plain_zone),
+        cmocka_unit_test(what_a_block_grows_by_may_be_lacking),
+        cmocka_unit_test_setup(what_is_wholly_absent_goes_back, plain_zone),
+        cmocka_unit_test_setup(of_other_holes_nothing_is_learned, plain_zone),
         cmocka_unit_test_setup(what_a_block_shrinks_by_is_learned_once, plain_zone),
         cmocka_unit_test_setup(blocks_that_nobody_touches_get_no_pages_from_elsewhere, plain_zone),
         cmocka_unit_test(blocks_that_nobody_touches_get_no_huge_pages),

@@ -414,6 +414,23 @@ static void advise_without_descriptors(void *unused) {
     EXPECT(errno == 77);
 }
 
+/* Bytes are 0 or 1, whatever else the system says; what is no memory can't be found out. */
+static void what_is_resident_is_told_without_a_file(void **state) {
+    (void)state;
+    char *range = new_range();
+    uint8_t pages[PAGES];
+    for (size_t i = 0; i < PAGES; i += 3) range[i * page_bytes] = 1;
+    errno = 77;
+    assert_true(platform_resident(range, range_bytes, pages));
+    for (size_t i = 0; i < PAGES; i++) assert_int_equal(pages[i], i % 3 == 0);
+    assert_true(platform_release(range, range_bytes / 2));
+    assert_true(platform_resident(range, range_bytes, pages));
+    for (size_t i = 0; i < PAGES; i++) assert_int_equal(pages[i], i % 3 == 0 && i >= PAGES / 2);
+    assert_int_equal(munmap(range, page_bytes), 0);
+    assert_false(platform_resident(range, range_bytes, pages));
+    assert_int_equal(errno, 77);
+}
+
 static void a_process_without_descriptors_is_served(void **state) {
     (void)state;
     assert_int_equal(child_status(advise_without_descriptors, NULL), 0);
@@ -430,6 +447,7 @@ int main(void) {
         cmocka_unit_test(presence_is_told_page_by_page),
         cmocka_unit_test(what_cannot_be_found_out_is_said),
         cmocka_unit_test(a_file_is_kept_for_who_looks_often),
+        cmocka_unit_test(what_is_resident_is_told_without_a_file),
         cmocka_unit_test(huge_pages_are_counted),
         cmocka_unit_test(many_ranges_come_and_go),
         cmocka_unit_test(one_range_needs_no_newer_call),
