@@ -87,41 +87,8 @@ static unsigned longest_present(const struct superpage *superpage, unsigned leas
 struct target {
     const struct superpage *first, *end;
     enum zone_fill who;
-    bool uncut;      /* no source that earlier moves have cut: each piece of it would be a move by itself, and cost the search for its ends */
     unsigned dry[2]; /* no source has so many granules in a row, for a short gap, or a long one: another search would find none, either */
 };
-
-struct source {
-    struct superpage *superpage; /* NULL: none */
-    unsigned at, count;
-};
-
-/* Of the first few of a list: a run of all that is wanted, else a longer one than `best`. */
-static void look_for_source(const struct list *list, const struct target *target, unsigned wanted, struct source *best) {
-    unsigned looks = 0;
-    LIST_FOR_EACH(list, node) {
-        if (best->count == wanted || looks++ == SOURCE_LOOKS) return;
-        struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
-        if (superpage >= target->first && superpage < target->end) continue;
-        if (wanted < COST_FILL_GRANULES_MIN && superpage->state != SUPERPAGE_FREE && superpage->free < SPARED_FREE_GRANULES) continue;
-        if (target->uncut && superpage->splits != 0) continue;
-        if (superpage->huge && (wanted < SUPERPAGE_GRANULES || superpage->idle < SUPERPAGE_GRANULES)) continue; /* it would be broken up: dear */
-        if (superpage->young || superpage->idle <= best->count || superpage_kept_idle(superpage, superpage->idle) != 0) continue;
-        unsigned start = 0, length = longest_present(superpage, best->count + 1, wanted, &start);
-        if (length > best->count) *best = (struct source){superpage, start, length};
-    }
-}
-
-/* What is wholly free first: holes in superpages that are in use serve where they are, sooner or later. */
-static struct source find_source(struct zone *zone, struct target *target, unsigned wanted, unsigned least) {
-    struct source source = {.count = least - 1};
-    unsigned *dry = &target->dry[wanted >= COST_FILL_GRANULES_MIN];
-    if (least >= *dry) return source;
-    look_for_source(&zone->idle_free, target, wanted, &source);
-    look_for_source(&zone->idle_holes, target, wanted, &source);
-    if (source.superpage == NULL) *dry = least;
-    return source;
-}
 
 /* By which way, and from how many granules in a row on. Page by page to a target that is opened once there is a source. stuck: the system moved
  * nothing. */
@@ -132,6 +99,46 @@ struct way {
     size_t bytes;
 };
 
+struct source {
+    struct superpage *superpage; /* NULL: none */
+    unsigned at, count;
+};
+
+/*
+ * By page tables a run takes nothing from a superpage that earlier moves have cut: each piece of it would be a move by itself, and cost the search
+ * for its ends.
+ */
+static bool needs_uncut(const struct target *target, const struct way *way) { return way->by_tables && target->first->state == SUPERPAGE_RUNS; }
+
+/* Of the first few of a list: a run of all that is wanted, else a longer one than `best`. */
+static void look_for_source(const struct list *list, const struct target *target, const struct way *way, unsigned wanted, struct source *best) {
+    unsigned looks = 0;
+    bool uncut = needs_uncut(target, way);
+    LIST_FOR_EACH(list, node) {
+        if (best->count == wanted || looks++ == SOURCE_LOOKS) return;
+        struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
+        if (superpage >= target->first && superpage < target->end) continue;
+        if (wanted < COST_FILL_GRANULES_MIN && superpage->state != SUPERPAGE_FREE && superpage->free < SPARED_FREE_GRANULES) continue;
+        if (uncut && superpage->splits != 0) continue;
+        if (superpage->huge && (wanted < SUPERPAGE_GRANULES || superpage->idle < SUPERPAGE_GRANULES)) continue; /* it would be broken up: dear */
+        if (superpage->young || superpage->idle <= best->count || superpage_kept_idle(superpage, superpage->idle) != 0) continue;
+        unsigned start = 0, length = longest_present(superpage, best->count + 1, wanted, &start);
+        if (length > best->count) *best = (struct source){superpage, start, length};
+    }
+}
+
+/* What is wholly free first: holes in superpages that are in use serve where they are, sooner or later. */
+static struct source find_source(struct zone *zone, struct target *target, const struct way *way, unsigned wanted) {
+    const unsigned least = way->least;
+    struct source source = {.count = least - 1};
+    unsigned *dry = &target->dry[wanted >= COST_FILL_GRANULES_MIN];
+    if (least >= *dry) return source;
+    look_for_source(&zone->idle_free, target, way, wanted, &source);
+    look_for_source(&zone->idle_holes, target, way, wanted, &source);
+    if (source.superpage == NULL) *dry = least;
+    return source;
+}
+
 static bool way_is_open(struct zone *zone, struct way *way) {
     if (way->by_tables) return zone_can_move(zone);
     if (!way->opened) way->refused = !(way->opened = zone_target_open(zone, way->first, way->bytes));
@@ -140,9 +147,8 @@ static bool way_is_open(struct zone *zone, struct way *way) {
 
 /* Absent granules [at, end) of a superpage get present pages. Returns where that ended: there are no more of them, or the system refuses. */
 static unsigned fill(struct zone *zone, struct target *target, struct superpage *superpage, unsigned at, unsigned end, struct way *way) {
-    target->uncut = way->by_tables && superpage->state == SUPERPAGE_RUNS;
     while (end - at >= way->least) {
-        struct source source = find_source(zone, target, end - at, way->least);
+        struct source source = find_source(zone, target, way, end - at);
         if (source.superpage == NULL || !way_is_open(zone, way)) break;
         char *from = superpage_address(zone, source.superpage) + ((size_t)source.at << GRANULE_SHIFT);
         char *to = superpage_address(zone, superpage) + ((size_t)at << GRANULE_SHIFT);

@@ -20,6 +20,7 @@
 #define BUFFER_HIGH_SHIFT 19
 
 #define RESERVES 24
+#define SLOTS_MAX BUFFERS
 #define RESERVE_STEPS UINT64_C(40000)
 #define RESERVE_LOW_SHIFT 18
 #define RESERVE_HIGH_SHIFT 25
@@ -50,16 +51,7 @@ static void resize(struct block *block, size_t size_bytes, struct tally *tally) 
     tally->operations++;
 }
 
-static void use_buffers(uint64_t steps, struct rng *rng, struct tally *tally) {
-    static struct block slots[BUFFERS];
-    for (uint64_t step = 0; step < steps; step++) {
-        struct block *slot = &slots[rng_below(rng, BUFFERS)];
-        if (slot->memory) block_drop(slot, tally);
-        *slot = block_take(rng_doubling(rng, BUFFER_LOW_SHIFT, BUFFER_HIGH_SHIFT), rng_next(rng));
-    }
-    for (unsigned i = 0; i < BUFFERS; i++)
-        if (slots[i].memory) block_drop(&slots[i], tally);
-}
+static struct block take_buffer(struct rng *rng) { return block_take(rng_doubling(rng, BUFFER_LOW_SHIFT, BUFFER_HIGH_SHIFT), rng_next(rng)); }
 
 static struct block take_reserve(struct rng *rng) {
     size_t size_bytes = rng_doubling(rng, RESERVE_LOW_SHIFT, RESERVE_HIGH_SHIFT),
@@ -70,14 +62,15 @@ static struct block take_reserve(struct rng *rng) {
     return block;
 }
 
-static void use_reserves(uint64_t steps, struct rng *rng, struct tally *tally) {
-    static struct block slots[RESERVES];
+/* Slots are replaced at random, and emptied at the end. */
+static void replace_slots(unsigned count, uint64_t steps, struct block (*take)(struct rng *rng), struct rng *rng, struct tally *tally) {
+    static struct block slots[SLOTS_MAX];
     for (uint64_t step = 0; step < steps; step++) {
-        struct block *slot = &slots[rng_below(rng, RESERVES)];
+        struct block *slot = &slots[rng_below(rng, count)];
         if (slot->memory) block_drop(slot, tally);
-        *slot = take_reserve(rng);
+        *slot = take(rng);
     }
-    for (unsigned i = 0; i < RESERVES; i++)
+    for (unsigned i = 0; i < count; i++)
         if (slots[i].memory) block_drop(&slots[i], tally);
 }
 
@@ -91,12 +84,12 @@ int main(int argc, char **argv) {
 
     args.threads = 1;
     if (!strcmp(args.mode, "buffers")) {
-        use_buffers(load_scaled(&args, BUFFER_STEPS), &rng, &tally);
+        replace_slots(BUFFERS, load_scaled(&args, BUFFER_STEPS), take_buffer, &rng, &tally);
         load_report("buffers", &args, &tally, load_clock_ns() - start_ns);
         return 0;
     }
     if (!strcmp(args.mode, "reserves")) {
-        use_reserves(load_scaled(&args, RESERVE_STEPS), &rng, &tally);
+        replace_slots(RESERVES, load_scaled(&args, RESERVE_STEPS), take_reserve, &rng, &tally);
         load_report("reserves", &args, &tally, load_clock_ns() - start_ns);
         return 0;
     }

@@ -204,6 +204,14 @@ static bool advise(void *address, size_t bytes, int advice) {
 
 /* What the program has locked in memory (mlock, mlockall) and freed goes back too. */
 bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED); }
+bool platform_resident(const void *address, size_t bytes, uint8_t *pages) {
+    int saved = errno;
+    bool ok = mincore((void *)(uintptr_t)address, bytes, pages) == 0;
+    errno = saved;
+    for (size_t i = 0, count = ok ? bytes >> info.page_shift : 0; i < count; i++) pages[i] &= 1u; /* the other bits have no meaning yet */
+    return ok;
+}
+
 /* Of more than this all is dropped: pages that were only read look present as well, by the system's page of zeros, and would be cleared by the GiB.
  */
 #define ZERO_DROP_BYTES (256 * MIB)
@@ -221,10 +229,10 @@ STRATA_COLD void platform_zero(void *address, size_t bytes) {
     if (bytes > ZERO_DROP_BYTES) at = end;
     while (at < end) {
         size_t part = min_u64((uint64_t)sizeof present << info.page_shift, (uint64_t)(end - at));
-        bool known = mincore(at, part, present) == 0;
+        bool known = platform_resident(at, part, present);
         for (size_t step = 0; step < part; step += (size_t)STEP_PAGES << info.page_shift) {
             size_t step_bytes = min_u64((uint64_t)STEP_PAGES << info.page_shift, part - step), pages = step_bytes >> info.page_shift, count = 0;
-            for (size_t i = 0; known && i < pages; i++) count += present[(step >> info.page_shift) + i] & 1u;
+            for (size_t i = 0; known && i < pages; i++) count += present[(step >> info.page_shift) + i];
             if (known && count * 2 < pages) continue;
             char *dense = at + step;
             drop_or_clear(drop, (size_t)(dense - drop));
@@ -235,14 +243,6 @@ STRATA_COLD void platform_zero(void *address, size_t bytes) {
     }
     drop_or_clear(drop, (size_t)(end - drop));
     errno = saved;
-}
-
-bool platform_resident(const void *address, size_t bytes, uint8_t *pages) {
-    int saved = errno;
-    bool ok = mincore((void *)(uintptr_t)address, bytes, pages) == 0;
-    errno = saved;
-    for (size_t i = 0, count = ok ? bytes >> info.page_shift : 0; i < count; i++) pages[i] &= 1u; /* the other bits have no meaning yet */
-    return ok;
 }
 
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }

@@ -18,6 +18,18 @@ static void touch(char *block, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) block[i << GRANULE_SHIFT] = 1;
 }
 
+/* A heap that is worth a look, and a superpage of runs that stays. */
+static char *large, *anchor;
+static void begin_large_heap(void) {
+    large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    anchor = fresh_block(GRANULE_BYTES);
+}
+static void end_large_heap(void) {
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(large), drop_block(anchor);
+    assert_empty();
+}
+
 /* Granules [from, to) are touched, and the block freed. Returns how many are idle then. */
 static uint64_t use_and_drop(char *block, size_t from, size_t to) {
     touch(block, from, to);
@@ -63,24 +75,22 @@ static void of_a_block_that_was_used_in_part_the_part_stays(void **state) {
 
 static void a_run_is_looked_at_page_by_page(void **state) {
     (void)state;
-    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *anchor = fresh_block(GRANULE_BYTES), *block = fresh_block(101 * GRANULE_BYTES);
+    begin_large_heap();
+    char *block = fresh_block(101 * GRANULE_BYTES);
     for (size_t i = 0; i < 101; i += 2) touch(block, i, i + 1);
     assert_int_equal(use_and_drop(block, 0, 0), 51);
-    touch(large, 0, LARGE_GRANULES);
-    drop_block(large), drop_block(anchor);
-    assert_empty();
+    end_large_heap();
 }
 
 static void large_pages_are_looked_at_whole(void **state) {
     (void)state;
     const struct sim_config sim = {.page_bytes = 16384};
     begin(&sim, plain_config());
-    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *anchor = fresh_block(GRANULE_BYTES), *block = fresh_block(64 * GRANULE_BYTES);
+    begin_large_heap();
+    char *block = fresh_block(64 * GRANULE_BYTES);
     touch(block, 5, 6), touch(block, 20, 21);
     assert_int_equal(use_and_drop(block, 0, 0), 8);
-    touch(large, 0, LARGE_GRANULES);
-    drop_block(large), drop_block(anchor);
-    assert_empty();
+    end_large_heap();
 }
 
 /* Nor blocks that found all but a few of their pages present. */
@@ -88,7 +98,7 @@ static void small_heaps_are_not_looked_at(void **state) {
     (void)state;
     uint64_t looks = sim_calls(SIM_PRESENCE);
     assert_int_equal(use_and_drop(fresh_block(3 * MIB), 0, 1), 3 * MIB / GRANULE_BYTES);
-    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
     (void)use_and_drop(fresh_block((HOLES_GRANULES_MIN - 1) * GRANULE_BYTES), 0, 1);
     assert_int_equal(sim_calls(SIM_PRESENCE), looks);
     touch(large, 0, LARGE_GRANULES);
@@ -169,13 +179,12 @@ static void what_a_block_grows_by_may_be_lacking(void **state) {
 /* The way of what nobody would look for later: swapped pages look absent. */
 static void what_is_wholly_absent_goes_back(void **state) {
     (void)state;
-    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *anchor = fresh_block(GRANULE_BYTES), *block = fresh_block(100 * GRANULE_BYTES);
+    begin_large_heap();
+    char *block = fresh_block(100 * GRANULE_BYTES);
     uint64_t calls = sim_calls(SIM_RELEASE);
     assert_int_equal(use_and_drop(block, 0, 0), 0);
     assert_int_equal(sim_calls(SIM_RELEASE), calls + 1);
-    touch(large, 0, LARGE_GRANULES);
-    drop_block(large), drop_block(anchor);
-    assert_empty();
+    end_large_heap();
 }
 
 /* Pages that a program took away were used, so far as anybody knows; and a small tail says nothing of a block. */
@@ -201,7 +210,8 @@ static void of_other_holes_nothing_is_learned(void **state) {
 /* A MiB for what may come, cut to what came: what was not used is learned where the block shrinks, and not outweighed where its rest is freed. */
 static void what_a_block_shrinks_by_is_learned_once(void **state) {
     (void)state;
-    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES), *kept[12];
+    char *kept[12];
+    large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
     for (unsigned i = 0; i < ARRAY_LENGTH(kept); i++) {
         kept[i] = fresh_block(1 * MIB);
         touch(kept[i], 0, 20);
@@ -228,7 +238,7 @@ static void leave_idle(struct zone_run kept[8]) {
 static void blocks_that_nobody_touches_get_no_pages_from_elsewhere(void **state) {
     (void)state;
     struct zone_run kept[8];
-    char *large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
     leave_idle(kept);
     unsigned blocks = 0;
     for (; !zone_is_sparse(&zone, true) && blocks < 20; blocks++) {
