@@ -87,6 +87,7 @@ void watch_open(struct page_watches *watches, struct strata_watch *watch, char *
 
 /* Marks it only; what it has closed is as it was. */
 static void mark_ended(struct page_watches *watches, struct strata_watch *watch) {
+    if (watch->by_faults) watch_forget_faults(watches, NULL, watch->start, watch->start + watch->bytes);
     watch->ended = true;
     watches->changes++;
     if (watches->serves) platform_event_wake(&watches->event);
@@ -138,6 +139,7 @@ void watch_end_all_by_faults(struct page_watches *watches) {
 static enum platform_faults_status arm(struct page_watches *watches, struct strata_watch *watch, char *from, char *to) {
     enum platform_faults_status status = PLATFORM_FAULTS_OK;
     if (from >= to) return status;
+    if (watch->by_faults) watch_forget_faults(watches, watch, from, to);
     if (watch->by_moves) status = watch_take_away(watches, watch, from, to);
     for (size_t i = watch_index(watch, from); i < watch_index(watch, to) && status == PLATFORM_FAULTS_OK; i++) {
         if ((watch->kinds & STRATA_WATCH_WRITES) != 0) watch_bit_set(watch->armed_writes, i);

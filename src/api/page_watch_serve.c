@@ -112,14 +112,30 @@ static void serve(void *argument) {
 
 /* ------------------------------------------------------------------ userfaultfd */
 
+void watch_forget_faults(struct page_watches *watches, const struct strata_watch *armed, const char *from, const char *to) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < watches->fault_count; i++) {
+        const struct platform_fault fault = watches->faults[(watches->fault_first + i) % WATCH_FAULTS_MAX];
+        bool forget = fault.page >= from && fault.page < to;
+        if (forget && armed != NULL) {
+            size_t index = watch_index(armed, fault.page);
+            forget = !watch_bit(armed->armed_reads, index) && !watch_bit(armed->armed_writes, index);
+        }
+        if (forget)
+            platform_faults_wake(&watches->file, fault.page, platform_info()->page_bytes);
+        else
+            watches->faults[(watches->fault_first + kept++) % WATCH_FAULTS_MAX] = fault;
+    }
+    watches->fault_count = kept;
+}
+
 /*
- * Where no room is left, the thread tries again: by then there may be. A page of nobody that is absent gets zeros: it is of a shadow, where only
- * somebody who reads all memory comes by, or of a range whose watch has ended since, and then it is there.
+ * Under the lock. Where no room is left, the thread tries again: by then there may be. A page of nobody that is absent gets zeros: it is of a shadow,
+ * where only somebody who reads all memory comes by, or of a range whose watch has ended since, and then it is there.
  */
 static void queue_fault(struct page_watches *watches, const struct platform_fault *fault) {
     size_t page_bytes = platform_info()->page_bytes;
     enum strata_watch_kind kind;
-    platform_lock_acquire(&watches->lock);
     struct strata_watch *watch = watch_of_page(watches, fault->page);
     bool full = watches->fault_count == WATCH_FAULTS_MAX, own = is_server(watches, fault->thread);
     if (watch != NULL && !own && !full) {
@@ -133,8 +149,20 @@ static void queue_fault(struct page_watches *watches, const struct platform_faul
         }
         platform_faults_wake(&watches->file, fault->page, page_bytes);
     }
+}
+
+/*
+ * Reads and queues faults under one lock: a fault that was read is queued for whoever has the lock. A thread may go on before its fault is served, as
+ * it is woken with others of the same page; what it does then, to end the watch or arm the page again, finds the fault (watch_forget_faults).
+ */
+static enum platform_faults_status queue_faults(struct page_watches *watches, unsigned *count) {
+    struct platform_fault faults[READ_MAX];
+    platform_lock_acquire(&watches->lock);
+    enum platform_faults_status status = platform_faults_read(&watches->file, faults, READ_MAX, 0, count);
+    for (unsigned i = 0; i < *count; i++) queue_fault(watches, &faults[i]);
     platform_lock_release(&watches->lock);
-    platform_event_wake(&watches->event);
+    if (*count != 0) platform_event_wake(&watches->event);
+    return status;
 }
 
 /*
@@ -170,16 +198,15 @@ static void set_reader(struct page_watches *watches, enum watch_reader reader) {
 
 static void read_faults(void *argument) {
     struct page_watches *watches = argument;
-    struct platform_fault faults[READ_MAX];
     unsigned count;
     set_reader(watches, platform_faults_keep(&watches->file) ? WATCH_READER_KEEPS : WATCH_READER_SHARES);
     for (;;) {
-        bool gone = platform_faults_read(&watches->file, faults, READ_MAX, LAST_LOOK_NS, &count) != PLATFORM_FAULTS_OK;
+        platform_faults_wait(&watches->file, LAST_LOOK_NS);
+        bool gone = queue_faults(watches, &count) != PLATFORM_FAULTS_OK;
         if (gone || __atomic_load_n(&watches->lost, __ATOMIC_ACQUIRE) != 0) {
             lose_file(watches);
             return;
         }
-        for (unsigned i = 0; i < count; i++) queue_fault(watches, &faults[i]);
         if (count != 0 || !platform_thread_is_last()) continue;
         set_reader(watches, WATCH_READER_SHARES); /* nobody is left to wait for it */
         return;

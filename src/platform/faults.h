@@ -77,10 +77,12 @@ struct platform_fault {
 };
 /*
  * Sleeps until there are faults, or timeout_ns passed; takes up to `count` of them, *got of which there are then. A fault is told once, until its
- * thread is woken and meets it again. GONE: no fault will be told any more. Several threads may read. Not under locks.
+ * thread is woken and meets it again. GONE: no fault will be told any more. Several threads may read. Under locks with no time to sleep only.
  */
 enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
                                                  unsigned *got);
+/* Sleeps until there may be faults to read, the file is gone, or timeout_ns passed. Not under locks. */
+void platform_faults_wait(struct platform_faults *faults, uint64_t timeout_ns);
 
 /* The same without such a file, by access rights and the signal of who lacks them. System calls that meet such a page fail with EFAULT. */
 enum platform_access { PLATFORM_ACCESS_NONE, PLATFORM_ACCESS_READ, PLATFORM_ACCESS_ALL };

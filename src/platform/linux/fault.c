@@ -286,6 +286,18 @@ static enum platform_faults_status take(const struct platform_faults *faults, st
     return PLATFORM_FAULTS_OK;
 }
 
+/* Or for POLL_MS_MAX: nobody tells that the program has closed the file. */
+static void poll_file(const struct platform_faults *faults, uint64_t timeout_ns) {
+    struct pollfd polled = {.fd = faults->file, .events = POLLIN};
+    (void)poll(&polled, 1, (int)min_u64(timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS != 0), POLL_MS_MAX));
+}
+
+void platform_faults_wait(struct platform_faults *faults, uint64_t timeout_ns) {
+    int saved = errno;
+    poll_file(faults, timeout_ns);
+    errno = saved;
+}
+
 enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
                                                  unsigned *got) {
     int saved = errno;
@@ -297,8 +309,7 @@ enum platform_faults_status platform_faults_read(struct platform_faults *faults,
         if (status == PLATFORM_FAULTS_OK) status = take(faults, events, count, got);
         now_ns = linux_monotonic_ns();
         if (status != PLATFORM_FAULTS_OK || *got != 0 || now_ns >= deadline_ns) break;
-        struct pollfd polled = {.fd = faults->file, .events = POLLIN};
-        (void)poll(&polled, 1, (int)min_u64((deadline_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS, POLL_MS_MAX));
+        poll_file(faults, deadline_ns - now_ns);
     }
     errno = saved;
     return status;

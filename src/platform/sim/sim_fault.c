@@ -229,15 +229,16 @@ void platform_faults_wake(struct platform_faults *faults, void *address, size_t 
     script.wakes++;
 }
 
+void platform_faults_wait(struct platform_faults *faults, uint64_t timeout_ns) {
+    struct platform_event nobody = {0};
+    if (!is_gone(faults) && script.queued == 0) (void)sim_thread_wait(&nobody, timeout_ns, false);
+}
+
 enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
                                                  unsigned *got) {
     *got = 0;
+    if (timeout_ns != 0) platform_faults_wait(faults, timeout_ns);
     if (is_gone(faults)) return PLATFORM_FAULTS_GONE;
-    if (script.queued == 0) {
-        struct platform_event nobody = {0};
-        (void)sim_thread_wait(&nobody, timeout_ns, false);
-        if (is_gone(faults)) return PLATFORM_FAULTS_GONE;
-    }
     while (*got < count && *got < script.queued) {
         events[*got] = script.queue[*got];
         ++*got;

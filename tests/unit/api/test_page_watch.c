@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "api/heap.h"
+#include "api/page_watch.h"
 #include "platform/sim/sim.h"
 #include "strata/page.h"
 #include "strata/page_watch.h"
@@ -122,6 +122,41 @@ static void writes_are_told_once_by_faults(void **state) {
     strata_page_watch_info(watch, &info);
     assert_int_equal(info.writes, 2);
     assert_int_equal(told.all, 2);
+    finish();
+}
+
+/* As the reader does, while the server is at something else. */
+static void queue(unsigned page) {
+    struct page_watches *watches = heap.watches;
+    watches->faults[(watches->fault_first + watches->fault_count++) % WATCH_FAULTS_MAX] =
+        (struct platform_fault){.page = block + page * PAGE, .thread = 77, .write = true, .protect = true};
+}
+
+/* A thread that is woken with others goes on while a fault of its own is still queued: neither a new round nor a new watch is told of that. */
+static void faults_of_before_are_forgotten(void **state) {
+    (void)state;
+    assert_int_equal(begin(STRATA_WATCH_WRITES), STRATA_WATCH_OK);
+    sim_fault_raise(block + 5 * PAGE, true, 77);
+    (void)sim_run_threads_for(READ_NS);
+    assert_int_equal(told.all, 1);
+
+    queue(5);
+    queue(6); /* it is armed: who met it waits */
+    unsigned wakes = sim_fault_wakes();
+    assert_int_equal(strata_page_rearm(watch, block, PAGES * PAGE), STRATA_WATCH_OK);
+    assert_int_equal(sim_fault_wakes(), wakes + 1);
+    sim_fault_raise(block + 9 * PAGE, true, 78);
+    (void)sim_run_threads_for(READ_NS);
+    assert_true(told.writes[5] == 1 && told.writes[6] == 1 && told.writes[9] == 1);
+
+    queue(5);
+    strata_page_unwatch(watch);
+    assert_int_equal(heap.watches->fault_count, 0);
+    assert_int_equal(begin(STRATA_WATCH_WRITES), STRATA_WATCH_OK);
+    sim_fault_raise(block + 9 * PAGE, true, 78);
+    (void)sim_run_threads_for(READ_NS);
+    assert_true(told.writes[5] == 1 && told.writes[9] == 2 && told.all == 4);
+    assert_int_equal(count_protected(), PAGES - 1);
     finish();
 }
 
@@ -254,6 +289,7 @@ static void failures_change_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(writes_are_told_once_by_faults, by_faults),
+        cmocka_unit_test_setup(faults_of_before_are_forgotten, by_faults),
         cmocka_unit_test_setup(accesses_are_told_by_rights, by_rights),
         cmocka_unit_test_setup(writes_alone_leave_pages_readable, by_rights),
         cmocka_unit_test_setup(a_range_that_is_freed_ends_its_watch, by_faults),
