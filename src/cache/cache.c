@@ -101,6 +101,7 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
         void *piece[OVERFLOW_PIECE];
         unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, piece, OVERFLOW_PIECE);
         if (count != 0) backend_free(caches, cache, piece, count);
+        __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
         return;
     }
     struct magazine *magazine = depot_take_empty(caches, depot);

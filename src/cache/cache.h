@@ -83,6 +83,9 @@ struct depot {
     uint64_t visits, visits_seen; /* at the last tick */
     struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
     bool bucket_touched;          /* since the last tick */
+    bool cycles;                  /* objects went past it to the slabs and came back, many of them: so more may wait here */
+    uint32_t went_past;           /* to the slabs, for want of room here; atomic, a rule of thumb */
+    uint32_t came_back;           /* of these, since the last tick */
     uint8_t passed;               /* how often others' rounds were met of late: home.c; atomic, written without the lock */
     bool shared, changed_hands;   /* whether more than one thread visits (also read without the lock), and whether another one than before has since
                                      the last tick */

@@ -31,6 +31,14 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define DEPOT_BYTES_MIN_SHARED (32 * KIB)
 #define DEPOT_SHARE 64
 #define DEPOT_SHARE_SHARED 16
+/*
+ * And up to so many where objects go to the slabs and come back again and again: so many bytes of them since the last tick. Programs do so that work
+ * in bursts of one size. Of others' objects that wait here too many come back scattered, or not at all.
+ */
+#define DEPOT_BYTES_MIN_CYCLES (64 * KIB)
+#define CYCLED_BYTES MIB
+/* Who cycles still comes by at least so often between two ticks. */
+#define CYCLE_VISITS 256
 /* Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits. Another one comes from its slab for less than a ns a
  * round. */
 #define DEPOT_EMPTY_MAX 8
@@ -44,8 +52,8 @@ static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_hi
 static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
     uint64_t share = objects / (depot->shared ? DEPOT_SHARE_SHARED : DEPOT_SHARE) / transfer;
-    uint64_t least = (depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN) / (depot->object_bytes * transfer) + 1;
-    return (uint32_t)max_u64(share, least);
+    uint64_t bytes = depot->cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
+    return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }
 
 static void set_full_limit(const struct cache_layer *caches, struct depot *depot) {
@@ -66,6 +74,16 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
     set_full_limit(caches, depot);
 }
 
+/* Under the lock: there are no magazines, and what is taken from the slabs may be what went past the depot to them. */
+static void note_empty(const struct cache_layer *caches, struct depot *depot) {
+    const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
+    __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
+    depot->came_back += back;
+    if (depot->cycles || (uint64_t)depot->came_back * depot->object_bytes < CYCLED_BYTES) return;
+    depot->cycles = true;
+    set_full_limit(caches, depot);
+}
+
 void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max) {
     size_t array_bytes = object_bytes > LARGE_OBJECT_BYTES ? ARRAY_BYTES_MAX_LARGE : ARRAY_BYTES_MAX;
     unsigned rounds = 2;
@@ -80,7 +98,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     __atomic_store_n(&depot->shut, 0, __ATOMIC_RELAXED);
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
-    depot->shared = depot->changed_hands = false;
+    depot->shared = depot->changed_hands = depot->cycles = false;
     depot->passed = 0;
     depot->visitor = 0;
     depot->full_max = full_limit(depot, 0);
@@ -151,7 +169,10 @@ struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot
     depot_lock(depot);
     note_visit(caches, depot);
     struct magazine **link = find_full(caches, depot), *magazine = link != NULL ? unlink_full(depot, link) : NULL;
-    if (magazine != NULL) depot->allocs += magazine->count;
+    if (magazine != NULL)
+        depot->allocs += magazine->count;
+    else
+        note_empty(caches, depot);
     depot_unlock(depot);
     return magazine;
 }
@@ -330,6 +351,8 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
         __atomic_store_n(&depot->shared, depot->changed_hands, __ATOMIC_RELAXED);
         depot->changed_hands = false;
         __atomic_store_n(&depot->passed, 0, __ATOMIC_RELAXED);
+        depot->cycles = depot->cycles && depot->visits - depot->visits_seen >= CYCLE_VISITS;
+        depot->came_back = 0;
         adapt_rounds(depot);
     }
     set_full_limit(caches, depot);

@@ -250,17 +250,14 @@ STRATA_INLINE bool zone_contains(const struct zone *zone, const void *address) {
 uint32_t zone_head_alloc(struct zone *zone, size_t granule, size_t bytes);
 void zone_head_free(struct zone *zone, uint32_t head, size_t bytes);
 STRATA_INLINE void *zone_head(const struct zone *zone, uint32_t head) { return &zone->heads[head / HEAD_UNITS].units[head % HEAD_UNITS]; }
-/* The head of the run that begins at a granule, and its number: only where it has one. `areas`: the zone's. */
-STRATA_INLINE void *zone_head_in(struct head_area *areas, size_t granule, uint32_t *head) {
-    size_t superpage = granule / SUPERPAGE_GRANULES;
-    unsigned unit = areas[superpage].at[granule % SUPERPAGE_GRANULES];
-    *head = (uint32_t)(superpage * HEAD_UNITS + unit);
-    return &areas[superpage].units[unit];
+/* The head of the run that begins at a granule, or its number: only where it has one. `areas`: the zone's. */
+STRATA_INLINE void *zone_head_in(struct head_area *areas, size_t granule) {
+    struct head_area *area = &areas[granule / SUPERPAGE_GRANULES];
+    return &area->units[area->at[granule % SUPERPAGE_GRANULES]];
 }
 STRATA_INLINE uint32_t zone_head_of(const struct zone *zone, size_t granule) {
-    uint32_t head;
-    (void)zone_head_in(zone->heads, granule, &head);
-    return head;
+    size_t superpage = granule / SUPERPAGE_GRANULES;
+    return (uint32_t)(superpage * HEAD_UNITS + zone->heads[superpage].at[granule % SUPERPAGE_GRANULES]);
 }
 
 /* Memory for our own structures, zeroed, aligned to min(bytes rounded up to a power of two, 4096). NULL where there is none. */

@@ -5,11 +5,10 @@
  * eighth of what the cache has; and in a cache of SLAB_DENSE_GRANULES, as much as wastes next to nothing. Small slabs empty sooner: of 64 objects one
  * that stays pins 64, of 4 it pins 4; and a program with few objects of a size pays one page for it. (docs/decisions.md, 21)
  */
-#include "slab/slab.h"
+#include "slab/slab_internal.h"
 
 #include "base/check.h"
 
-#define SLAB_NONE HEAD_NONE
 #define SLAB_BYTES_MAX (16 * KIB)
 #define SLAB_OBJECTS_MAX 4
 #define SLAB_DENSE_GRANULES (2 * MIB / GRANULE_BYTES)
@@ -22,26 +21,6 @@
 #define EMPTY_GRANULES_MIN 16
 #define EMPTY_SHARE 32
 
-/*
- * A slab is known by its head's number. Up to 64 objects need one unit of the zone's heads; two units a granule hold it for the smallest objects:
- * 24 + 256 / 8 <= 64.
- */
-struct slab {
-    uint32_t next, prev; /* neighbours in the bucket */
-    uint32_t granule;    /* the first */
-    uint32_t scale;      /* ceil(2^16 * SLAB_BUCKETS / capacity) */
-    uint16_t free, capacity;
-    uint8_t granules;
-    uint8_t bucket;
-    uint8_t first; /* no word before this one has a bit set */
-    uint8_t home;  /* who took objects last; also read without the lock */
-    uint64_t bits[];
-};
-_Static_assert(sizeof(struct slab_cache) == 2 * CACHE_LINE_BYTES, "as slab.h says");
-_Static_assert(SLAB_BUCKETS <= 8, "bucket_map has a bit for each");
-_Static_assert(sizeof(struct slab) + GRANULE_BYTES / 16 / 8 <= 2 * HEAD_UNIT_BYTES, "a slab of the smallest objects fits its heads' units");
-
-static struct slab *slab_at(const struct slab_layer *slabs, uint32_t head) { return zone_head(slabs->zone, head); }
 static size_t head_bytes(unsigned capacity) { return sizeof(struct slab) + (capacity + 63) / 64 * sizeof(uint64_t); }
 
 /* ------------------------------------------------------------------ set-up */
@@ -123,18 +102,12 @@ static void bucket_remove(struct slab_layer *slabs, struct slab_cache *cache, st
 
 static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t head, unsigned bucket) {
     slab->bucket = (uint8_t)bucket;
+    slab->limit = (uint16_t)slab_limit_of(slab, bucket);
     slab->prev = SLAB_NONE;
     slab->next = cache->buckets[bucket];
     if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = head;
     cache->buckets[bucket] = head;
     cache->bucket_map |= (uint8_t)(1u << bucket);
-}
-
-/* Bucket 0 holds slabs with the fewest free objects, the last one all that are wholly free; free >= 1. */
-static unsigned bucket_of(const struct slab *slab) {
-    if (slab->free == slab->capacity) return SLAB_BUCKETS - 1;
-    unsigned bucket = ((slab->free - 1u) * slab->scale) >> 16;
-    return bucket < SLAB_BUCKETS ? bucket : SLAB_BUCKETS - 1;
 }
 
 /* ------------------------------------------------------------------ making and unmaking */
@@ -183,8 +156,7 @@ static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cac
                           .granule = granule,
                           .free = (uint16_t)capacity,
                           .capacity = (uint16_t)capacity,
-                          .granules = (uint8_t)run.granules,
-                          .scale = (65536u * SLAB_BUCKETS + capacity - 1) / capacity};
+                          .granules = (uint8_t)run.granules};
     for (unsigned w = 0; w < (capacity + 63) / 64; w++) slab->bits[w] = ~UINT64_C(0);
     if (capacity % 64 != 0) slab->bits[capacity / 64] = (UINT64_C(1) << (capacity % 64)) - 1;
     zone_tag_run(slabs->zone, run.address, run.granules, cache->tag);
@@ -291,9 +263,10 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
         taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
         if (slab->free == 0) {
             bucket_remove(slabs, cache, slab);
-        } else if (bucket_of(slab) != slab->bucket) {
+            slab->limit = FULL_LIMIT;
+        } else if (slab_bucket_of(slab) != slab->bucket) {
             bucket_remove(slabs, cache, slab);
-            bucket_insert(slabs, cache, slab, head, bucket_of(slab));
+            bucket_insert(slabs, cache, slab, head, slab_bucket_of(slab));
         }
     }
     cache->in_use += taken;
@@ -319,38 +292,36 @@ STRATA_INLINE struct lookup lookup_of(const struct slab_layer *slabs, const stru
         cache->tag};
 }
 
-/* The slab that an address lies in, where that starts, and its head; NULL where no slab of this cache is there. */
-STRATA_INLINE struct slab *slab_of(const struct lookup *lookup, const void *object, const char **start, uint32_t *head) {
+/* The slab that an address lies in, and how far behind its start; NULL where no slab of this cache is there. */
+STRATA_INLINE struct slab *slab_of(const struct lookup *lookup, const void *object, uint64_t *behind) {
     uintptr_t offset = (uintptr_t)object - lookup->base;
     if (STRATA_UNLIKELY(offset >> 4 >= lookup->units)) return NULL;
     size_t at = offset >> GRANULE_SHIFT;
     granule_tag tag = lookup->tags[at];
     if (STRATA_UNLIKELY((tag & 0xff) != lookup->tag)) return NULL;
     at -= tag >> 8;
-    *start = (const char *)lookup->base + (at << GRANULE_SHIFT);
-    return zone_head_in(lookup->heads, at, head);
+    *behind = offset - (at << GRANULE_SHIFT);
+    return zone_head_in(lookup->heads, at);
 }
 
-/* Which object of its slab starts so many bytes behind the slab's start; false: none does. offset: below the slab's bytes. */
-STRATA_INLINE bool index_at(const struct lookup *lookup, uint64_t offset, unsigned *index) {
-    *index = (unsigned)(offset * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
-    return (uint64_t)*index * lookup->object_bytes == offset;
+/* Which object of its slab starts so many bytes behind the slab's start; false: none does. What is behind the last one may be taken for one more. */
+STRATA_INLINE bool index_at(const struct lookup *lookup, uint64_t behind, unsigned *index) {
+    *index = (unsigned)(behind * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
+    return (uint64_t)*index * lookup->object_bytes == behind;
 }
 
 bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
     const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag]);
-    const char *start;
-    uint32_t head;
+    uint64_t behind;
     unsigned index;
-    const struct slab *slab = slab_of(&lookup, object, &start, &head);
-    return slab != NULL && index_at(&lookup, (uint64_t)((const char *)object - start), &index) && index < slab->capacity;
+    const struct slab *slab = slab_of(&lookup, object, &behind);
+    return slab != NULL && index_at(&lookup, behind, &index) && index < slab->capacity;
 }
 
 unsigned slab_home_of(const struct slab_layer *slabs, unsigned tag, const void *object) {
     const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag]);
-    const char *start;
-    uint32_t head;
-    const struct slab *slab = slab_of(&lookup, object, &start, &head);
+    uint64_t behind;
+    const struct slab *slab = slab_of(&lookup, object, &behind);
     return slab != NULL ? __atomic_load_n(&slab->home, __ATOMIC_RELAXED) : 0;
 }
 
@@ -362,53 +333,84 @@ static STRATA_COLD void bad_free(struct slab_cache *cache, const void *object, c
     fatal("free(): %p: %s (cache %s)", object, what, cache->name);
 }
 
+/* Where an object belongs. */
+struct place {
+    struct slab *slab;
+    unsigned index;
+};
 /*
- * Puts the first objects back that lie in one slab; how many they are. 0: the first is none of its objects.
- *
- * Neighbours cost a mark each: who frees a batch in the order in which it was allocated, or a magazine that was filled so, has hundreds of them.
+ * So many objects are looked up before the first one's mark is set. A look-up waits for three loads, one after the other; where the next one begins
+ * only after this one's slab has told whether it must change its bucket, which no processor foresees, each waits for all of them.
  */
-STRATA_INLINE unsigned put_objects(const struct lookup *lookup, struct slab_cache *cache, struct slab *slab, const char *start, void *const *objects,
-                                   unsigned count) {
-    const uint64_t end = (uint64_t)slab->capacity * lookup->object_bytes;
-    unsigned put = 0;
-    /* The start comes from the tag, not from the descriptor, so that finding the first object's bit doesn't wait for that. */
-    for (uint64_t offset; put < count && (offset = (uint64_t)((const char *)objects[put] - start)) < end; put++) {
-        unsigned index;
-        if (STRATA_UNLIKELY(!index_at(lookup, offset, &index))) bad_free(cache, objects[put], NO_OBJECT);
-        uint64_t bit = UINT64_C(1) << (index % 64);
-        unsigned word = index / 64;
-        if (STRATA_UNLIKELY((slab->bits[word] & bit) != 0)) bad_free(cache, objects[put], "double free");
-        slab->bits[word] |= bit;
-        if (word < slab->first) slab->first = (uint8_t)word;
+#define PLACES_MAX 16
+STRATA_INLINE void look_up(const struct lookup *lookup, struct slab_cache *cache, void *const *objects, struct place *places, unsigned count) {
+    struct slab *slab = NULL;
+    uintptr_t start = 0;
+    uint64_t end = 0;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t behind = (uintptr_t)objects[i] - start;
+        if (behind >= end) {
+            slab = slab_of(lookup, objects[i], &behind);
+            if (STRATA_UNLIKELY(slab == NULL)) bad_free(cache, objects[i], NO_OBJECT);
+            start = (uintptr_t)objects[i] - behind;
+            end = (uint64_t)slab->capacity * lookup->object_bytes;
+        }
+        places[i].slab = slab;
+        if (STRATA_UNLIKELY(behind >= end || !index_at(lookup, behind, &places[i].index))) bad_free(cache, objects[i], NO_OBJECT);
     }
-    slab->free = (uint16_t)(slab->free + put);
-    return put;
 }
 
-/* A slab that got objects back has come to another bucket, or is wholly free. Out of the way of the loop below, which seldom comes to it. */
-static STRATA_NOINLINE void settle(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t head, bool was_full) {
-    unsigned bucket = bucket_of(slab);
-    if (!was_full) bucket_remove(slabs, cache, slab);
-    bucket_insert(slabs, cache, slab, head, bucket);
-    if (slab->free != slab->capacity) return;
+/* Marks the first of these objects, and those behind it of which the marks lie in the same word; how many they are. */
+STRATA_INLINE unsigned mark_free(struct slab_cache *cache, const struct place *places, void *const *objects, unsigned count) {
+    struct slab *slab = places->slab;
+    const unsigned word = places->index / 64;
+    uint64_t bits = slab->bits[word];
+    unsigned marked = 0;
+    do {
+        const unsigned index = places[marked].index;
+        const uint64_t bit = UINT64_C(1) << (index % 64);
+        if (STRATA_UNLIKELY((bits & bit) != 0)) bad_free(cache, objects[marked], "double free");
+        bits |= bit;
+        marked++;
+    } while (marked < count && places[marked].slab == slab && places[marked].index / 64 == word);
+    slab->bits[word] = bits;
+    if (word < slab->first) slab->first = (uint8_t)word;
+    slab->free = (uint16_t)(slab->free + marked);
+    return marked;
+}
+
+/*
+ * A slab that got objects back has come to another bucket, or is wholly free; true: it is gone. Out of the way of the loop below, which seldom comes
+ * to it.
+ */
+static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab) {
+    const uint32_t head = zone_head_of(slabs->zone, slab->granule);
+    if (slab->limit != FULL_LIMIT) bucket_remove(slabs, cache, slab);
+    bucket_insert(slabs, cache, slab, head, slab_bucket_of(slab));
+    if (slab->free != slab->capacity) return false;
     count_empty(slabs, cache, slab, 1);
-    if (STRATA_LIKELY(populated(slabs) <= slabs->zone->config.soft_limit_bytes >> GRANULE_SHIFT)) return; /* until it is wanted, or the next tick */
+    if (STRATA_LIKELY(populated(slabs) <= slabs->zone->config.soft_limit_bytes >> GRANULE_SHIFT))
+        return false; /* until it is wanted, or the next tick */
     destroy_empty(slabs, cache, slab, head);
+    return true;
 }
 
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
     const struct lookup lookup = lookup_of(slabs, cache);
+    struct place places[PLACES_MAX];
     platform_lock_acquire_here(&cache->lock);
-    for (unsigned done = 0, put; done < count; done += put) {
-        const char *start;
-        uint32_t head;
-        struct slab *slab = slab_of(&lookup, objects[done], &start, &head);
-        if (STRATA_UNLIKELY(slab == NULL)) bad_free(cache, objects[done], NO_OBJECT);
-        bool was_full = slab->free == 0;
-        put = put_objects(&lookup, cache, slab, start, objects + done, count - done);
-        if (STRATA_UNLIKELY(put == 0)) bad_free(cache, objects[done], NO_OBJECT);
-        if (was_full || slab->free == slab->capacity || bucket_of(slab) != slab->bucket) settle(slabs, cache, slab, head, was_full);
+    for (unsigned done = 0; done < count;) {
+        const unsigned end = (unsigned)min_u64(count - done, PLACES_MAX);
+        look_up(&lookup, cache, objects + done, places, end);
+        bool gone = false; /* then an object of it that is freed twice has no place any more */
+        for (unsigned i = 0; i < end && !gone;) {
+            struct slab *slab = places[i].slab;
+            const unsigned marked = mark_free(cache, places + i, objects + done, end - i);
+            i += marked;
+            done += marked;
+            if (slab->free >= slab->limit) gone = settle(slabs, cache, slab);
+        }
     }
     cache->in_use -= count;
     platform_lock_release_here(&cache->lock);
@@ -450,42 +452,6 @@ STRATA_COLD void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct s
                                  .allocs = cache->allocs,
                                  .frees = cache->allocs - cache->in_use};
     platform_lock_release(&cache->lock);
-}
-
-static STRATA_COLD const char *check_cache(struct slab_layer *slabs, const struct slab_cache *cache) {
-    uint64_t free_objects = 0, empty = 0;
-    for (unsigned b = 0; b < SLAB_BUCKETS; b++) {
-        if ((cache->buckets[b] != SLAB_NONE) != ((cache->bucket_map >> b & 1) != 0)) return "slab: bucket map differs from the buckets";
-        uint32_t prev = SLAB_NONE;
-        for (uint32_t head = cache->buckets[b]; head != SLAB_NONE; head = slab_at(slabs, head)->next) {
-            const struct slab *slab = slab_at(slabs, head);
-            unsigned bits = 0;
-            for (unsigned w = 0; w < (slab->capacity + 63u) / 64; w++) {
-                bits += bit_count(slab->bits[w]);
-                if (w < slab->first && slab->bits[w] != 0) return "slab: a free object before the first word";
-            }
-            if (bits != slab->free || bits == 0) return "slab: free differs from its bits, or a full slab is in a bucket";
-            if (slab->bucket != b || bucket_of(slab) != b) return "slab: in the wrong bucket";
-            if (slab->prev != prev || slabs->zone->tags[slab->granule] != cache->tag || zone_head_of(slabs->zone, slab->granule) != head)
-                return "slab: broken link";
-            prev = head;
-            free_objects += bits;
-            empty += slab->free == slab->capacity;
-        }
-    }
-    if (cache->in_use + free_objects != cache->total) return "slab: in use + free differs from the total";
-    if (empty != cache->empty_slabs) return "slab: empty slabs differ from their count";
-    return NULL;
-}
-
-STRATA_COLD const char *slab_check(struct slab_layer *slabs) {
-    const char *broken = NULL;
-    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END && broken == NULL; tag++) {
-        platform_lock_acquire(&slabs->caches[tag].lock);
-        broken = check_cache(slabs, &slabs->caches[tag]);
-        platform_lock_release(&slabs->caches[tag].lock);
-    }
-    return broken;
 }
 
 STRATA_COLD void slab_fork_prepare(struct slab_layer *slabs) {

@@ -22,7 +22,7 @@
 #define SLAB_CACHE_MAGAZINES (SLAB_CACHE_FIRST + SIZE_CLASS_COUNT)
 #define SLAB_CACHE_END (SLAB_CACHE_MAGAZINES + SLAB_MAGAZINE_CACHES)
 
-#define SLAB_BUCKETS 8
+#define SLAB_BUCKETS 4
 #define SLAB_RECIPROCAL_SHIFT 40
 #define SLAB_NAME_BYTES 16
 
@@ -40,7 +40,7 @@ struct slab_cache {
 
     uint8_t bucket_map;             /* bit b: bucket b is not empty */
     uint32_t empty_slabs;           /* wholly free ones */
-    uint32_t buckets[SLAB_BUCKETS]; /* by free * 8 / capacity: the first slab's head; SLAB_NONE */
+    uint32_t buckets[SLAB_BUCKETS]; /* by (free - 1) * SLAB_BUCKETS / capacity: the first slab's head; SLAB_NONE */
     uint64_t slabs, granules, total, in_use;
     uint64_t allocs; /* objects; less in_use, those that came back */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);

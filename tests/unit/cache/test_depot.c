@@ -149,6 +149,51 @@ static void a_depot_of_one_thread_keeps_less(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+static void burst(unsigned cache, unsigned count) {
+    static void *taken[900];
+    assert_true(count <= ARRAY_LENGTH(taken));
+    for (unsigned i = 0; i < count; i++) assert_non_null(taken[i] = cache_alloc(&caches, cache));
+    for (unsigned i = 0; i < count; i++) cache_free(&caches, cache, taken[i]);
+}
+
+/* Bursts of one size that reach the slabs each time: once so many objects came back in an interval, what a burst leaves may wait for the next. */
+static void what_comes_back_again_and_again_may_wait(void **state) {
+    (void)state;
+    unsigned cache, bursts = 1;
+    struct depot *depot = build_depot(&cache, 64);
+    const unsigned limit = depot->full_max;
+    burst(cache, 900);
+    cache_tick(&caches);
+    while (!depot->cycles && bursts++ < 100) burst(cache, 900);
+    assert_in_range(bursts, MIB / 64 / 900, 3 * MIB / 64 / 900);
+    burst(cache, 900);
+    const uint64_t from_slabs = slab_stats_of(cache).allocs;
+    for (unsigned i = 0; i < 20; i++) burst(cache, 900);
+    assert_int_equal(slab_stats_of(cache).allocs, from_slabs);
+    cache_tick(&caches); /* with as many visits as of who works so */
+    assert_true(depot->cycles);
+    burst(cache, 300);
+    cache_tick(&caches);
+    assert_false(depot->cycles);
+    assert_int_equal(depot->full_max, limit);
+    assert_int_equal(depot->came_back, 0);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* What goes to the slabs and doesn't come back is no reason for more, nor what comes from there for the first time. */
+static void what_only_grows_and_shrinks_may_not(void **state) {
+    (void)state;
+    static void *taken[40000];
+    unsigned cache;
+    struct depot *depot = build_depot(&cache, 64);
+    for (unsigned i = 0; i < ARRAY_LENGTH(taken); i++) assert_non_null(taken[i] = cache_alloc(&caches, cache));
+    for (unsigned i = 0; i < ARRAY_LENGTH(taken); i++) cache_free(&caches, cache, taken[i]);
+    assert_false(depot->cycles);
+    assert_int_equal(depot->came_back, 0);
+    assert_true(depot->went_past != 0);
+    ASSERT_NOTHING_LEFT();
+}
+
 static void empty_magazines_are_not_hoarded(void **state) {
     (void)state;
     unsigned cache;
@@ -390,6 +435,8 @@ int main(void) {
         cmocka_unit_test(a_magazine_holds_half_of_every_m),
         cmocka_unit_test(a_large_cache_may_keep_more_magazines),
         cmocka_unit_test(a_depot_of_one_thread_keeps_less),
+        cmocka_unit_test(what_comes_back_again_and_again_may_wait),
+        cmocka_unit_test(what_only_grows_and_shrinks_may_not),
         cmocka_unit_test(empty_magazines_are_not_hoarded),
         cmocka_unit_test(only_what_an_interval_left_unused_is_reaped),
         cmocka_unit_test(empty_magazines_have_a_working_set_too),

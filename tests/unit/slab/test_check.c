@@ -5,8 +5,8 @@
 
 /* The head of a slab as slab.c has it; build() verifies that this is what it looks like. */
 struct head {
-    uint32_t next, prev, granule, scale;
-    uint16_t free, capacity;
+    uint32_t next, prev, granule;
+    uint16_t limit, free, capacity;
     uint8_t granules, bucket, first, home;
     uint64_t bits[];
 };
@@ -82,14 +82,14 @@ static void places_in_the_buckets(void **state) {
     (void)state;
     EXPECT_WITH(few->bucket, 1, "slab: in the wrong bucket");
     EXPECT_WITH(half->bucket, 0, "slab: in the wrong bucket");
-    EXPECT_WITH(half->scale, 1, "slab: in the wrong bucket");
+    EXPECT_WITH(half->limit, half->limit + 1, "slab: in the wrong bucket");
     /* The half free one in the bucket of those that are nearly empty. */
-    unsigned from = half->bucket;
-    EXPECT_WITH(cache->bucket_map, cache->bucket_map | 1u << 7, "slab: bucket map differs from the buckets");
-    cache->buckets[7] = cache->buckets[from];
+    unsigned from = half->bucket, to = SLAB_BUCKETS - 1;
+    EXPECT_WITH(cache->bucket_map, cache->bucket_map | 1u << to, "slab: bucket map differs from the buckets");
+    cache->buckets[to] = cache->buckets[from];
     cache->buckets[from] = NONE;
-    cache->bucket_map ^= (uint8_t)(1u << 7 | 1u << from);
-    half->bucket = 7;
+    cache->bucket_map ^= (uint8_t)(1u << to | 1u << from);
+    half->bucket = (uint8_t)to;
     expect("slab: in the wrong bucket");
 }
 

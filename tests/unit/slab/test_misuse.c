@@ -61,6 +61,22 @@ static void twice_in_a_batch_is_seen(void **state) {
     expect_death(cache, batch, 5, objects[5], "double free");
 }
 
+/* The batch looks its objects up before it marks them; a slab that goes meanwhile takes what was found out with it. */
+static void twice_in_a_batch_is_seen_where_the_slab_goes(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.soft_limit_bytes = 0;
+    begin(NULL, config);
+    cache = cache_of(1024);
+    unsigned capacity = capacity_min(cache);
+    assert_in_range(capacity, 2, 8);
+    take(cache, objects, 2 * capacity);
+    void *batch[10];
+    memcpy(batch, objects, (capacity + 1) * sizeof batch[0]); /* and one of another slab: what lies side by side is marked at once */
+    batch[capacity + 1] = objects[0];
+    expect_death(cache, batch, capacity + 2, objects[0], "not the start of an object");
+}
+
 /* Neighbours are marked one after the other, after one look at their slab: each is looked at all the same. */
 static void what_is_no_object_is_seen_among_neighbours(void **state) {
     (void)state;
@@ -194,6 +210,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_free_is_seen),
         cmocka_unit_test(twice_in_a_batch_is_seen),
+        cmocka_unit_test(twice_in_a_batch_is_seen_where_the_slab_goes),
         cmocka_unit_test(what_is_no_object_is_seen_among_neighbours),
         cmocka_unit_test(an_object_that_was_never_handed_out_is_free),
         cmocka_unit_test(only_starts_of_objects_are_taken),
