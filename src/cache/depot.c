@@ -32,10 +32,12 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define DEPOT_SHARE 64
 #define DEPOT_SHARE_SHARED 16
 /*
- * And up to so many where objects go to the slabs and come back again and again: so many bytes of them since the last tick. Programs do so that work
- * in bursts of one size. Of others' objects that wait here too many come back scattered, or not at all.
+ * More where objects go to the slabs and come back again and again, so many bytes of them since the last tick: programs that work in bursts do so.
+ * Then up to so many bytes may wait; and all objects of a class so small that they lie in the processor's cache together, however scattered they come
+ * back.
  */
 #define DEPOT_BYTES_MIN_CYCLES (64 * KIB)
+#define DEPOT_CLASS_NEAR (512 * KIB)
 #define CYCLED_BYTES MIB
 /* Who cycles still comes by at least so often between two ticks. */
 #define CYCLE_VISITS 256
@@ -52,6 +54,7 @@ static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_hi
 static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
     uint64_t share = objects / (depot->shared ? DEPOT_SHARE_SHARED : DEPOT_SHARE) / transfer;
+    if (depot->cycles && objects * depot->object_bytes <= DEPOT_CLASS_NEAR) share = objects / transfer;
     uint64_t bytes = depot->cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
     return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }

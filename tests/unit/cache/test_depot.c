@@ -150,7 +150,7 @@ static void a_depot_of_one_thread_keeps_less(void **state) {
 }
 
 static void burst(unsigned cache, unsigned count) {
-    static void *taken[900];
+    static void *taken[6400];
     assert_true(count <= ARRAY_LENGTH(taken));
     for (unsigned i = 0; i < count; i++) assert_non_null(taken[i] = cache_alloc(&caches, cache));
     for (unsigned i = 0; i < count; i++) cache_free(&caches, cache, taken[i]);
@@ -170,6 +170,14 @@ static void what_comes_back_again_and_again_may_wait(void **state) {
     const uint64_t from_slabs = slab_stats_of(cache).allocs;
     for (unsigned i = 0; i < 20; i++) burst(cache, 900);
     assert_int_equal(slab_stats_of(cache).allocs, from_slabs);
+    /* A class of 400 KiB: all of it may, from the next tick on. */
+    for (unsigned i = 0; i < 3; i++) burst(cache, 6400);
+    assert_int_not_equal(slab_stats_of(cache).allocs, from_slabs);
+    cache_tick(&caches);
+    burst(cache, 6400);
+    const uint64_t from_slabs_of_many = slab_stats_of(cache).allocs;
+    for (unsigned i = 0; i < 3; i++) burst(cache, 6400);
+    assert_int_equal(slab_stats_of(cache).allocs, from_slabs_of_many);
     cache_tick(&caches); /* with as many visits as of who works so */
     assert_true(depot->cycles);
     burst(cache, 300);
