@@ -124,8 +124,9 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
 }
 
 void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
-    if (cpu_layer_open(caches, cache)) {
-        if (cpu_push_in(&caches->areas_at, cache, object)) return; /* it was only closed, or has grown */
+    const bool full = cpu_layer_is_full(caches, cache);
+    if (STRATA_LIKELY(full) || cpu_layer_open(caches, cache)) {
+        if (!full && cpu_push_in(&caches->areas_at, cache, object)) return; /* it was only closed, or has grown */
         overflow(caches, cache);
         if (cpu_push_in(&caches->areas_at, cache, object)) return;
     }

@@ -82,6 +82,12 @@ unsigned depot_place(struct cache_layer *caches, struct depot *depot);
 /* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: the cache has no arrays, this CPU has no area, or it is closed.
  */
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache);
+/* Whether the array of `cache` on this CPU is in use, and full at the size that it is to have. A look: it may be otherwise at once. */
+STRATA_INLINE bool cpu_layer_is_full(const struct cache_layer *caches, unsigned cache) {
+    const uint64_t header = cpu_header_read(&caches->areas_at, cache);
+    const uint32_t upper = (uint32_t)(header >> 32), top = (uint32_t)header, limit = upper >> 16, bottom = upper & 0xffff;
+    return cpu_upper_open(upper) && top == limit && limit - bottom == __atomic_load_n(&caches->depots[cache].rounds, __ATOMIC_RELAXED);
+}
 /* A later layer, with `main` set, gets its areas and is from now on one of those that new ids of threads are made for. False: no memory. */
 bool cache_layer_join(struct cache_layer *caches);
 /* Areas for all CPUs or threads; `first`: the layer whose ids a later one shares; NULL: it is the first. */
