@@ -119,7 +119,7 @@ void page_watch_presence(char *address, size_t bytes, uint8_t *pages);
 /*
  * page_watch_serve.c. Under the lock, before pages [from, to) are armed, or after their watch has ended: faults of theirs that are queued were met
  * before that. Whoever waits looks again; who does not any more is not told of what comes after. `armed`: the watch that is being armed, of which
- * pages that are armed already are left out, as who has met one waits; NULL: all pages.
+ * pages that are armed already against such an access are left out, as who has met one waits; NULL: all pages.
  */
 void watch_forget_faults(struct page_watches *watches, const struct strata_watch *armed, const char *from, const char *to);
 /* The same file. False: no thread could be had. With no lock held. */

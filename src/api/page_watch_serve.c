@@ -119,7 +119,7 @@ void watch_forget_faults(struct page_watches *watches, const struct strata_watch
         bool forget = fault.page >= from && fault.page < to;
         if (forget && armed != NULL) {
             size_t index = watch_index(armed, fault.page);
-            forget = !watch_bit(armed->armed_reads, index) && !watch_bit(armed->armed_writes, index);
+            forget = !watch_bit(armed->armed_reads, index) && !(fault.write && watch_bit(armed->armed_writes, index));
         }
         if (forget)
             platform_faults_wake(&watches->file, fault.page, platform_info()->page_bytes);

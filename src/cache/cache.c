@@ -85,6 +85,11 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
  */
 #define OVERFLOW_PIECE 16
 
+/* Without the lock: notes that are lost, as two come at once, are some of many. */
+static void note_past(struct depot *depot, unsigned count) {
+    __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
+}
+
 /* The same of an array for which there is no magazine: to the slabs. Apart, for the stack that it takes. */
 static STRATA_COLD STRATA_NOINLINE void overflow_to_slabs(struct cache_layer *caches, unsigned cache, unsigned wanted) {
     void *rounds[CACHE_TRANSFER_MAX];
@@ -101,7 +106,7 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
         void *piece[OVERFLOW_PIECE];
         unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, piece, OVERFLOW_PIECE);
         if (count != 0) backend_free(caches, cache, piece, count);
-        __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
+        note_past(depot, count);
         return;
     }
     struct magazine *magazine = depot_take_empty(caches, depot);
@@ -113,10 +118,12 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
             magazine->count = home_pop(caches, cache, magazine, wanted);
         reverse(magazine->rounds, magazine->count);
         if (magazine->count == wanted && depot_give_full(depot, magazine)) return;
-        if (magazine->count == wanted)
-            backend_free(caches, cache, magazine->rounds, magazine->count);
-        else
+        if (magazine->count == wanted) {
+            note_past(depot, wanted);
+            backend_free(caches, cache, magazine->rounds, wanted);
+        } else {
             depot_give_odd(caches, cache, magazine->rounds, magazine->count);
+        }
         depot_give_empty(caches, depot, magazine);
         return;
     }

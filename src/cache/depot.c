@@ -2,7 +2,8 @@
  * depot.c - magazines between CPUs: the lists of full and empty ones, their working sets, and the size m of the arrays.
  *
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
- * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab.
+ * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab; unless the objects
+ * come back again and again.
  *
  * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more
  * visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which joins the full ones when
@@ -77,12 +78,15 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
     set_full_limit(caches, depot);
 }
 
-/* Under the lock: there are no magazines, and what is taken from the slabs may be what went past the depot to them. */
+/*
+ * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them. Only of malloc's
+ * caches: others come by no tick in small heaps, and theirs may be integers, of which a depot would keep any amount.
+ */
 static void note_empty(const struct cache_layer *caches, struct depot *depot) {
     const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
     depot->came_back += back;
-    if (depot->cycles || (uint64_t)depot->came_back * depot->object_bytes < CYCLED_BYTES) return;
+    if (depot->cycles || caches->main != caches || (uint64_t)depot->came_back * depot->object_bytes < CYCLED_BYTES) return;
     depot->cycles = true;
     set_full_limit(caches, depot);
 }
@@ -103,6 +107,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->shared = depot->changed_hands = depot->cycles = false;
     depot->passed = 0;
+    depot->went_past = depot->came_back = 0;
     depot->visitor = 0;
     depot->full_max = full_limit(depot, 0);
 }
@@ -355,9 +360,12 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
         depot->changed_hands = false;
         __atomic_store_n(&depot->passed, 0, __ATOMIC_RELAXED);
         depot->cycles = depot->cycles && depot->visits - depot->visits_seen >= CYCLE_VISITS;
-        depot->came_back = 0;
+        __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) / 2, __ATOMIC_RELAXED); /* it ages */
         adapt_rounds(depot);
+    } else {
+        depot->cycles = false; /* memory is wanted: who cycles must show that anew */
     }
+    depot->came_back = 0;
     set_full_limit(caches, depot);
     struct magazine *magazine = all || !depot->bucket_touched ? depot->bucket : NULL;
     if (magazine != NULL) depot->bucket = NULL;

@@ -243,7 +243,7 @@ void zone_trim_to_limit(struct zone *zone) {
 
 void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
     zone_lock(zone);
-    zone->config.soft_limit_bytes = bytes;
+    __atomic_store_n(&zone->config.soft_limit_bytes, bytes, __ATOMIC_RELAXED); /* slabs read it without the lock */
     platform_lock_release(&zone->lock);
 }
 

@@ -389,7 +389,7 @@ static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_cache *
     bucket_insert(slabs, cache, slab, head, slab_bucket_of(slab));
     if (slab->free != slab->capacity) return false;
     count_empty(slabs, cache, slab, 1);
-    if (STRATA_LIKELY(populated(slabs) <= slabs->zone->config.soft_limit_bytes >> GRANULE_SHIFT))
+    if (STRATA_LIKELY(populated(slabs) <= __atomic_load_n(&slabs->zone->config.soft_limit_bytes, __ATOMIC_RELAXED) >> GRANULE_SHIFT))
         return false; /* until it is wanted, or the next tick */
     destroy_empty(slabs, cache, slab, head);
     return true;

@@ -36,9 +36,9 @@ STRATA_INLINE unsigned slab_bucket_of(const struct slab *slab) {
 
 /*
  * With how many free objects a slab of this bucket is due elsewhere: who frees objects compares with it, and divides only then. One that is full, and
- * in no bucket, has the limit FULL_LIMIT; no other has that, as one with a free object is wholly free or has room for two.
+ * in no bucket, has the limit FULL_LIMIT, which no other has.
  */
-#define FULL_LIMIT 1
+#define FULL_LIMIT 0
 STRATA_INLINE unsigned slab_limit_of(const struct slab *slab, unsigned bucket) {
     const unsigned next = ((bucket + 1) * slab->capacity + SLAB_BUCKETS - 1) / SLAB_BUCKETS + 1;
     return bucket < SLAB_BUCKETS - 1 && next < slab->capacity ? next : slab->capacity;

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "api/heap.h"
 #include "api/page_watch.h"
 #include "platform/sim/sim.h"
 #include "strata/malloc.h"
@@ -151,6 +150,21 @@ static void a_read_is_told_and_then_a_write(void **state) {
     assert_int_equal(count_there(), 0);
     struct strata_watch_info info = info_of();
     assert_true(info.reads == 3 && info.writes == 3 && !info.ended);
+    finish();
+}
+
+/* A thread that met the page with others reads on as it comes back; its fault is still queued when it arms the page again. */
+static void a_read_of_before_is_forgotten(void **state) {
+    (void)state;
+    begin(BOTH);
+    meet(3, false);
+    struct page_watches *watches = heap.watches;
+    watches->faults[(watches->fault_first + watches->fault_count++) % WATCH_FAULTS_MAX] =
+        (struct platform_fault){.page = block + 3 * PAGE, .thread = 78, .write = false, .protect = false};
+    assert_int_equal(strata_page_rearm(watch, block + 3 * PAGE, PAGE), STRATA_WATCH_OK);
+    assert_int_equal(watches->fault_count, 0);
+    meet(4, false);
+    assert_true(told.reads[3] == 1 && told.reads[4] == 1);
     finish();
 }
 
@@ -374,6 +388,7 @@ static void without_it_rights_serve(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_read_is_told_and_then_a_write, setup),
+        cmocka_unit_test_setup(a_read_of_before_is_forgotten, setup),
         cmocka_unit_test_setup(reads_alone_are_told_once, setup),
         cmocka_unit_test_setup(an_absent_page_comes_as_zeros, setup),
         cmocka_unit_test_setup(a_page_that_is_gone_comes_as_zeros, setup),

@@ -8,6 +8,8 @@
 #define CONTENDED_MAX 8 /* lock misses in an interval that a cache bears */
 #define IDLE_TICKS 20   /* intervals without a visit, after which m is what it was at first */
 
+#define DEPOT_CLASS_NEAR_OBJECTS (512 * KIB / 64) /* of so many and more not all may wait */
+
 static void *objects[2 * CACHE_ROUNDS_MAX + 2];
 
 static struct depot *build_depot(unsigned *cache, size_t bytes) {
@@ -188,6 +190,30 @@ static void what_comes_back_again_and_again_may_wait(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+/* Of a class that is larger than a processor's cache so many bytes may wait; and none of it when memory is wanted. */
+static void of_a_large_class_less_may_wait(void **state) {
+    (void)state;
+    static void *many[DEPOT_CLASS_NEAR_OBJECTS];
+    unsigned cache;
+    struct depot *depot = build_depot(&cache, 64);
+    hold_from_slabs(cache, many, ARRAY_LENGTH(many));
+    cache_tick(&caches);
+    for (unsigned i = 0; i < 60; i++) burst(cache, 900);
+    assert_true(depot->cycles);
+    const uint64_t from_slabs = slab_stats_of(cache).allocs;
+    for (unsigned i = 0; i < 5; i++) burst(cache, 900);
+    assert_int_equal(slab_stats_of(cache).allocs, from_slabs);
+    for (unsigned i = 0; i < 5; i++) burst(cache, 1800);
+    assert_true(slab_stats_of(cache).allocs > from_slabs + 1000);
+    assert_in_range(depot->full_max * (depot->rounds / 2u) * 64, 64 * KIB, 72 * KIB);
+    cache_reap(&caches);
+    assert_false(depot->cycles);
+    assert_in_range(depot->full_max * (depot->rounds / 2u) * 64, 16 * KIB, 24 * KIB);
+    slab_free_batch(&slabs, cache, many, ARRAY_LENGTH(many));
+    held[cache] = 0;
+    ASSERT_NOTHING_LEFT();
+}
+
 /* What goes to the slabs and doesn't come back is no reason for more, nor what comes from there for the first time. */
 static void what_only_grows_and_shrinks_may_not(void **state) {
     (void)state;
@@ -199,6 +225,12 @@ static void what_only_grows_and_shrinks_may_not(void **state) {
     assert_false(depot->cycles);
     assert_int_equal(depot->came_back, 0);
     assert_true(depot->went_past != 0);
+    /* Long after, it grows again: these are others. */
+    for (unsigned i = 0; i < 20; i++) cache_tick(&caches);
+    for (unsigned i = 0; i < ARRAY_LENGTH(taken); i++) assert_non_null(taken[i] = cache_alloc(&caches, cache));
+    assert_false(depot->cycles);
+    assert_int_equal(depot->went_past, 0);
+    for (unsigned i = 0; i < ARRAY_LENGTH(taken); i++) cache_free(&caches, cache, taken[i]);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -444,6 +476,7 @@ int main(void) {
         cmocka_unit_test(a_large_cache_may_keep_more_magazines),
         cmocka_unit_test(a_depot_of_one_thread_keeps_less),
         cmocka_unit_test(what_comes_back_again_and_again_may_wait),
+        cmocka_unit_test(of_a_large_class_less_may_wait),
         cmocka_unit_test(what_only_grows_and_shrinks_may_not),
         cmocka_unit_test(empty_magazines_are_not_hoarded),
         cmocka_unit_test(only_what_an_interval_left_unused_is_reaped),

@@ -61,6 +61,25 @@ static void twice_in_a_batch_is_seen(void **state) {
     expect_death(cache, batch, 5, objects[5], "double free");
 }
 
+/* Objects are looked up in groups: what is wrong is seen in the second one as in the first, also where its twin was in that. */
+static void what_is_wrong_is_seen_in_every_group(void **state) {
+    (void)state;
+    for (unsigned at = 14; at < 40; at++) {
+        begin(NULL, plain_config());
+        cache = cache_of(256);
+        take(cache, objects, 64);
+        void *batch[40];
+        for (unsigned i = 0; i < 40; i++) batch[i] = objects[i * 37 % 64];
+        batch[at] = batch[2];
+        expect_death(cache, batch, 40, batch[2], "double free");
+        begin(NULL, plain_config());
+        take(cache, objects, 64);
+        for (unsigned i = 0; i < 40; i++) batch[i] = objects[i * 37 % 64];
+        batch[at] = (char *)objects[63] + 16;
+        expect_death(cache, batch, 40, batch[at], "not the start of an object");
+    }
+}
+
 /* The batch looks its objects up before it marks them; a slab that goes meanwhile takes what was found out with it. */
 static void twice_in_a_batch_is_seen_where_the_slab_goes(void **state) {
     (void)state;
@@ -210,6 +229,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_free_is_seen),
         cmocka_unit_test(twice_in_a_batch_is_seen),
+        cmocka_unit_test(what_is_wrong_is_seen_in_every_group),
         cmocka_unit_test(twice_in_a_batch_is_seen_where_the_slab_goes),
         cmocka_unit_test(what_is_no_object_is_seen_among_neighbours),
         cmocka_unit_test(an_object_that_was_never_handed_out_is_free),
