@@ -35,7 +35,8 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 /*
  * More where objects go to the slabs and come back again and again, so many bytes of them since the last tick: programs that work in bursts do so.
  * Then up to so many bytes may wait; and all objects of a class so small that they lie in the processor's cache together, however scattered they come
- * back.
+ * back. Not of large objects that several threads use: what waits here is in addition to an array of each CPU, and the heap grows and is reaped
+ * instead.
  */
 #define DEPOT_BYTES_MIN_CYCLES (64 * KIB)
 #define DEPOT_CLASS_NEAR (512 * KIB)
@@ -55,8 +56,9 @@ static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_hi
 static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
     uint64_t share = objects / (depot->shared ? DEPOT_SHARE_SHARED : DEPOT_SHARE) / transfer;
-    if (depot->cycles && objects * depot->object_bytes <= DEPOT_CLASS_NEAR) share = objects / transfer;
-    uint64_t bytes = depot->cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
+    const bool cycles = depot->cycles && (!depot->shared || depot->object_bytes <= LARGE_OBJECT_BYTES);
+    if (cycles && objects * depot->object_bytes <= DEPOT_CLASS_NEAR) share = objects / transfer;
+    uint64_t bytes = cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
     return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }
 

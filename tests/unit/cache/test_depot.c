@@ -214,6 +214,21 @@ static void of_a_large_class_less_may_wait(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+/* Nor of large objects that several threads use, each of which has as many in its array. */
+static void of_large_objects_one_threads_own_may_wait(void **state) {
+    (void)state;
+    unsigned cache;
+    struct depot *depot = build_depot(&cache, 1024);
+    const unsigned limit = depot->full_max;
+    for (unsigned i = 0; i < 20; i++) burst(cache, 200);
+    assert_true(depot->cycles);
+    assert_in_range(depot->full_max, 2 * limit, 200 / (depot->rounds / 2u));
+    share_depot(cache);
+    assert_true(depot->cycles);
+    assert_in_range(depot->full_max, 2 * limit - 2, 2 * limit); /* as of any that is shared */
+    ASSERT_NOTHING_LEFT();
+}
+
 /* What goes to the slabs and doesn't come back is no reason for more, nor what comes from there for the first time. */
 static void what_only_grows_and_shrinks_may_not(void **state) {
     (void)state;
@@ -477,6 +492,7 @@ int main(void) {
         cmocka_unit_test(a_depot_of_one_thread_keeps_less),
         cmocka_unit_test(what_comes_back_again_and_again_may_wait),
         cmocka_unit_test(of_a_large_class_less_may_wait),
+        cmocka_unit_test(of_large_objects_one_threads_own_may_wait),
         cmocka_unit_test(what_only_grows_and_shrinks_may_not),
         cmocka_unit_test(empty_magazines_are_not_hoarded),
         cmocka_unit_test(only_what_an_interval_left_unused_is_reaped),
