@@ -67,6 +67,21 @@ static inline struct slab_stats slab_stats_of(unsigned cache) {
 }
 static inline uint64_t slab_allocs_of(unsigned cache) { return slab_stats_of(cache).allocs; }
 
+static inline struct depot *build_depot(unsigned *cache, size_t bytes) {
+    build(2, 256);
+    *cache = cache_of(bytes);
+    return &caches.depots[*cache];
+}
+
+/* Visits by two threads, which leave nothing: from then on more may wait, until a tick has seen an interval without such. */
+static inline void share_depot(unsigned cache) {
+    for (unsigned cpu = 2; cpu-- != 0;) {
+        sim_cpu_set(cpu);
+        depot_give_empty(&caches, &caches.depots[cache], depot_take_empty(&caches, &caches.depots[cache]));
+    }
+    assert_true(caches.depots[cache].shared);
+}
+
 /* A magazine of m/2 fresh rounds goes into the depot; false where it takes no more, and then all is as it was. */
 static inline bool stock_depot(unsigned cache) {
     struct depot *depot = &caches.depots[cache];
