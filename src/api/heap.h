@@ -39,6 +39,12 @@ struct page_watches;
 /* Debugging: see debug.h. */
 struct debug_heap;
 
+/* Calls of a CPU that took a slow path: counted on a line of its own, or of those with the same number modulo these. */
+#define HEAP_CALL_LINES 8
+struct heap_calls {
+    uint32_t count; /* atomic */
+} STRATA_ALIGNED(CACHE_LINE_BYTES);
+
 struct heap {
     /* What every malloc reads shares its cache line with nothing that is written. */
     size_t fine_end;   /* as small_end, for the sizes that are looked up by 16: spares malloc of these a comparison */
@@ -52,7 +58,6 @@ struct heap {
     uint64_t started_ns;
     uint64_t next_tick_ns;     /* atomic: the next look at pages */
     uint32_t page_looks;       /* atomic; as many as make a tick: see maintenance.c */
-    uint32_t slow_calls;       /* atomic, approximate */
     uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
     bool malloc_failed;        /* atomic: the maintenance thread shall have object caches reclaimed */
     uint64_t pressure_events;  /* atomic */
@@ -74,6 +79,7 @@ struct heap {
     struct zone zone;
     struct slab_layer slabs;
     struct cache_layer caches;
+    struct heap_calls slow_calls[HEAP_CALL_LINES]; /* behind what requests read, whose place in its page makes a tenth of their time */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
 
@@ -125,6 +131,8 @@ uint64_t heap_doze(uint64_t interval_ns);
 
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
+/* How many there were, modulo 2^32. */
+uint32_t maintenance_slow_calls(void);
 /* The thread, where it does not run yet. False: it is not wanted, or can't be had. */
 bool maintenance_start(void);
 void maintenance_fork_child(void);

@@ -76,7 +76,7 @@ static STRATA_COLD void maintenance_thread(void *argument) {
         uint64_t timeout = max_u64(look_period_ns(), 1000000);
         if (quiet >= QUIET_TICKS) {
             __atomic_store_n(&heap.maintenance_asleep, true, __ATOMIC_SEQ_CST);
-            if (__atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST) == calls_seen)
+            if (maintenance_slow_calls() == calls_seen)
                 timeout = UINT64_MAX;
             else
                 __atomic_store_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST);
@@ -114,7 +114,7 @@ static STRATA_COLD void maintenance_thread(void *argument) {
             continue;
         }
         if (!look_at_pages()) continue;
-        uint32_t calls = __atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST);
+        uint32_t calls = maintenance_slow_calls();
         object_caches_tick(&heap.objects); /* here only, never from malloc: it runs destructors of the program, and the next its moves */
         bool again = object_caches_consolidate_tick(&heap.objects);
         bool active = tick() || again || calls != calls_seen;
@@ -124,9 +124,15 @@ static STRATA_COLD void maintenance_thread(void *argument) {
         /* Once for each time that the program is idle: what it does itself when it is asked does not count. */
         if (quiet == QUIET_TICKS && calls != calls_trimmed) {
             if (reclaim_when_idle()) quiet = 0; /* what has come back goes back to the system by the next ticks */
-            calls_trimmed = __atomic_load_n(&heap.slow_calls, __ATOMIC_SEQ_CST);
+            calls_trimmed = maintenance_slow_calls();
         }
     }
+}
+
+STRATA_COLD uint32_t maintenance_slow_calls(void) {
+    uint32_t calls = 0;
+    for (unsigned line = 0; line < HEAP_CALL_LINES; line++) calls += __atomic_load_n(&heap.slow_calls[line].count, __ATOMIC_SEQ_CST);
+    return calls;
 }
 
 static STRATA_COLD void start_thread(void) {
@@ -151,12 +157,16 @@ static bool wants_thread(void) {
     }
 }
 
+/* Returns whether a thread runs now that did not before, or is being started by somebody else. */
+static bool start_where_wanted(uint32_t state) {
+    if (state != MAINTENANCE_NONE || !wants_thread()) return false;
+    start_thread();
+    return true;
+}
+
 static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
     uint32_t state = __atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE);
-    if (state == MAINTENANCE_NONE && may_start_thread && wants_thread()) {
-        start_thread();
-        return;
-    }
+    if (may_start_thread && start_where_wanted(state)) return;
     if (state == MAINTENANCE_RUNNING) return; /* it looks at the clock itself */
     uint64_t now = platform_now_ns(), due = __atomic_load_n(&heap.next_tick_ns, __ATOMIC_RELAXED);
     if (now < due) return;
@@ -190,24 +200,27 @@ static void set_growth_step(void) {
  * to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each step, which
  * costs some ten times more in first touches.
  */
-static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
+static STRATA_NOINLINE void reap_on_growth(uint64_t populated, bool may_start_thread) {
     uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
     if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return;
     cache_reap(&heap.caches);
     set_growth_step();
+    /* Who has few large blocks makes too few slow calls to be noticed by their number. */
+    if (may_start_thread && reap_at != 0) (void)start_where_wanted(__atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE));
 }
 
 void maintenance_slow_call(bool may_start_thread) {
     uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
-    if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated);
+    if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated, may_start_thread);
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.zone.limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_WANTED)) adopt_cgroup_limit();
-    uint32_t calls;
+    uint32_t *count = &heap.slow_calls[0].count, calls;
     if (platform_thread_is_alone()) { /* so there is nobody to wake */
-        calls = __atomic_load_n(&heap.slow_calls, __ATOMIC_RELAXED) + 1;
-        __atomic_store_n(&heap.slow_calls, calls, __ATOMIC_RELAXED);
+        calls = __atomic_load_n(count, __ATOMIC_RELAXED) + 1;
+        __atomic_store_n(count, calls, __ATOMIC_RELAXED);
     } else {
-        calls = __atomic_add_fetch(&heap.slow_calls, 1, __ATOMIC_SEQ_CST);
+        count = &heap.slow_calls[cpu_current_id() % HEAP_CALL_LINES].count;
+        calls = __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
     }
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.maintenance_asleep, __ATOMIC_SEQ_CST)) &&
         __atomic_exchange_n(&heap.maintenance_asleep, false, __ATOMIC_SEQ_CST))

@@ -57,10 +57,11 @@ STRATA_INLINE void release(enum heap_function function, void *p) {
     heap_free_odd(function, p);
 }
 
-void *strata_malloc(size_t size) { return alloc(size); }
+/* Where they begin in a line of code is a tenth of the time of a pair: so it is said, and no change elsewhere moves them. */
+STRATA_ALIGNED(64) void *strata_malloc(size_t size) { return alloc(size); }
 ALSO_AS(malloc, strata_malloc)
 
-void strata_free(void *p) { release(HEAP_FREE, p); }
+STRATA_ALIGNED(64) void strata_free(void *p) { release(HEAP_FREE, p); }
 ALSO_AS(free, strata_free)
 ALSO_AS(cfree, strata_free)
 

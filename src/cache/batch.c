@@ -53,7 +53,7 @@ static unsigned give_magazine(struct cache_layer *caches, unsigned cache, void *
     unsigned given = (unsigned)min_u64(count, magazine_capacity(magazine));
     for (unsigned i = 0; i < given; i++) magazine->rounds[given - 1 - i] = objects[i];
     magazine->count = given;
-    if (depot_give_full(depot, magazine)) return given;
+    if (depot_give_full(caches, depot, magazine)) return given;
     magazine->count = 0;
     depot_give_empty(caches, depot, magazine);
     return 0;

@@ -12,12 +12,16 @@ static unsigned slabs_alloc(void *context, unsigned cache, unsigned home, bool a
     return slab_alloc_home(context, cache, home, apart, objects, count);
 }
 static unsigned slabs_home(void *context, unsigned cache, const void *object) { return slab_home_of(context, cache, object); }
+static unsigned slabs_sort(void *context, unsigned cache, unsigned home, void **objects, unsigned count) {
+    return slab_sort_by_home(context, cache, home, objects, count);
+}
 static void slabs_free(void *context, unsigned cache, void *const *objects, unsigned count) { slab_free_batch(context, cache, objects, count); }
 static uint64_t slabs_total(void *context, unsigned cache) {
     const struct slab_layer *slabs = context;
     return __atomic_load_n(&slabs->caches[cache].total, __ATOMIC_RELAXED);
 }
-static const struct cache_backend slabs_backend = {.alloc = slabs_alloc, .free = slabs_free, .home = slabs_home, .total = slabs_total};
+static const struct cache_backend slabs_backend = {
+    .alloc = slabs_alloc, .free = slabs_free, .home = slabs_home, .sort = slabs_sort, .total = slabs_total};
 
 bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned magazine_max) {
     caches->slabs = slabs;
@@ -67,12 +71,20 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     void *object;
     if (!cpu_layer_open(caches, cache)) return backend_alloc(caches, cache, &object, 1) == 1 ? object : NULL;
 
+    const unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
+    if (wanted <= DEPOT_FEW) {
+        void *few[DEPOT_FEW];
+        unsigned count = depot_take_few(caches, depot, few);
+        if (count != 0) {
+            cache_put_rounds(caches, cache, few, count - 1);
+            return few[count - 1];
+        }
+    }
     struct magazine *magazine = depot_take_full(caches, depot);
     if (magazine != NULL) return spend(caches, cache, magazine);
     void *rounds[CACHE_TRANSFER_MAX];
-    unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
     unsigned got = backend_alloc(caches, cache, rounds, wanted != 0 ? wanted : 1);
-    if (STRATA_UNLIKELY(got == 0)) return (magazine = depot_take_odd(depot)) != NULL ? spend(caches, cache, magazine) : NULL;
+    if (STRATA_UNLIKELY(got == 0)) return (magazine = depot_take_odd(caches, depot)) != NULL ? spend(caches, cache, magazine) : NULL;
     reverse(rounds, got); /* the array is popped from its end: lowest addresses first */
     object = rounds[got - 1];
     cache_put_rounds(caches, cache, rounds, got - 1);
@@ -97,27 +109,66 @@ static STRATA_COLD STRATA_NOINLINE void overflow_to_slabs(struct cache_layer *ca
     if (count != 0) backend_free(caches, cache, rounds, count);
 }
 
+/* What was popped, in the order of a magazine's, for which there is none yet: it becomes one; or goes to the slabs. */
+static STRATA_COLD STRATA_NOINLINE void put_rounds_by(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count,
+                                                      unsigned home) {
+    struct depot *depot = &caches->depots[cache];
+    struct magazine *magazine = depot_take_empty(caches, depot);
+    if (magazine == NULL || magazine_capacity(magazine) < count) {
+        if (magazine != NULL) depot_give_empty(caches, depot, magazine);
+        backend_free(caches, cache, rounds, count);
+        return;
+    }
+    magazine_fill(magazine, rounds, count);
+    magazine->home = (uint16_t)home;
+    if (depot_give_full(caches, depot, magazine)) return;
+    note_past(depot, count);
+    backend_free(caches, cache, rounds, count);
+    depot_give_empty(caches, depot, magazine);
+}
+
+/* Few rounds are popped without a magazine to begin with, as the depot may have one. */
+static void overflow_few(struct cache_layer *caches, unsigned cache, unsigned wanted) {
+    void *few[DEPOT_FEW];
+    unsigned home = 0, count;
+    if (STRATA_LIKELY(!cache_has_homes(caches, cache)))
+        count = cpu_pop_batch_in(&caches->areas_at, cache, few, wanted);
+    else
+        count = home_pop(caches, cache, few, wanted, &home);
+    reverse(few, count);
+    if (count < wanted)
+        depot_give_odd(caches, cache, few, count);
+    else if (!depot_give_few(caches, &caches->depots[cache], home, few, count))
+        put_rounds_by(caches, cache, few, count, home);
+}
+
 /* The upper half of this CPU's array goes to the depot; or past it to the slabs, in pieces. */
 static void overflow(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
     unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
     if (wanted == 0) wanted = 1;
-    if (wanted > OVERFLOW_PIECE && !depot_has_room(depot)) {
+    if (!depot_has_room(caches, depot)) {
         void *piece[OVERFLOW_PIECE];
-        unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, piece, OVERFLOW_PIECE);
+        unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, piece, (unsigned)min_u64(wanted, OVERFLOW_PIECE));
         if (count != 0) backend_free(caches, cache, piece, count);
         note_past(depot, count);
+        return;
+    }
+    if (wanted <= DEPOT_FEW) {
+        overflow_few(caches, cache, wanted);
         return;
     }
     struct magazine *magazine = depot_take_empty(caches, depot);
     if (magazine != NULL) {
         wanted = (unsigned)min_u64(wanted, magazine_capacity(magazine)); /* m may have gone down since it was read */
+        unsigned home = 0;
         if (STRATA_LIKELY(!cache_has_homes(caches, cache)))
             magazine->count = cpu_pop_batch_in(&caches->areas_at, cache, magazine->rounds, wanted);
         else
-            magazine->count = home_pop(caches, cache, magazine, wanted);
+            magazine->count = home_pop(caches, cache, magazine->rounds, wanted, &home);
+        magazine->home = (uint16_t)home;
         reverse(magazine->rounds, magazine->count);
-        if (magazine->count == wanted && depot_give_full(depot, magazine)) return;
+        if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
         if (magazine->count == wanted) {
             note_past(depot, wanted);
             backend_free(caches, cache, magazine->rounds, wanted);
@@ -173,10 +224,10 @@ STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, str
                                   .contention = depot->contention,
                                   .rounds = depot->rounds,
                                   .depot_magazines = depot->full_count};
-    for (unsigned list = 0; list < DEPOT_LISTS; list++)
-        for (const struct magazine *magazine = depot_list(depot, list); magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
+    for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
     if (depot->bucket != NULL) stats->cached += depot->bucket->count;
     platform_lock_release(&depot->lock);
+    shelves_stats_add(caches, depot, stats);
     stats->cached += cpu_layer_rounds(caches, cache);
 }
 
@@ -186,16 +237,12 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
         uint32_t full = 0, empty = 0;
         const char *broken = NULL;
         platform_lock_acquire(&depot->lock);
-        for (unsigned list = 0; list < DEPOT_LISTS; list++) {
-            const uint32_t before = full;
-            for (const struct magazine *magazine = depot_list(depot, list); magazine != NULL; magazine = magazine->next, full++) {
-                if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
-                    broken = "depot: a full magazine with too few or too many rounds";
-                if (depot_list_of(magazine->home) != list) broken = "depot: a magazine in another CPU's list";
-            }
-            if (full - before != depot->list_count[list]) broken = "depot: a count differs from its list";
-            if (depot->list_low[list] > depot->list_count[list]) broken = "depot: more magazines unneeded than there are";
+        for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next, full++) {
+            if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
+                broken = "depot: a full magazine with too few or too many rounds";
+            if (magazine->home != 0) broken = "depot: a CPU's own magazine among those that are anyone's";
         }
+        if (depot->full_low > full) broken = "depot: more magazines unneeded than there are";
         for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
             if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
         if (depot->bucket != NULL && (depot->bucket->count == 0 || depot->bucket->count >= magazine_capacity(depot->bucket)))
@@ -204,6 +251,7 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
         if (depot->empty_low > empty) broken = "depot: more magazines unneeded than there are";
         if (depot->rounds > depot->rounds_max) broken = "depot: arrays larger than allowed";
         platform_lock_release(&depot->lock);
+        if (broken == NULL) broken = shelves_check(caches, depot);
         if (broken != NULL) return broken;
     }
     return cpu_layer_check(caches);
@@ -211,9 +259,20 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
 
 STRATA_COLD void cache_fork_prepare(struct cache_layer *caches) {
     platform_lock_hold(&caches->drain_lock);
-    for (unsigned cache = caches->first; cache < caches->end; cache++) platform_lock_hold(&caches->depots[cache].lock);
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        platform_lock_hold(&caches->depots[cache].lock);
+        shelves_hold(caches, &caches->depots[cache]);
+    }
 }
 STRATA_COLD void cache_fork_parent(struct cache_layer *caches) {
-    for (unsigned cache = caches->end; cache-- > caches->first;) platform_lock_unhold(&caches->depots[cache].lock);
+    for (unsigned cache = caches->end; cache-- > caches->first;) {
+        shelves_unhold(caches, &caches->depots[cache]);
+        platform_lock_unhold(&caches->depots[cache].lock);
+    }
     platform_lock_unhold(&caches->drain_lock);
 }
+/*
+ * The child has one thread. Areas keep their rounds: with rseq any CPU may come to use them, and the drain reaches all.
+ * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
+ */
+STRATA_COLD void cache_fork_child(struct cache_layer *caches) { cache_fork_parent(caches); }

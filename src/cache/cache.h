@@ -44,29 +44,44 @@ struct magazine {
 /*
  * Where rounds come from, and where those go that the layer has no need of. alloc and free are called with no lock held. alloc returns how many of
  * `count` there are, for the CPU `home`, apart from what others use where that is asked for; home whose an object is (NULL: no object is anyone's);
- * total how many objects the cache has, in use or not: a look without a lock, as it may be called under a depot's.
+ * sort brings those of one home to the front, and returns how many they are; total how many objects the cache has, in use or not: a look without a
+ * lock, as it may be called under a depot's.
  */
 struct cache_backend {
     unsigned (*alloc)(void *context, unsigned cache, unsigned home, bool apart, void **objects, unsigned count);
     void (*free)(void *context, unsigned cache, void *const *objects, unsigned count);
     unsigned (*home)(void *context, unsigned cache, const void *object);
+    unsigned (*sort)(void *context, unsigned cache, unsigned home, void **objects, unsigned count);
     uint64_t (*total)(void *context, unsigned cache);
 };
 
-/* The lists of full magazines of a depot: of one CPU each, or of as many as share a number modulo these, and, the last one, anyone's. */
+/* How many shelves a depot has: of one CPU each, or of as many as share a number modulo these. */
 #define DEPOT_HOMES 8
-#define DEPOT_LISTS (DEPOT_HOMES + 1)
+
+/* See shelf.c. Guarded by its lock. */
+struct shelf {
+    struct platform_lock lock;
+    uint32_t full_count; /* also read without the lock */
+    struct magazine *full, *empty;
+    uint32_t full_low; /* the fewest since the last tick */
+    uint32_t empty_count, empty_low;
+    uint32_t visitor;           /* which thread came last; 0: none yet */
+    uint32_t visits, contended; /* since the last tick */
+    bool changed_hands;         /* another thread than before has come since then */
+    uint64_t allocs, frees;     /* as in the depot */
+} STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 /* One a cache. Guarded by lock where nothing else is said. */
 struct depot {
     struct platform_lock lock;
     struct magazine *empty;
-    struct magazine *full;                                   /* those that are anyone's */
-    struct magazine *homes[DEPOT_HOMES];                     /* full ones of one CPU each, by home % DEPOT_HOMES */
-    uint32_t full_count;                                     /* how many of all these */
-    uint32_t list_count[DEPOT_LISTS], list_low[DEPOT_LISTS]; /* by list: how many, and the fewest since the last tick */
+    struct magazine *full; /* those that are anyone's */
+    uint32_t full_count;
+    uint32_t full_low; /* the fewest since the last tick */
     uint32_t empty_count, empty_low;
     uint32_t full_max;      /* beyond this, full magazines go to the slabs; it and full_count are also read without the lock */
+    uint32_t shelves_used;  /* how many have full magazines; atomic */
+    bool shelved;           /* there are shelves; atomic, written under the lock, once */
     uint16_t rounds;        /* m: read without the lock */
     uint16_t rounds_start;  /* where m begins, and returns to when idle; immutable, as is the next */
     uint16_t rounds_max;    /* 0: the cache has no arrays, every object comes from the backend and goes there */
@@ -84,6 +99,7 @@ struct depot {
     struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
     bool bucket_touched;          /* since the last tick */
     bool cycles;                  /* objects went past it to the slabs and came back, many of them: so more may wait here */
+    uint8_t reaps;                /* of the bytes that must have come back the power of two: reaps have ended it */
     uint32_t went_past;           /* to the slabs, for want of room here; atomic, a rule of thumb */
     uint32_t came_back;           /* of these, since the last tick */
     uint8_t passed;               /* how often others' rounds were met of late: home.c; atomic, written without the lock */

@@ -26,15 +26,6 @@ STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void
     caches->backend->free(caches->backend_context, cache, objects, count);
 }
 
-/* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). */
-STRATA_INLINE void depot_lock(struct depot *depot) {
-    if (STRATA_LIKELY(platform_lock_try_here(&depot->lock))) return;
-    platform_lock_acquire(&depot->lock);
-    depot->contended++;
-    depot->contention++;
-}
-STRATA_INLINE void depot_unlock(struct depot *depot) { platform_lock_release_here(&depot->lock); }
-
 /* Behind the headers of an area, in front of its arrays: see cpu_threads.c. */
 #define CPU_AREA_WORDS 2
 
@@ -45,23 +36,45 @@ STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { retu
 void cache_put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count);
 
 /*
- * Pops up to `wanted` rounds off this CPU's array into a magazine and writes on it whose it is; returns how many. Those of other CPUs among the
- * caller's own go to their slabs at once; where too few of its own are left then, they go back into the array, and the result is 0. home.c says why.
+ * Pops up to `wanted` rounds off this CPU's array; returns how many, and whose they are, 0: anyone's. Those of other CPUs among the caller's own go
+ * to their slabs at once; where too few of its own are left then, they go back into the array, and the result is 0. home.c says why.
  */
-unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *magazine, unsigned wanted);
+unsigned home_pop(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted, unsigned *home);
 
+/* The home whose shelf serves the caller; 0: none does, it goes to the lists of all. */
+STRATA_INLINE unsigned depot_shelf(const struct cache_layer *caches, const struct depot *depot) {
+    if (STRATA_LIKELY(!__atomic_load_n(&depot->shelved, __ATOMIC_ACQUIRE))) return 0;
+    return cache_keeps_apart(caches, (unsigned)(depot - caches->depots)) ? cache_home() : 0;
+}
+/* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). Not in place, for the room that takes. */
+void depot_lock(struct depot *depot);
+void depot_unlock(struct depot *depot);
 /* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
-bool depot_give_full(struct depot *depot, struct magazine *magazine);
-/* In which of the lists magazines with this home lie. */
-STRATA_INLINE unsigned depot_list_of(unsigned home) { return home == 0 ? DEPOT_HOMES : home % DEPOT_HOMES; }
-/* The full magazines by list: those of homes, and, last, at DEPOT_HOMES, anyone's. Under the lock. */
-STRATA_INLINE struct magazine *depot_list(const struct depot *depot, unsigned list) { return list < DEPOT_HOMES ? depot->homes[list] : depot->full; }
-/* Whether it would take one now: a look without the lock. */
-STRATA_INLINE bool depot_has_room(const struct depot *depot) {
-    return __atomic_load_n(&depot->full_count, __ATOMIC_RELAXED) < __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED);
+bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+/*
+ * The same for so many rounds at most, which come and go without their magazine: it stays where it is, so that one visit does what else takes two.
+ * take: how many there were, 0 also where the first magazine has more; give: false also where there is no empty magazine for them; home: whose they
+ * are.
+ */
+#define DEPOT_FEW 16
+unsigned depot_take_few(struct cache_layer *caches, struct depot *depot, void **rounds);
+bool depot_give_few(struct cache_layer *caches, struct depot *depot, unsigned home, void *const *rounds, unsigned count);
+/* The rounds of a magazine that has few; how many. */
+STRATA_INLINE unsigned magazine_take(struct magazine *magazine, void **rounds) {
+    const unsigned count = magazine->count;
+    for (unsigned i = 0; i < count; i++) rounds[i] = magazine->rounds[i];
+    magazine->count = 0;
+    return count;
 }
+/* Into an empty one, which has room. */
+STRATA_INLINE void magazine_fill(struct magazine *magazine, void *const *rounds, unsigned count) {
+    for (unsigned i = 0; i < count; i++) magazine->rounds[i] = rounds[i];
+    magazine->count = count;
+}
+/* Whether it would take one of the caller's now: a look without the lock. */
+bool depot_has_room(const struct cache_layer *caches, const struct depot *depot);
 /* An empty magazine with room for m/2 rounds: the depot's, else a new one; NULL: no memory. */
 struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot);
 /* Back to the depot, or to its cache when it no longer fits m. */
@@ -72,12 +85,44 @@ void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct ma
  */
 void depot_give_odd(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count);
 /* The bucket as it is, else a full magazine, whoever's; NULL: there is none. For who finds nothing else, at the end of memory. It is the caller's. */
-struct magazine *depot_take_odd(struct depot *depot);
+struct magazine *depot_take_odd(struct cache_layer *caches, struct depot *depot);
+/* The rounds of a magazine that nobody has any more go to the slabs, and it to its cache. */
+void depot_put_away(struct cache_layer *caches, const struct depot *depot, struct magazine *magazine);
 /* Periodic: working sets, m. With `all`: everything goes to the slabs. */
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all);
 void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max);
 /* The first slot of the arrays of this cache; the first call decides on it. */
 unsigned depot_place(struct cache_layer *caches, struct depot *depot);
+
+/* Which shelf is the home's. */
+STRATA_INLINE unsigned shelf_number(unsigned home) { return home % DEPOT_HOMES; }
+/* A shelf of a cache that has some; see shelf.c. */
+struct shelf *shelf_at(unsigned cache, unsigned number);
+/* As of depots, on the shelf of a home; NULL, or false: there are no shelves, it has none of this home's, or it has enough. */
+struct magazine *shelf_take_full(const struct cache_layer *caches, struct depot *depot, unsigned home);
+bool shelf_give_full(const struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
+bool shelf_has_room(const struct cache_layer *caches, const struct depot *depot, unsigned home);
+struct magazine *shelf_take_empty(const struct cache_layer *caches, struct depot *depot, unsigned home);
+bool shelf_give_empty(const struct cache_layer *caches, struct depot *depot, struct magazine *magazine, unsigned home);
+/* Few rounds, as of depots; give also returns false where there is no empty magazine. */
+unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned home, void **rounds);
+bool shelf_give(const struct cache_layer *caches, struct depot *depot, unsigned home, void *const *rounds, unsigned count);
+/* A full magazine of the shelf of a home, or, with 0, of any, whoever's it is; NULL: there is none. */
+struct magazine *shelf_take_any(const struct cache_layer *caches, struct depot *depot, unsigned home);
+/* What went on on all shelves since the last look; `shelves`: on so many of them something did. */
+struct shelf_activity {
+    uint32_t visits, contended;
+    unsigned shelves;
+    bool changed_hands;
+};
+struct shelf_activity shelves_look(const struct cache_layer *caches, struct depot *depot);
+/* What was not needed since the last time goes, or with `all` everything. */
+void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all);
+void shelves_stats_add(const struct cache_layer *caches, const struct depot *depot, struct cache_stats *stats);
+const char *shelves_check(const struct cache_layer *caches, const struct depot *depot);
+/* Around fork, with the depot's lock. */
+void shelves_hold(const struct cache_layer *caches, const struct depot *depot);
+void shelves_unhold(const struct cache_layer *caches, const struct depot *depot);
 
 /* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: the cache has no arrays, this CPU has no area, or it is closed.
  */

@@ -367,12 +367,3 @@ STRATA_COLD const char *cpu_layer_check(struct cache_layer *caches) {
     platform_lock_release(&caches->drain_lock);
     return broken;
 }
-
-/*
- * The child has one thread. Areas keep their rounds: with rseq any CPU may come to use them, and the drain reaches all.
- * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
- */
-STRATA_COLD void cache_fork_child(struct cache_layer *caches) {
-    for (unsigned cache = caches->end; cache-- > caches->first;) platform_lock_unhold(&caches->depots[cache].lock);
-    platform_lock_unhold(&caches->drain_lock);
-}

@@ -3,7 +3,7 @@
  *
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
  * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab; unless the objects
- * come back again and again.
+ * come back again and again. What several threads' CPUs keep for themselves is on shelves (shelf.c), bounded together by the same number.
  *
  * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more
  * visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which joins the full ones when
@@ -34,21 +34,34 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define DEPOT_SHARE_SHARED 16
 /*
  * More where objects go to the slabs and come back again and again, so many bytes of them since the last tick: programs that work in bursts do so.
- * Then up to so many bytes may wait; and all objects of a class so small that they lie in the processor's cache together, however scattered they come
- * back. Not of large objects that several threads use: what waits here is in addition to an array of each CPU, and the heap grows and is reaped
- * instead.
+ * Then up to so many bytes may wait; all objects of a class so small that they lie in the processor's cache together, however scattered they come
+ * back; and all large ones, each of which has lines enough of its own. Of large ones that several threads use more must have come back first: what
+ * waits here is in addition to an array of each CPU.
  */
 #define DEPOT_BYTES_MIN_CYCLES (64 * KIB)
 #define DEPOT_CLASS_NEAR (512 * KIB)
 #define CYCLED_BYTES MIB
+#define CYCLED_BYTES_LARGE_SHARED (4 * MIB)
+/* And four times as many after each reap that ended it, up to this power of two: else the heap grows, is reaped and grows again. */
+#define CYCLE_REAPS_MAX 6
 /* Who cycles still comes by at least so often between two ticks. */
 #define CYCLE_VISITS 256
-/* Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits. Another one comes from its slab for less than a ns a
- * round. */
-#define DEPOT_EMPTY_MAX 8
+/*
+ * Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits, and as many as there may be full ones. Another one
+ * comes from its slab for less than a ns a round.
+ */
+#define DEPOT_EMPTY_MIN 8
 /* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
 #define CONTENDED_MAX 8
 #define IDLE_TICKS 20
+
+void depot_lock(struct depot *depot) {
+    if (STRATA_LIKELY(platform_lock_try_here(&depot->lock))) return;
+    platform_lock_acquire(&depot->lock);
+    depot->contended++;
+    depot->contention++;
+}
+void depot_unlock(struct depot *depot) { platform_lock_release_here(&depot->lock); }
 
 static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
 
@@ -56,9 +69,9 @@ static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_hi
 static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
     uint64_t share = objects / (depot->shared ? DEPOT_SHARE_SHARED : DEPOT_SHARE) / transfer;
-    const bool cycles = depot->cycles && (!depot->shared || depot->object_bytes <= LARGE_OBJECT_BYTES);
-    if (cycles && objects * depot->object_bytes <= DEPOT_CLASS_NEAR) share = objects / transfer;
-    uint64_t bytes = cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
+    const bool large = depot->object_bytes > LARGE_OBJECT_BYTES;
+    if (depot->cycles && (large || objects * depot->object_bytes <= DEPOT_CLASS_NEAR)) share = objects / transfer;
+    uint64_t bytes = depot->cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
     return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }
 
@@ -88,7 +101,8 @@ static void note_empty(const struct cache_layer *caches, struct depot *depot) {
     const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
     depot->came_back += back;
-    if (depot->cycles || caches->main != caches || (uint64_t)depot->came_back * depot->object_bytes < CYCLED_BYTES) return;
+    const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
+    if (depot->cycles || caches->main != caches || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
     depot->cycles = true;
     set_full_limit(caches, depot);
 }
@@ -110,7 +124,10 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->shared = depot->changed_hands = depot->cycles = false;
     depot->passed = 0;
     depot->went_past = depot->came_back = 0;
+    depot->reaps = 0;
     depot->visitor = 0;
+    depot->shelved = false;
+    depot->shelves_used = 0;
     depot->full_max = full_limit(depot, 0);
 }
 
@@ -128,76 +145,6 @@ unsigned depot_place(struct cache_layer *caches, struct depot *depot) {
     return bottom;
 }
 
-static void note_empty_low(struct depot *depot) {
-    if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
-}
-
-/* Of so many CPUs' magazines in one list the caller's own is looked for; where none is, the first will do. */
-#define HOME_LOOKS 4
-
-static struct magazine **list_at(struct depot *depot, unsigned list) { return list == DEPOT_HOMES ? &depot->full : &depot->homes[list]; }
-
-/* Under the lock, as are the next three. */
-static void link_full(struct depot *depot, struct magazine *magazine) {
-    unsigned number = depot_list_of(magazine->home);
-    struct magazine **list = list_at(depot, number);
-    magazine->next = *list;
-    *list = magazine;
-    depot->list_count[number]++;
-    COUNTER_ADD(depot->full_count, 1);
-}
-
-static struct magazine *unlink_full(struct depot *depot, struct magazine **link) {
-    struct magazine *magazine = *link;
-    unsigned number = depot_list_of(magazine->home);
-    *link = magazine->next;
-    depot->list_count[number]--;
-    if (depot->list_count[number] < depot->list_low[number]) depot->list_low[number] = depot->list_count[number];
-    COUNTER_SUB(depot->full_count, 1);
-    return magazine;
-}
-
-/* The link to the first magazine of a list, whoever's it is, anyone's first. NULL: there is none. */
-static struct magazine **find_any(struct depot *depot) {
-    for (unsigned list = DEPOT_LISTS; list-- != 0;)
-        if (*list_at(depot, list) != NULL) return list_at(depot, list);
-    return NULL;
-}
-
-/* The link to the magazine that the caller shall have; NULL: there is none. */
-static struct magazine **find_full(const struct cache_layer *caches, struct depot *depot) {
-    if (!cache_keeps_apart(caches, (unsigned)(depot - caches->depots))) return find_any(depot);
-    unsigned home = cache_home(), looks = 0;
-    struct magazine **list = list_at(depot, depot_list_of(home));
-    for (struct magazine **link = list; *link != NULL && looks < HOME_LOOKS; link = &(*link)->next, looks++)
-        if ((*link)->home == home) return link;
-    if (depot->full != NULL) return &depot->full;
-    return *list != NULL ? list : NULL;
-}
-
-struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
-    depot_lock(depot);
-    note_visit(caches, depot);
-    struct magazine **link = find_full(caches, depot), *magazine = link != NULL ? unlink_full(depot, link) : NULL;
-    if (magazine != NULL)
-        depot->allocs += magazine->count;
-    else
-        note_empty(caches, depot);
-    depot_unlock(depot);
-    return magazine;
-}
-
-bool depot_give_full(struct depot *depot, struct magazine *magazine) {
-    depot_lock(depot);
-    bool room = depot->full_count < depot->full_max;
-    if (room) {
-        link_full(depot, magazine);
-        depot->frees += magazine->count;
-    }
-    depot_unlock(depot);
-    return room;
-}
-
 static void free_magazine(struct cache_layer *caches, struct magazine *magazine) {
     void *object = magazine;
     slab_free_batch(caches->slabs, SLAB_CACHE_MAGAZINES + magazine->kind, &object, 1);
@@ -211,34 +158,142 @@ static struct magazine *new_magazine(struct cache_layer *caches, unsigned kind) 
     return magazine;
 }
 
-struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot) {
+/* Under the lock, as is the next. */
+static void link_full(struct depot *depot, struct magazine *magazine) {
+    magazine->next = depot->full;
+    depot->full = magazine;
+    COUNTER_ADD(depot->full_count, 1);
+}
+static struct magazine *unlink_full(struct depot *depot) {
+    struct magazine *magazine = depot->full;
+    if (magazine == NULL) return NULL;
+    depot->full = magazine->next;
+    COUNTER_SUB(depot->full_count, 1);
+    if (depot->full_count < depot->full_low) depot->full_low = depot->full_count;
+    return magazine;
+}
+
+struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
+    const unsigned home = depot_shelf(caches, depot);
+    struct magazine *magazine = home != 0 ? shelf_take_full(caches, depot, home) : NULL;
+    if (magazine != NULL) return magazine;
     depot_lock(depot);
-    struct magazine *magazine = depot->empty;
-    unsigned kind = depot->kind;
     note_visit(caches, depot);
-    if (magazine != NULL) {
-        depot->empty = magazine->next;
-        depot->empty_count--;
-        note_empty_low(depot);
+    magazine = unlink_full(depot);
+    if (magazine != NULL)
+        depot->allocs += magazine->count;
+    else
+        note_empty(caches, depot);
+    const bool shelved = depot->shelved;
+    depot_unlock(depot);
+    if (STRATA_LIKELY(magazine != NULL || !shelved)) return magazine;
+    /* Of who shares the shelf; or what came there while threads worked for themselves. */
+    return shelf_take_any(caches, depot, home);
+}
+
+/* Under the lock. NULL: there is none. */
+static struct magazine *unlink_empty(struct depot *depot) {
+    struct magazine *magazine = depot->empty;
+    if (magazine == NULL) return NULL;
+    depot->empty = magazine->next;
+    depot->empty_count--;
+    if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
+    return magazine;
+}
+/* Under the lock. False: it is of another m, or there are enough. */
+static bool link_empty(struct depot *depot, struct magazine *magazine) {
+    if (magazine->kind != depot->kind || depot->empty_count >= max_u64(DEPOT_EMPTY_MIN, depot->full_max)) return false;
+    magazine->next = depot->empty;
+    depot->empty = magazine;
+    depot->empty_count++;
+    return true;
+}
+
+unsigned depot_take_few(struct cache_layer *caches, struct depot *depot, void **rounds) {
+    const unsigned home = depot_shelf(caches, depot);
+    unsigned count = home != 0 ? shelf_take(caches, depot, home, rounds) : 0;
+    if (count != 0) return count;
+    depot_lock(depot);
+    struct magazine *magazine = depot->full;
+    if (magazine != NULL && magazine->count <= DEPOT_FEW) { /* else the caller looks for one, and finds out what else there is */
+        note_visit(caches, depot);
+        magazine = unlink_full(depot);
+        count = magazine_take(magazine, rounds);
+        depot->allocs += count;
+        if (link_empty(depot, magazine)) magazine = NULL;
+    } else {
+        magazine = NULL;
     }
     depot_unlock(depot);
+    if (STRATA_UNLIKELY(magazine != NULL)) free_magazine(caches, magazine); /* of another m, or one too many */
+    return count;
+}
+
+bool depot_give_few(struct cache_layer *caches, struct depot *depot, unsigned home, void *const *rounds, unsigned count) {
+    if (home != 0) return shelf_give(caches, depot, home, rounds, count);
+    struct magazine *magazine = NULL;
+    depot_lock(depot);
+    note_visit(caches, depot);
+    if (depot->full_count < depot->full_max && depot->empty != NULL && magazine_capacity(depot->empty) >= count) {
+        magazine = unlink_empty(depot);
+        magazine_fill(magazine, rounds, count);
+        link_full(depot, magazine);
+        depot->frees += count;
+    }
+    depot_unlock(depot);
+    return magazine != NULL;
+}
+
+bool depot_has_room(const struct cache_layer *caches, const struct depot *depot) {
+    const unsigned home = depot_shelf(caches, depot);
+    if (home != 0) return shelf_has_room(caches, depot, home);
+    return __atomic_load_n(&depot->full_count, __ATOMIC_RELAXED) < __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED);
+}
+
+bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
+    if (magazine->home != 0) return shelf_give_full(caches, depot, magazine);
+    depot_lock(depot);
+    bool room = depot->full_count < depot->full_max;
+    if (room) {
+        link_full(depot, magazine);
+        depot->frees += magazine->count;
+    }
+    depot_unlock(depot);
+    return room;
+}
+
+struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depot) {
+    const unsigned home = depot_shelf(caches, depot), kind = __atomic_load_n(&depot->kind, __ATOMIC_RELAXED);
+    struct magazine *magazine = home != 0 ? shelf_take_empty(caches, depot, home) : NULL;
+    if (home == 0) {
+        depot_lock(depot);
+        magazine = unlink_empty(depot);
+        note_visit(caches, depot);
+        depot_unlock(depot);
+    }
     if (magazine != NULL && magazine->kind == kind) return magazine;
     if (magazine != NULL) free_magazine(caches, magazine); /* m has changed since */
     return new_magazine(caches, kind);
 }
 
 void depot_give_empty(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
+    const unsigned home = depot_shelf(caches, depot);
+    bool room;
     magazine->count = 0;
     magazine->home = 0;
-    depot_lock(depot);
-    bool fits = magazine->kind == depot->kind && depot->empty_count < DEPOT_EMPTY_MAX;
-    if (fits) {
-        magazine->next = depot->empty;
-        depot->empty = magazine;
-        depot->empty_count++;
+    if (home != 0) {
+        room = shelf_give_empty(caches, depot, magazine, home);
+    } else {
+        depot_lock(depot);
+        room = link_empty(depot, magazine);
+        depot_unlock(depot);
     }
-    depot_unlock(depot);
-    if (!fits) free_magazine(caches, magazine);
+    if (!room) free_magazine(caches, magazine);
+}
+
+void depot_put_away(struct cache_layer *caches, const struct depot *depot, struct magazine *magazine) {
+    if (magazine->count != 0) backend_free(caches, (unsigned)(depot - caches->depots), magazine->rounds, magazine->count);
+    free_magazine(caches, magazine);
 }
 
 /* ------------------------------------------------------------------ regrouping */
@@ -294,19 +349,19 @@ STRATA_COLD void depot_give_odd(struct cache_layer *caches, unsigned cache, void
     if (fresh != NULL) free_magazine(caches, fresh);
 }
 
-STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
+STRATA_COLD struct magazine *depot_take_odd(struct cache_layer *caches, struct depot *depot) {
     depot_lock(depot);
-    struct magazine *magazine = depot->bucket, **link = magazine == NULL ? find_any(depot) : NULL;
+    struct magazine *magazine = depot->bucket;
     depot->visits++;
     if (magazine != NULL) { /* it came and goes */
         depot->bucket = NULL;
         depot->frees += magazine->count;
-    } else if (link != NULL) {
-        magazine = unlink_full(depot, link);
+    } else {
+        magazine = unlink_full(depot);
     }
     if (magazine != NULL) depot->allocs += magazine->count;
     depot_unlock(depot);
-    return magazine;
+    return magazine != NULL ? magazine : shelf_take_any(caches, depot, 0);
 }
 
 /* ------------------------------------------------------------------ over time */
@@ -315,20 +370,15 @@ STRATA_COLD struct magazine *depot_take_odd(struct depot *depot) {
  * One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: the list is shorter by now. The
  * count of those not needed goes down with the list.
  */
-static struct magazine *take_unneeded_full(struct depot *depot, unsigned list) {
+static struct magazine *take_unneeded_full(struct depot *depot) {
     platform_lock_acquire(&depot->lock);
-    struct magazine **link = list_at(depot, list), *magazine = *link != NULL ? unlink_full(depot, link) : NULL;
+    struct magazine *magazine = unlink_full(depot);
     platform_lock_release(&depot->lock);
     return magazine;
 }
 static struct magazine *take_unneeded_empty(struct depot *depot) {
     platform_lock_acquire(&depot->lock);
-    struct magazine *magazine = depot->empty;
-    if (magazine != NULL) {
-        depot->empty = magazine->next;
-        depot->empty_count--;
-        note_empty_low(depot);
-    }
+    struct magazine *magazine = unlink_empty(depot);
     platform_lock_release(&depot->lock);
     return magazine;
 }
@@ -344,28 +394,32 @@ static void adapt_rounds(struct depot *depot) {
     if (depot->visits != depot->visits_seen) depot->ticks_idle = 0;
     depot->visits_seen = depot->visits;
     depot->contended = 0;
-    depot->kind = (uint16_t)magazine_kind(rounds / 2u);
+    __atomic_store_n(&depot->kind, (uint16_t)magazine_kind(rounds / 2u), __ATOMIC_RELAXED);
 }
 
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     struct depot *depot = &caches->depots[cache];
+    const struct shelf_activity activity = all ? (struct shelf_activity){0} : shelves_look(caches, depot);
     platform_lock_acquire(&depot->lock);
-    uint32_t full_cut[DEPOT_LISTS];
+    uint32_t full_cut = all ? depot->full_count : depot->full_low;
     uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
-    for (unsigned list = 0; list < DEPOT_LISTS; list++) {
-        full_cut[list] = all ? depot->list_count[list] : depot->list_low[list];
-        depot->list_low[list] = depot->list_count[list];
-    }
+    depot->full_low = depot->full_count;
     depot->empty_low = depot->empty_count;
     if (!all) { /* by time, which a reap says nothing about */
-        __atomic_store_n(&depot->shared, depot->changed_hands, __ATOMIC_RELAXED);
+        depot->visits += activity.visits;
+        depot->contended += activity.contended;
+        depot->contention += activity.contended;
+        __atomic_store_n(&depot->shared, depot->changed_hands || activity.changed_hands, __ATOMIC_RELAXED);
         depot->changed_hands = false;
         __atomic_store_n(&depot->passed, 0, __ATOMIC_RELAXED);
         depot->cycles = depot->cycles && depot->visits - depot->visits_seen >= CYCLE_VISITS;
         __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) / 2, __ATOMIC_RELAXED); /* it ages */
+        if (depot->visits == depot->visits_seen) depot->reaps = 0;
         adapt_rounds(depot);
-    } else {
-        depot->cycles = false; /* memory is wanted: who cycles must show that anew */
+    } else if (depot->cycles) {
+        /* Memory is wanted: who cycles must show that anew, and better each time, or it is the heap that goes to and fro. */
+        depot->cycles = false;
+        if (depot->reaps < CYCLE_REAPS_MAX) depot->reaps += 2;
     }
     depot->came_back = 0;
     set_full_limit(caches, depot);
@@ -374,15 +428,8 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     if (!all) depot->bucket_touched = false;
     platform_lock_release(&depot->lock);
 
-    if (magazine != NULL) {
-        backend_free(caches, cache, magazine->rounds, magazine->count);
-        free_magazine(caches, magazine);
-    }
-    for (unsigned list = 0; list < DEPOT_LISTS; list++) {
-        while (full_cut[list]-- != 0 && (magazine = take_unneeded_full(depot, list)) != NULL) {
-            backend_free(caches, cache, magazine->rounds, magazine->count);
-            free_magazine(caches, magazine);
-        }
-    }
-    while (empty_cut-- != 0 && (magazine = take_unneeded_empty(depot)) != NULL) free_magazine(caches, magazine);
+    if (magazine != NULL) depot_put_away(caches, depot, magazine);
+    while (full_cut-- != 0 && (magazine = take_unneeded_full(depot)) != NULL) depot_put_away(caches, depot, magazine);
+    while (empty_cut-- != 0 && (magazine = take_unneeded_empty(depot)) != NULL) depot_put_away(caches, depot, magazine);
+    shelves_trim(caches, depot, all);
 }

@@ -33,9 +33,9 @@ static bool all_own(const struct cache_layer *caches, unsigned cache, unsigned o
 }
 
 /* Without the lock: a note that is lost, as two come at once, is one of many. */
-static void note_homes(struct cache_layer *caches, unsigned cache, unsigned own, void *const *rounds, unsigned count) {
+static void note_homes(struct cache_layer *caches, unsigned cache, bool own) {
     uint8_t *passed = &caches->depots[cache].passed, was = __atomic_load_n(passed, __ATOMIC_RELAXED);
-    if (!all_own(caches, cache, own, rounds, count))
+    if (!own)
         __atomic_store_n(passed, (uint8_t)min_u64(was + PASSED_STEP, PASSED_MAX), __ATOMIC_RELAXED);
     else if (was != 0)
         __atomic_store_n(passed, (uint8_t)(was - 1), __ATOMIC_RELAXED);
@@ -46,24 +46,19 @@ static void note_homes(struct cache_layer *caches, unsigned cache, unsigned own,
  * may be all that it has: a thousand sleeping threads keep each page that was reached once.
  */
 static unsigned sort_rounds(const struct cache_layer *caches, unsigned cache, unsigned own, void **rounds, unsigned count) {
-    unsigned kept = 0;
-    for (unsigned i = 0; i < count; i++) {
-        void *round = rounds[i];
-        if (home_of(caches, cache, round) != own) continue;
-        rounds[i] = rounds[kept];
-        rounds[kept++] = round;
-    }
-    return kept;
+    return caches->backend->sort(caches->backend_context, cache, own, rounds, count);
 }
 
-unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *magazine, unsigned wanted) {
-    void **rounds = magazine->rounds;
+unsigned home_pop(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted, unsigned *home) {
     const unsigned own = cache_home();
-    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
+    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted), kept = 0;
+    *home = 0;
     if (count == 0) return 0;
-    note_homes(caches, cache, own, rounds, count);
-    if (!cache_keeps_apart(caches, cache)) return count;
-    unsigned kept = sort_rounds(caches, cache, own, rounds, count);
+    const bool apart = cache_keeps_apart(caches, cache), few = apart && count <= SAMPLES; /* then sorting them tells as much */
+    if (few) kept = sort_rounds(caches, cache, own, rounds, count);
+    note_homes(caches, cache, few ? kept == count : all_own(caches, cache, own, rounds, count));
+    if (!apart || !cache_keeps_apart(caches, cache)) return count;
+    if (!few) kept = sort_rounds(caches, cache, own, rounds, count);
     if (kept < count) {
         backend_free(caches, cache, rounds + kept, count - kept);
         count = kept;
@@ -79,6 +74,6 @@ unsigned home_pop(struct cache_layer *caches, unsigned cache, struct magazine *m
             return 0;
         }
     }
-    magazine->home = (uint16_t)own;
+    *home = own;
     return count;
 }

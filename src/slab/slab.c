@@ -275,54 +275,12 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
     return taken;
 }
 
-/* What looking objects up takes of the zone and the cache, in registers: none of it changes, but the compiler can't know. */
-struct lookup {
-    uintptr_t base;
-    uint64_t units; /* of what the heap has ever had: more than any object that is in use now */
-    const granule_tag *tags;
-    struct head_area *heads;
-    uint64_t reciprocal;
-    uint32_t object_bytes;
-    uint8_t tag;
-};
-STRATA_INLINE struct lookup lookup_of(const struct slab_layer *slabs, const struct slab_cache *cache) {
-    const struct zone *zone = slabs->zone;
-    return (struct lookup){
-        zone->base, __atomic_load_n(&zone->extent_units, __ATOMIC_ACQUIRE), zone->tags, zone->heads, cache->reciprocal, cache->object_bytes,
-        cache->tag};
-}
-
-/* The slab that an address lies in, and how far behind its start; NULL where no slab of this cache is there. */
-STRATA_INLINE struct slab *slab_of(const struct lookup *lookup, const void *object, uint64_t *behind) {
-    uintptr_t offset = (uintptr_t)object - lookup->base;
-    if (STRATA_UNLIKELY(offset >> 4 >= lookup->units)) return NULL;
-    size_t at = offset >> GRANULE_SHIFT;
-    granule_tag tag = lookup->tags[at];
-    if (STRATA_UNLIKELY((tag & 0xff) != lookup->tag)) return NULL;
-    at -= tag >> 8;
-    *behind = offset - (at << GRANULE_SHIFT);
-    return zone_head_in(lookup->heads, at);
-}
-
-/* Which object of its slab starts so many bytes behind the slab's start; false: none does. What is behind the last one may be taken for one more. */
-STRATA_INLINE bool index_at(const struct lookup *lookup, uint64_t behind, unsigned *index) {
-    *index = (unsigned)(behind * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
-    return (uint64_t)*index * lookup->object_bytes == behind;
-}
-
 bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
-    const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag]);
+    const struct slab_lookup lookup = slab_lookup_of(slabs, &slabs->caches[tag]);
     uint64_t behind;
     unsigned index;
-    const struct slab *slab = slab_of(&lookup, object, &behind);
-    return slab != NULL && index_at(&lookup, behind, &index) && index < slab->capacity;
-}
-
-unsigned slab_home_of(const struct slab_layer *slabs, unsigned tag, const void *object) {
-    const struct lookup lookup = lookup_of(slabs, &slabs->caches[tag]);
-    uint64_t behind;
-    const struct slab *slab = slab_of(&lookup, object, &behind);
-    return slab != NULL ? __atomic_load_n(&slab->home, __ATOMIC_RELAXED) : 0;
+    const struct slab *slab = slab_look_up(&lookup, object, &behind);
+    return slab != NULL && slab_index_at(&lookup, behind, &index) && index < slab->capacity;
 }
 
 /* What bad_free says of an address where no object starts. */
@@ -343,20 +301,20 @@ struct place {
  * only after this one's slab has told whether it must change its bucket, which no processor foresees, each waits for all of them.
  */
 #define PLACES_MAX 16
-STRATA_INLINE void look_up(const struct lookup *lookup, struct slab_cache *cache, void *const *objects, struct place *places, unsigned count) {
+STRATA_INLINE void look_up(const struct slab_lookup *lookup, struct slab_cache *cache, void *const *objects, struct place *places, unsigned count) {
     struct slab *slab = NULL;
     uintptr_t start = 0;
     uint64_t end = 0;
     for (unsigned i = 0; i < count; i++) {
         uint64_t behind = (uintptr_t)objects[i] - start;
         if (behind >= end) {
-            slab = slab_of(lookup, objects[i], &behind);
+            slab = slab_look_up(lookup, objects[i], &behind);
             if (STRATA_UNLIKELY(slab == NULL)) bad_free(cache, objects[i], NO_OBJECT);
             start = (uintptr_t)objects[i] - behind;
             end = (uint64_t)slab->capacity * lookup->object_bytes;
         }
         places[i].slab = slab;
-        if (STRATA_UNLIKELY(behind >= end || !index_at(lookup, behind, &places[i].index))) bad_free(cache, objects[i], NO_OBJECT);
+        if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &places[i].index))) bad_free(cache, objects[i], NO_OBJECT);
     }
 }
 
@@ -397,7 +355,7 @@ static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_cache *
 
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
-    const struct lookup lookup = lookup_of(slabs, cache);
+    const struct slab_lookup lookup = slab_lookup_of(slabs, cache);
     struct place places[PLACES_MAX];
     platform_lock_acquire_here(&cache->lock);
     for (unsigned done = 0; done < count;) {

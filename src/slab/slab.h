@@ -72,6 +72,8 @@ unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, siz
 STRATA_INLINE unsigned slab_home_of_cpu(uint32_t id) { return 1 + id % SLAB_HOMES; }
 /* Whose slab the object is in; 0 also where it is in none. Lock-free, and out of date at once: a hint. The object is the caller's. */
 unsigned slab_home_of(const struct slab_layer *slabs, unsigned cache, const void *object);
+/* Sorts objects in their place: those of one home in front, in their order; returns how many they are. Likewise. */
+unsigned slab_sort_by_home(const struct slab_layer *slabs, unsigned cache, unsigned home, void **objects, unsigned count);
 
 /*
  * Up to `count` objects, ascending in each slab; fewer only where memory ends, or a new slab would be needed for the rest. Constant time an object.

@@ -1,5 +1,5 @@
 /*
- * slab_internal.h - a slab's head, and which bucket it stands in: for slab.c and its check. Private to the two.
+ * slab_internal.h - a slab's head, which bucket it stands in, and the way from an object to it. Private to slab.c, its check and slab_home.c.
  */
 #ifndef STRATA_SLAB_SLAB_INTERNAL_H
 #define STRATA_SLAB_SLAB_INTERNAL_H
@@ -42,6 +42,41 @@ STRATA_INLINE unsigned slab_bucket_of(const struct slab *slab) {
 STRATA_INLINE unsigned slab_limit_of(const struct slab *slab, unsigned bucket) {
     const unsigned next = ((bucket + 1) * slab->capacity + SLAB_BUCKETS - 1) / SLAB_BUCKETS + 1;
     return bucket < SLAB_BUCKETS - 1 && next < slab->capacity ? next : slab->capacity;
+}
+
+/* What looking objects up takes of the zone and the cache, in registers: none of it changes, but the compiler can't know. */
+struct slab_lookup {
+    uintptr_t base;
+    uint64_t units; /* of what the heap has ever had: more than any object that is in use now */
+    const granule_tag *tags;
+    struct head_area *heads;
+    uint64_t reciprocal;
+    uint32_t object_bytes;
+    uint8_t tag;
+};
+STRATA_INLINE struct slab_lookup slab_lookup_of(const struct slab_layer *slabs, const struct slab_cache *cache) {
+    const struct zone *zone = slabs->zone;
+    return (struct slab_lookup){
+        zone->base, __atomic_load_n(&zone->extent_units, __ATOMIC_ACQUIRE), zone->tags, zone->heads, cache->reciprocal, cache->object_bytes,
+        cache->tag};
+}
+
+/* The slab that an address lies in, and how far behind its start; NULL where no slab of this cache is there. */
+STRATA_INLINE struct slab *slab_look_up(const struct slab_lookup *lookup, const void *object, uint64_t *behind) {
+    uintptr_t offset = (uintptr_t)object - lookup->base;
+    if (STRATA_UNLIKELY(offset >> 4 >= lookup->units)) return NULL;
+    size_t at = offset >> GRANULE_SHIFT;
+    granule_tag tag = lookup->tags[at];
+    if (STRATA_UNLIKELY((tag & 0xff) != lookup->tag)) return NULL;
+    at -= tag >> 8;
+    *behind = offset - (at << GRANULE_SHIFT);
+    return zone_head_in(lookup->heads, at);
+}
+
+/* Which object of its slab starts so many bytes behind the slab's start; false: none does. What is behind the last one may be taken for one more. */
+STRATA_INLINE bool slab_index_at(const struct slab_lookup *lookup, uint64_t behind, unsigned *index) {
+    *index = (unsigned)(behind * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
+    return (uint64_t)*index * lookup->object_bytes == behind;
 }
 
 #endif

@@ -112,7 +112,7 @@ static void alloc_one(struct reference_cache *cache) {
 
 static void free_one(struct reference_cache *cache, unsigned n) {
     void *object = cache->held[n];
-    unsigned area = area_now(), full_before = caches.depots[cache->tag].full_count;
+    unsigned area = area_now(), full_before = stack_full_count(cache->tag);
     struct reference_array *array = area == AREAS ? NULL : &cache->arrays[area];
     bool hit = array != NULL && array->count < array->limit;
     MODEL_EXPECT(model, is_stamped(cache, object), "the object has changed while it was held");
@@ -134,7 +134,7 @@ static void free_one(struct reference_cache *cache, unsigned n) {
             struct reference_magazine past_the_depot, *magazine = &past_the_depot;
             unsigned cut = half_of(cache);
             if (full_before >= caches.depots[cache->tag].full_max) cut = (unsigned)min_u64(cut, PIECE);
-            if (caches.depots[cache->tag].full_count > full_before) magazine = push_magazine(cache);
+            if (stack_full_count(cache->tag) > full_before) magazine = push_magazine(cache);
             reference_cut(array, magazine, cut);
         }
     }

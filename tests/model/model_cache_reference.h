@@ -201,7 +201,7 @@ static void compare_array(struct model *model, const struct reference_cache *cac
 /* The magazines of a depot, list by list, the newest first, as the reference has them from its last one on. */
 static const struct magazine *next_magazine(const struct depot *depot, const struct magazine *magazine, unsigned *list) {
     if (magazine != NULL) magazine = magazine->next;
-    while (magazine == NULL && ++*list < DEPOT_LISTS) magazine = depot_list(depot, *list);
+    while (magazine == NULL && ++*list < STACK_LISTS) magazine = stack_list((unsigned)(depot - caches.depots), *list);
     return magazine;
 }
 
@@ -237,13 +237,13 @@ static void adopt_depot(struct model *model, struct reference_cache *cache) {
     unsigned before = cache->full_count, list = UINT_MAX;
     const struct magazine *magazine = next_magazine(depot, NULL, &list);
     cache->full_count = cache->bucket.count = 0;
-    for (unsigned i = depot->full_count; i-- > 0; magazine = next_magazine(depot, magazine, &list)) {
+    for (unsigned i = stack_full_count(cache->tag); i-- > 0; magazine = next_magazine(depot, magazine, &list)) {
         for (unsigned k = 0; k < magazine->count && !model->long_run; k++)
             MODEL_EXPECT(model, is_nowhere(cache, magazine->rounds[k]), "the depot of %zu bytes has what is elsewhere", cache->bytes);
         cache->full[i].count = magazine->count;
         memcpy(cache->full[i].rounds, magazine->rounds, magazine->count * sizeof(void *));
     }
-    cache->full_count = depot->full_count;
+    cache->full_count = stack_full_count(cache->tag);
     if (cache->full_count < before) cache->full_low = (unsigned)min_u64(cache->full_low, cache->full_count);
     if (depot->bucket == NULL) return;
     for (unsigned k = 0; k < depot->bucket->count && !model->long_run; k++)

@@ -26,6 +26,19 @@ static inline void stack_fail(const char *what) {
     if (stack_wrong == NULL) stack_wrong = what;
 }
 
+/* The full magazines of a cache: of each shelf, and, last, those that are anyone's. */
+#define STACK_LISTS (DEPOT_HOMES + 1)
+static inline struct magazine *stack_list(unsigned cache, unsigned list) {
+    if (list == DEPOT_HOMES) return caches.depots[cache].full;
+    return caches.depots[cache].shelved ? shelf_at(cache, list)->full : NULL;
+}
+static inline unsigned stack_full_count(unsigned cache) {
+    unsigned count = 0;
+    for (unsigned list = 0; list < STACK_LISTS; list++)
+        for (const struct magazine *magazine = stack_list(cache, list); magazine != NULL; magazine = magazine->next) count++;
+    return count;
+}
+
 /* ------------------------------------------------------------------ the machine */
 
 static inline void stack_thread_ended(uint32_t id) { cache_thread_exit(&caches, id); }
@@ -134,11 +147,13 @@ static inline const char *unbalanced_cache(unsigned cache) {
 static inline const char *unbalanced_magazines(void) {
     uint64_t of_kind[SLAB_MAGAZINE_CACHES] = {0};
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
-        for (unsigned list = 0; list < DEPOT_LISTS; list++)
-            for (const struct magazine *magazine = depot_list(&caches.depots[cache], list); magazine != NULL; magazine = magazine->next)
-                of_kind[magazine->kind]++;
+        for (unsigned list = 0; list < STACK_LISTS; list++)
+            for (const struct magazine *magazine = stack_list(cache, list); magazine != NULL; magazine = magazine->next) of_kind[magazine->kind]++;
         if (caches.depots[cache].bucket != NULL) of_kind[caches.depots[cache].bucket->kind]++;
         for (const struct magazine *magazine = caches.depots[cache].empty; magazine != NULL; magazine = magazine->next) of_kind[magazine->kind]++;
+        for (unsigned list = 0; list < DEPOT_HOMES && caches.depots[cache].shelved; list++)
+            for (const struct magazine *magazine = shelf_at(cache, list)->empty; magazine != NULL; magazine = magazine->next)
+                of_kind[magazine->kind]++;
     }
     for (unsigned kind = 0; kind < SLAB_MAGAZINE_CACHES; kind++)
         if (of_kind[kind] != slabs.caches[SLAB_CACHE_MAGAZINES + kind].in_use) return "magazines are lost, or in two places";

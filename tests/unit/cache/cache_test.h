@@ -65,6 +65,12 @@ static inline struct slab_stats slab_stats_of(unsigned cache) {
     slab_stats_get(&slabs, cache, &stats);
     return stats;
 }
+/* Of the depot and of all its shelves; these count from tick to tick. */
+static inline uint64_t visits_of(unsigned cache) {
+    uint64_t visits = caches.depots[cache].visits;
+    for (unsigned list = 0; list < DEPOT_HOMES && caches.depots[cache].shelved; list++) visits += shelf_at(cache, list)->visits;
+    return visits;
+}
 static inline uint64_t slab_allocs_of(unsigned cache) { return slab_stats_of(cache).allocs; }
 
 static inline struct depot *build_depot(unsigned *cache, size_t bytes) {
@@ -94,7 +100,7 @@ static inline bool stock_depot(unsigned cache) {
         magazine->count += got;
     }
     for (unsigned i = 0; i < count; i++) *(uint64_t *)magazine->rounds[i] = 0;
-    if (depot_give_full(depot, magazine)) return true;
+    if (depot_give_full(&caches, depot, magazine)) return true;
     slab_free_batch(&slabs, cache, magazine->rounds, magazine->count);
     depot_give_empty(&caches, depot, magazine);
     return false;

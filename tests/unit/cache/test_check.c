@@ -45,7 +45,7 @@ static void damage_to_the_depot_is_found(void **state) {
     (void)state;
     begin();
     struct magazine *last = depot->full->next;
-    depot->list_low[DEPOT_HOMES] = depot->empty_low = 0; /* so that a list cut short is wrong in one way only */
+    depot->full_low = depot->empty_low = 0; /* so that a list cut short is wrong in one way only */
     ASSERT_FINDS_WITH(depot->full->count, 0, "too few or too many rounds");
     ASSERT_FINDS_WITH(last->count, magazine_capacity(last) + 1, "too few or too many rounds");
     ASSERT_FINDS_WITH(depot->empty->count, 1, "a full magazine among the empty ones");
@@ -53,10 +53,46 @@ static void damage_to_the_depot_is_found(void **state) {
     ASSERT_FINDS_WITH(depot->full_count, 3, "a count differs from its list");
     ASSERT_FINDS_WITH(depot->empty_count, 0, "a count differs from its list");
     ASSERT_FINDS_WITH(depot->full->next, NULL, "a count differs from its list");
-    ASSERT_FINDS_WITH(depot->list_low[DEPOT_HOMES], 3, "more magazines unneeded than there are");
+    ASSERT_FINDS_WITH(depot->full_low, 3, "more magazines unneeded than there are");
     ASSERT_FINDS_WITH(depot->empty_low, 2, "more magazines unneeded than there are");
     ASSERT_FINDS_WITH(depot->rounds, depot->rounds_max + 1, "arrays larger than allowed");
     assert_int_equal(sim_locks_held(), 0);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* CPU 0's shelf has full magazines of its own, and an empty one. */
+static struct shelf *stock_shelf(void **objects, unsigned count) {
+    build(2, 256);
+    cache = cache_of(1024);
+    depot = &caches.depots[cache];
+    share_depot(cache);
+    depot->full_max = 8; /* four of each shelf */
+    sim_cpu_set(0);
+    take_all(cache, objects, count);
+    give_all(cache, objects, count);
+    take_all(cache, objects, count / 2);
+    struct shelf *shelf = shelf_at(cache, shelf_number(cache_home()));
+    assert_true(depot->shelved && shelf->full_count != 0 && shelf->empty_count != 0);
+    return shelf;
+}
+
+static void damage_to_a_shelf_is_found(void **state) {
+    (void)state;
+    static void *objects[128];
+    struct shelf *shelf = stock_shelf(objects, ARRAY_LENGTH(objects));
+    assert_null(cache_check(&caches));
+    shelf->full_low = shelf->empty_low = 0;
+    ASSERT_FINDS_WITH(shelf->full->count, 0, "too few or too many rounds");
+    ASSERT_FINDS_WITH(shelf->full->count, magazine_capacity(shelf->full) + 1, "too few or too many rounds");
+    ASSERT_FINDS_WITH(shelf->full->home, shelf->full->home + 1, "a magazine of another CPU");
+    ASSERT_FINDS_WITH(shelf->full->home, 0, "a magazine of another CPU");
+    ASSERT_FINDS_WITH(shelf->empty->count, 1, "a full magazine among the empty ones");
+    ASSERT_FINDS_WITH(shelf->full_count, shelf->full_count + 1, "a count differs from its list");
+    ASSERT_FINDS_WITH(shelf->empty_count, shelf->empty_count - 1, "a count differs from its list");
+    ASSERT_FINDS_WITH(shelf->full_low, shelf->full_count + 1, "more magazines unneeded than there are");
+    ASSERT_FINDS_WITH(shelf->empty_low, shelf->empty_count + 1, "more magazines unneeded than there are");
+    assert_int_equal(sim_locks_held(), 0);
+    give_all(cache, objects, ARRAY_LENGTH(objects) / 2);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -150,6 +186,7 @@ static void statistics_count_what_is_there(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damage_to_the_depot_is_found),
+        cmocka_unit_test(damage_to_a_shelf_is_found),
         cmocka_unit_test(damage_to_the_cpu_layer_is_found),
         cmocka_unit_test(damage_to_every_cache_is_found),
         cmocka_unit_test(a_lost_and_a_doubled_object_unbalance_the_sum),

@@ -39,7 +39,7 @@ static void full_magazines_come_back_newest_first(void **state) {
     assert_int_equal(taken->count, half);
     assert_int_equal(depot->full_count, 2);
     assert_int_equal(stats_of(cache).depot_allocs, half);
-    assert_true(depot_give_full(depot, taken));
+    assert_true(depot_give_full(&caches, depot, taken));
     ASSERT_SOUND();
     spend_full(cache, 3);
     assert_null(depot_take_full(&caches, depot));
@@ -157,7 +157,7 @@ static void only_what_an_interval_left_unused_is_reaped(void **state) {
     cache_tick(&caches);
     assert_int_equal(depot->full_count, 5); /* they came during the interval */
     struct magazine *used[2] = {depot_take_full(&caches, depot), depot_take_full(&caches, depot)};
-    for (unsigned i = 0; i < 2; i++) assert_true(depot_give_full(depot, used[i]));
+    for (unsigned i = 0; i < 2; i++) assert_true(depot_give_full(&caches, depot, used[i]));
     assert_true(stock_depot(cache));
     uint64_t in_use = slab_stats_of(cache).in_use;
     cache_tick(&caches); /* of the five, three were never needed */
@@ -166,7 +166,7 @@ static void only_what_an_interval_left_unused_is_reaped(void **state) {
     ASSERT_SOUND();
     for (unsigned i = 0; i < 3; i++) { /* all needed, every time: nothing goes */
         struct magazine *all[3] = {depot_take_full(&caches, depot), depot_take_full(&caches, depot), depot_take_full(&caches, depot)};
-        for (unsigned k = 0; k < 3; k++) assert_true(depot_give_full(depot, all[k]));
+        for (unsigned k = 0; k < 3; k++) assert_true(depot_give_full(&caches, depot, all[k]));
         cache_tick(&caches);
         assert_int_equal(depot->full_count, 3);
     }

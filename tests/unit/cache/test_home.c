@@ -46,7 +46,7 @@ static unsigned mixed(unsigned count) {
     return found;
 }
 
-static struct magazine *list_of_home(unsigned cpu) { return depot_list(&caches.depots[cache], slab_home_of_cpu(cpu) % DEPOT_HOMES); }
+static struct magazine *list_of_home(unsigned cpu) { return stack_list(cache, shelf_number(slab_home_of_cpu(cpu))); }
 static unsigned magazines_of(unsigned cpu) {
     unsigned count = 0;
     for (const struct magazine *magazine = list_of_home(cpu); magazine != NULL; magazine = magazine->next) count++;
@@ -136,12 +136,12 @@ static void strangers_cost_few_visits(void **state) {
     take_on(0, objects[0], 256);
     take_on(1, objects[1], 1024);
     unsigned rounds = rounds_of(cache);
-    uint64_t visits = caches.depots[cache].visits;
+    uint64_t visits = visits_of(cache);
     for (unsigned i = 0; i < 128; i++) { /* one in nine */
         give_on(1, &objects[1][8 * i], 8);
         give_on(1, &objects[0][i], 1);
     }
-    visits = caches.depots[cache].visits - visits;
+    visits = visits_of(cache) - visits;
     assert_in_range(visits, 1, 128 * 9 / (rounds / 2) + 2);
     give_on(0, &objects[0][128], 128);
     ASSERT_NOTHING_LEFT();

@@ -92,7 +92,7 @@ static void a_bucket_follows_m(void **state) {
     give_odd(cache, capacity + 2);
     assert_int_equal(depot->full->count, capacity);
     assert_int_equal(bucket_of(cache), 3);
-    assert_true(depot_give_full(depot, first));
+    assert_true(depot_give_full(&caches, depot, first));
     ASSERT_NOTHING_LEFT();
 }
 
@@ -229,7 +229,7 @@ static void leave_rounds(void *argument) {
 static void tick_and_take(void *argument) {
     (void)argument;
     depot_tick(&caches, explored, false);
-    struct magazine *odd = depot_take_odd(&caches.depots[explored]);
+    struct magazine *odd = depot_take_odd(&caches, &caches.depots[explored]);
     if (odd == NULL) return;
     slab_free_batch(&slabs, explored, odd->rounds, odd->count);
     depot_give_empty(&caches, &caches.depots[explored], odd);

@@ -1,0 +1,293 @@
+/*
+ * shelf.c - each CPU's own part of a depot, where several threads use a cache and each ends what it made (home.c).
+ *
+ * A visit of the depot by two CPUs in turn costs what it takes to bring lines from one to the other, some 100 ns for each of four locks; with large
+ * objects, of which an array holds few, that is what an allocation costs. So full magazines of a CPU's own rounds wait with their empty ones on a
+ * shelf of their own, whose lock is on a line that other CPUs leave alone. What waits there is bounded as in the depot, and goes to the slabs by
+ * the same rule: what was not needed throughout an interval (magazines paper, 3.7).
+ *
+ * CPUs whose numbers are the same modulo DEPOT_HOMES share a shelf; each looks for its own magazines. Shelves of a depot are in use from the first
+ * magazine on, for good: `depot->shelved` is set under the depot's lock, which fork takes first.
+ * Lock: a shelf's, LOCK_RANK_DEPOT; never with another one but around fork. Magazines are allocated and freed, and rounds given to slabs, without it.
+ */
+#include "cache/cache_internal.h"
+
+/* What the depot may have is for so many shelves at least. */
+#define SHELVES_MIN 2
+/* Of so many magazines the caller's own is looked for. */
+#define HOME_LOOKS 4
+/* Empty ones, as in a depot; with more full ones as many as can become empty. */
+#define SHELF_EMPTY_MIN 8
+
+/* Of malloc's layer, the only one whose rounds have homes; there is one in a process. */
+static struct shelf shelves[SLAB_CACHE_MAGAZINES][DEPOT_HOMES];
+
+struct shelf *shelf_at(unsigned cache, unsigned number) { return &shelves[cache][number]; }
+
+/* `home` may be a shelf's own number. */
+static struct shelf *shelf_of(const struct cache_layer *caches, const struct depot *depot, unsigned home) {
+    return shelf_at((unsigned)(depot - caches->depots), shelf_number(home));
+}
+static bool is_shelved(const struct depot *depot) { return __atomic_load_n(&depot->shelved, __ATOMIC_ACQUIRE); }
+
+/* The first magazine of a cache comes to a shelf. */
+static STRATA_COLD STRATA_NOINLINE void begin(const struct cache_layer *caches, struct depot *depot) {
+    platform_lock_acquire(&depot->lock);
+    if (!depot->shelved) {
+        for (unsigned list = 0; list < DEPOT_HOMES; list++)
+            *shelf_of(caches, depot, list) = (struct shelf){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT)};
+        __atomic_store_n(&depot->shelved, true, __ATOMIC_RELEASE); /* who reads that without the lock finds shelves */
+    }
+    platform_lock_release(&depot->lock);
+}
+
+static void lock(struct shelf *shelf) {
+    if (STRATA_LIKELY(platform_lock_try_here(&shelf->lock))) return;
+    platform_lock_acquire(&shelf->lock);
+    shelf->contended++;
+}
+static void unlock(struct shelf *shelf) { platform_lock_release_here(&shelf->lock); }
+
+/* Under the lock, as is the next. */
+static void note_visit(struct shelf *shelf) {
+    const uint32_t visitor = platform_thread_token();
+    shelf->visits++;
+    if (STRATA_LIKELY(visitor == shelf->visitor)) return;
+    shelf->changed_hands |= shelf->visitor != 0;
+    shelf->visitor = visitor;
+}
+static struct magazine *unlink_full(struct depot *depot, struct shelf *shelf, struct magazine **link) {
+    struct magazine *magazine = *link;
+    *link = magazine->next;
+    COUNTER_SUB(shelf->full_count, 1);
+    if (shelf->full_count == 0) __atomic_fetch_sub(&depot->shelves_used, 1, __ATOMIC_RELAXED);
+    if (shelf->full_count < shelf->full_low) shelf->full_low = shelf->full_count;
+    return magazine;
+}
+
+static void put_full(struct depot *depot, struct shelf *shelf, struct magazine *magazine, unsigned home) {
+    if (shelf->full_count == 0) __atomic_fetch_add(&depot->shelves_used, 1, __ATOMIC_RELAXED);
+    magazine->home = (uint16_t)home;
+    magazine->next = shelf->full;
+    shelf->full = magazine;
+    COUNTER_ADD(shelf->full_count, 1);
+    shelf->frees += magazine->count;
+}
+static struct magazine *unlink_empty(struct shelf *shelf) {
+    struct magazine *magazine = shelf->empty;
+    if (magazine == NULL) return NULL;
+    shelf->empty = magazine->next;
+    shelf->empty_count--;
+    if (shelf->empty_count < shelf->empty_low) shelf->empty_low = shelf->empty_count;
+    return magazine;
+}
+/* How many a shelf may have: all that have some share alike in what the depot may have. */
+static uint32_t full_max(const struct depot *depot, const struct shelf *shelf) {
+    const uint32_t others = __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED) - (__atomic_load_n(&shelf->full_count, __ATOMIC_RELAXED) != 0);
+    return __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED) / (uint32_t)max_u64(others + 1, SHELVES_MIN);
+}
+static bool has_room(const struct depot *depot, const struct shelf *shelf) {
+    return __atomic_load_n(&shelf->full_count, __ATOMIC_RELAXED) < full_max(depot, shelf);
+}
+/* False: it is of another m, or there are enough. */
+static bool put_empty(const struct depot *depot, struct shelf *shelf, struct magazine *magazine) {
+    if (magazine->kind != __atomic_load_n(&depot->kind, __ATOMIC_RELAXED) || shelf->empty_count >= max_u64(SHELF_EMPTY_MIN, full_max(depot, shelf)))
+        return false;
+    magazine->home = 0;
+    magazine->next = shelf->empty;
+    shelf->empty = magazine;
+    shelf->empty_count++;
+    return true;
+}
+
+/* ------------------------------------------------------------------ magazines */
+
+/* Under the lock, as is the next: the link to one of the home's, or to NULL. */
+static struct magazine **find_own(struct shelf *shelf, unsigned home) {
+    static struct magazine *none;
+    struct magazine **link = &shelf->full;
+    note_visit(shelf);
+    for (unsigned looks = HOME_LOOKS; *link != NULL && (*link)->home != home; link = &(*link)->next)
+        if (--looks == 0) return &none;
+    return link;
+}
+static struct magazine *take_own(struct depot *depot, struct shelf *shelf, struct magazine **link) {
+    struct magazine *magazine = unlink_full(depot, shelf, link);
+    shelf->allocs += magazine->count;
+    return magazine;
+}
+
+struct magazine *shelf_take_full(const struct cache_layer *caches, struct depot *depot, unsigned home) {
+    if (!is_shelved(depot)) return NULL;
+    struct shelf *shelf = shelf_of(caches, depot, home);
+    lock(shelf);
+    struct magazine **link = find_own(shelf, home), *magazine = *link != NULL ? take_own(depot, shelf, link) : NULL;
+    unlock(shelf);
+    return magazine;
+}
+
+unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned home, void **rounds) {
+    if (!is_shelved(depot)) return 0;
+    struct shelf *shelf = shelf_of(caches, depot, home);
+    unsigned count = 0;
+    lock(shelf);
+    struct magazine **link = find_own(shelf, home), *magazine = NULL;
+    if (*link != NULL && (*link)->count <= DEPOT_FEW) {
+        magazine = take_own(depot, shelf, link);
+        count = magazine_take(magazine, rounds);
+        if (put_empty(depot, shelf, magazine)) magazine = NULL;
+    }
+    unlock(shelf);
+    if (STRATA_UNLIKELY(magazine != NULL)) depot_put_away(caches, depot, magazine); /* of another m, or one too many */
+    return count;
+}
+
+bool shelf_give(const struct cache_layer *caches, struct depot *depot, unsigned home, void *const *rounds, unsigned count) {
+    if (!is_shelved(depot)) return false;
+    struct shelf *shelf = shelf_of(caches, depot, home);
+    struct magazine *magazine = NULL;
+    lock(shelf);
+    note_visit(shelf);
+    if (has_room(depot, shelf) && shelf->empty != NULL && magazine_capacity(shelf->empty) >= count) {
+        magazine = unlink_empty(shelf);
+        magazine_fill(magazine, rounds, count);
+        put_full(depot, shelf, magazine, home);
+    }
+    unlock(shelf);
+    return magazine != NULL;
+}
+
+struct magazine *shelf_take_any(const struct cache_layer *caches, struct depot *depot, unsigned home) {
+    struct magazine *magazine = NULL;
+    for (unsigned list = 0; list < DEPOT_HOMES && magazine == NULL && is_shelved(depot); list++) {
+        if (home != 0 && list != shelf_number(home)) continue;
+        struct shelf *shelf = shelf_of(caches, depot, list);
+        if (__atomic_load_n(&shelf->full_count, __ATOMIC_RELAXED) == 0) continue;
+        platform_lock_acquire(&shelf->lock);
+        if (shelf->full != NULL) magazine = take_own(depot, shelf, &shelf->full);
+        platform_lock_release(&shelf->lock);
+    }
+    return magazine;
+}
+
+bool shelf_has_room(const struct cache_layer *caches, const struct depot *depot, unsigned home) {
+    return !is_shelved(depot) || has_room(depot, shelf_of(caches, depot, home));
+}
+
+bool shelf_give_full(const struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
+    if (STRATA_UNLIKELY(!is_shelved(depot))) begin(caches, depot);
+    struct shelf *shelf = shelf_of(caches, depot, magazine->home);
+    lock(shelf);
+    const bool room = has_room(depot, shelf);
+    if (room) put_full(depot, shelf, magazine, magazine->home);
+    unlock(shelf);
+    return room;
+}
+
+struct magazine *shelf_take_empty(const struct cache_layer *caches, struct depot *depot, unsigned home) {
+    if (!is_shelved(depot)) return NULL;
+    struct shelf *shelf = shelf_of(caches, depot, home);
+    lock(shelf);
+    note_visit(shelf);
+    struct magazine *magazine = unlink_empty(shelf);
+    unlock(shelf);
+    return magazine;
+}
+
+bool shelf_give_empty(const struct cache_layer *caches, struct depot *depot, struct magazine *magazine, unsigned home) {
+    if (!is_shelved(depot)) return false;
+    struct shelf *shelf = shelf_of(caches, depot, home);
+    lock(shelf);
+    const bool room = put_empty(depot, shelf, magazine);
+    unlock(shelf);
+    return room;
+}
+
+/* ------------------------------------------------------------------ over time */
+
+/* One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: there are no more. */
+static struct magazine *take_unneeded(struct depot *depot, struct shelf *shelf, bool full) {
+    struct magazine *magazine = NULL;
+    platform_lock_acquire(&shelf->lock);
+    if (!full)
+        magazine = unlink_empty(shelf);
+    else if (shelf->full != NULL)
+        magazine = unlink_full(depot, shelf, &shelf->full);
+    platform_lock_release(&shelf->lock);
+    return magazine;
+}
+
+struct shelf_activity shelves_look(const struct cache_layer *caches, struct depot *depot) {
+    struct shelf_activity activity = {0};
+    for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot); list++) {
+        struct shelf *shelf = shelf_of(caches, depot, list);
+        platform_lock_acquire(&shelf->lock);
+        activity.visits += shelf->visits;
+        activity.contended += shelf->contended;
+        activity.shelves += shelf->visits != 0;
+        activity.changed_hands |= shelf->changed_hands;
+        shelf->visits = shelf->contended = 0;
+        shelf->changed_hands = false;
+        platform_lock_release(&shelf->lock);
+    }
+    activity.changed_hands |= activity.shelves > 1;
+    return activity;
+}
+
+void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all) {
+    for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot); list++) {
+        struct shelf *shelf = shelf_of(caches, depot, list);
+        struct magazine *magazine;
+        platform_lock_acquire(&shelf->lock);
+        unsigned full = all ? shelf->full_count : shelf->full_low, empty = all ? shelf->empty_count : shelf->empty_low;
+        shelf->full_low = shelf->full_count;
+        shelf->empty_low = shelf->empty_count;
+        platform_lock_release(&shelf->lock);
+        while (full-- != 0 && (magazine = take_unneeded(depot, shelf, true)) != NULL) depot_put_away(caches, depot, magazine);
+        while (empty-- != 0 && (magazine = take_unneeded(depot, shelf, false)) != NULL) depot_put_away(caches, depot, magazine);
+    }
+}
+
+/* ------------------------------------------------------------------ looking inside, fork */
+
+STRATA_COLD void shelves_stats_add(const struct cache_layer *caches, const struct depot *depot, struct cache_stats *stats) {
+    for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot); list++) {
+        struct shelf *shelf = shelf_of(caches, depot, list);
+        platform_lock_acquire(&shelf->lock);
+        stats->depot_allocs += shelf->allocs;
+        stats->depot_frees += shelf->frees;
+        stats->depot_magazines += shelf->full_count;
+        for (const struct magazine *magazine = shelf->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
+        platform_lock_release(&shelf->lock);
+    }
+}
+
+static const char *check_shelf(const struct shelf *shelf, unsigned list) {
+    unsigned full = 0, empty = 0;
+    for (const struct magazine *magazine = shelf->full; magazine != NULL; magazine = magazine->next, full++) {
+        if (magazine->count == 0 || magazine->count > magazine_capacity(magazine)) return "shelf: a full magazine with too few or too many rounds";
+        if (magazine->home == 0 || shelf_number(magazine->home) != list) return "shelf: a magazine of another CPU";
+    }
+    for (const struct magazine *magazine = shelf->empty; magazine != NULL; magazine = magazine->next, empty++)
+        if (magazine->count != 0) return "shelf: a full magazine among the empty ones";
+    if (full != shelf->full_count || empty != shelf->empty_count) return "shelf: a count differs from its list";
+    return shelf->full_low > full || shelf->empty_low > empty ? "shelf: more magazines unneeded than there are" : NULL;
+}
+
+STRATA_COLD const char *shelves_check(const struct cache_layer *caches, const struct depot *depot) {
+    const char *broken = NULL;
+    for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot) && broken == NULL; list++) {
+        struct shelf *shelf = shelf_of(caches, depot, list);
+        platform_lock_acquire(&shelf->lock);
+        broken = check_shelf(shelf, list);
+        platform_lock_release(&shelf->lock);
+    }
+    return broken;
+}
+
+STRATA_COLD void shelves_hold(const struct cache_layer *caches, const struct depot *depot) {
+    for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot); list++) platform_lock_hold(&shelf_of(caches, depot, list)->lock);
+}
+STRATA_COLD void shelves_unhold(const struct cache_layer *caches, const struct depot *depot) {
+    for (unsigned list = DEPOT_HOMES; list-- != 0 && is_shelved(depot);) platform_lock_unhold(&shelf_of(caches, depot, list)->lock);
+}
