@@ -52,6 +52,7 @@ class Counts:
     depot_visits: float
     slab_visits: float
     locks: Sequence[Lock]
+    contention: int  # how often the depot's lock, or a shelf's, was found taken in all
 
     def handed_over(self) -> float:
         return sum(lock.handed_over for lock in self.locks)
@@ -60,7 +61,7 @@ class Counts:
 def counts_of(run: dict) -> Counts:
     operations = run["operations"]
     locks = [Lock(one["layer"], one["taken"] / operations, one["handed_over"] / operations) for one in run["locks"]]
-    return Counts(run["depot_visits"] / operations, run["slab_visits"] / operations, locks)
+    return Counts(run["depot_visits"] / operations, run["slab_visits"] / operations, locks, run["contention"])
 
 
 def hold_ns(counts: Counts, constants: Constants, layer: str) -> float:

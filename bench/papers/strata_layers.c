@@ -19,13 +19,13 @@
 static struct layers_counts totals[LAYERS_SIZES];
 static uint64_t in_use;
 
-/* Time passes by operations: steps of all CPUs. Whose visit of which depot takes until when; see strata_sim_hold. */
+/* Time passes by operations: steps of all CPUs. Whose visit of which depot, or shelf, takes until when; see strata_sim_hold. */
 static uint64_t steps, hold_steps;
 static unsigned cpu_count;
 static struct {
     uint64_t until;
     unsigned cpu;
-} visit_of[SLAB_CACHE_MAGAZINES];
+} visit_of[SLAB_CACHE_MAGAZINES][DEPOT_HOMES + 1];
 
 static _Noreturn void fail(const char *what) {
     fprintf(stderr, "load failed: %s\n", what);
@@ -52,15 +52,29 @@ void strata_sim_tick(void) {
 
 void strata_sim_reap(void) { cache_reap(&heap.caches); }
 
+/* In the depot and on all its shelves. */
+static unsigned full_magazines_of(unsigned tag) {
+    unsigned full = heap.caches.depots[tag].full_count;
+    for (unsigned shelf = 0; shelf < DEPOT_HOMES && heap.caches.depots[tag].shelved; shelf++) full += shelf_at(tag, shelf)->full_count;
+    return full;
+}
+
+/* Shelves count from tick to tick, and then add to the depot. */
+static uint64_t contention_of(unsigned tag) {
+    uint64_t contention = heap.caches.depots[tag].contention;
+    for (unsigned shelf = 0; shelf < DEPOT_HOMES && heap.caches.depots[tag].shelved; shelf++) contention += shelf_at(tag, shelf)->contended;
+    return contention;
+}
+
 struct strata_sim_depot strata_sim_depot_of(size_t bytes) {
     unsigned tag = slab_class_of_size(&heap.slabs, bytes);
     const struct depot *depot = &heap.caches.depots[tag];
     const struct slab_cache *slabs = &heap.slabs.caches[tag];
     return (struct strata_sim_depot){.transfer = depot->rounds / 2u,
-                                     .full = depot->full_count,
+                                     .full = full_magazines_of(tag),
                                      .slab_allocs = slabs->allocs,
                                      .slab_frees = slabs->allocs - slabs->in_use,
-                                     .contention = depot->contention};
+                                     .contention = contention_of(tag)};
 }
 
 unsigned strata_sim_lock_rank(const void *lock) { return ((const struct platform_lock *)lock)->rank; }
@@ -82,22 +96,38 @@ struct below {
     uint64_t visits, allocs, frees, slabs;
 };
 
-static struct below below_of(unsigned tag) {
-    const struct slab_cache *slabs = &heap.slabs.caches[tag];
-    return (struct below){
-        .visits = heap.caches.depots[tag].visits, .allocs = slabs->allocs, .frees = slabs->allocs - slabs->in_use, .slabs = slabs->slabs};
+/* Of the depot and of its shelves, which count anew from each tick on: none falls into a slow path. */
+static uint64_t visits_of(unsigned tag) {
+    uint64_t visits = heap.caches.depots[tag].visits;
+    for (unsigned shelf = 0; shelf < DEPOT_HOMES && heap.caches.depots[tag].shelved; shelf++) visits += shelf_at(tag, shelf)->visits;
+    return visits;
 }
 
-/* Around a slow path: the lock of the depot is found taken once where the visit of another CPU is not over. */
-static void meet(unsigned tag, unsigned cpu) {
-    if (visit_of[tag].until > steps && visit_of[tag].cpu != cpu) sim_contend_lock(&heap.caches.depots[tag].lock, 1);
+static struct below below_of(unsigned tag) {
+    const struct slab_cache *slabs = &heap.slabs.caches[tag];
+    return (struct below){.visits = visits_of(tag), .allocs = slabs->allocs, .frees = slabs->allocs - slabs->in_use, .slabs = slabs->slabs};
 }
-static void part(unsigned tag, unsigned cpu, int visited) {
+
+/* Where a CPU's magazines of a cache are: its shelf's number, or DEPOT_HOMES for the depot. */
+static unsigned place_of(unsigned tag, unsigned cpu) {
+    return depot_shelf(&heap.caches, &heap.caches.depots[tag]) != 0 ? shelf_number(slab_home_of_cpu(cpu)) : DEPOT_HOMES;
+}
+static struct platform_lock *lock_of(unsigned tag, unsigned place) {
+    return place == DEPOT_HOMES ? &heap.caches.depots[tag].lock : &shelf_at(tag, place)->lock;
+}
+
+/* Around a slow path: the lock there is found taken once where the visit of another CPU is not over. Returns where. */
+static unsigned meet(unsigned tag, unsigned cpu) {
+    const unsigned place = place_of(tag, cpu);
+    if (visit_of[tag][place].until > steps && visit_of[tag][place].cpu != cpu) sim_contend_lock(lock_of(tag, place), 1);
+    return place;
+}
+static void part(unsigned tag, unsigned cpu, unsigned place, int visited) {
     if (!hold_steps) return;
-    sim_contend_lock(&heap.caches.depots[tag].lock, 0); /* it may not have been wanted */
+    sim_contend_lock(lock_of(tag, place), 0); /* it may not have been wanted */
     if (!visited) return;
-    visit_of[tag].until = steps + hold_steps;
-    visit_of[tag].cpu = cpu;
+    visit_of[tag][place].until = steps + hold_steps;
+    visit_of[tag][place].cpu = cpu;
 }
 
 static unsigned size_of_tag(unsigned tag) { return layers_size_index(heap.slabs.caches[tag].object_bytes); }
@@ -112,11 +142,11 @@ void *strata_sim_alloc(unsigned cpu, size_t bytes) {
     void *object = cpu_pop(tag);
     if (object) return object;
     struct below before = below_of(tag);
-    meet(tag, cpu);
+    const unsigned place = meet(tag, cpu);
     object = cache_alloc_slow(&heap.caches, tag);
     if (!object) fail("no memory");
     struct below after = below_of(tag);
-    part(tag, cpu, after.visits != before.visits);
+    part(tag, cpu, place, after.visits != before.visits);
     way->global += after.visits != before.visits;
     way->coalescing += after.allocs != before.allocs;
     if (after.slabs > before.slabs) way->pages += after.slabs - before.slabs;
@@ -133,10 +163,10 @@ void strata_sim_free(unsigned cpu, void *object) {
     steps++;
     if (cpu_push(tag, object)) return;
     struct below before = below_of(tag);
-    meet(tag, cpu);
+    const unsigned place = meet(tag, cpu);
     cache_free_slow(&heap.caches, tag, object);
     struct below after = below_of(tag);
-    part(tag, cpu, after.visits != before.visits);
+    part(tag, cpu, place, after.visits != before.visits);
     way->global += after.visits != before.visits;
     way->coalescing += after.frees != before.frees;
     if (after.slabs < before.slabs) way->pages += before.slabs - after.slabs;

@@ -197,8 +197,8 @@ typedef void strata_arena_import_release(void *context, uint64_t start, uint64_t
  * strata_arena_set_source - from now on the arena imports from another what it lacks, and gives spans back there when they have become empty.
  *
  * Before the first allocation, and before other threads use the arena. It may have spans of its own; those are used first.
- * source: its quantum is a multiple of this arena's. It can't be destroyed before this arena is. Segments that this arena imports are its own: a
- * program that frees one in the source is ended, when this arena gives it back.
+ * source: its quantum is a multiple of this arena's. It can't be destroyed before this arena is. Segments that this arena imports are its own: the
+ * source refuses to free or resize them (NOT_ALLOCATED).
  * Errors: BAD_ARGUMENT (also where the quantum is too small, or where it imports from this arena, directly or through others), BUSY (there is a
  * source already, or something was allocated). Cost: linear in the depth of the chain of sources. (Section 4.3.3.)
  */

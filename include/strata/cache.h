@@ -100,6 +100,7 @@ struct strata_cache_config {
     void *argument;                           /* passed to these, to reclaim, and to the move function */
     const struct strata_cache_source *source; /* copied; NULL: the heap */
     bool no_magazines;                        /* nothing is kept constructed: each allocation constructs, each free destructs, under a lock */
+    bool no_debug;                            /* features of strata/debug.h leave it alone, whatever its name and their pattern */
     /*
      * Asks the program to free objects of this cache that it can do without: wanted_bytes of them would serve, and need says how badly (enum
      * strata_cache_need). How many it frees is its own affair. Not called while the cache has no memory.

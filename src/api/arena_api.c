@@ -278,14 +278,14 @@ STRATA_EXPORT enum strata_arena_status strata_arena_resize(struct strata_arena *
 
 static enum arena_status alloc_from_arena(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
     struct strata_arena *arena = source;
-    enum arena_status status = arena_alloc(&arena->core.arena, size, flags & ~(unsigned)ARENA_SLEEP, start);
+    enum arena_status status = arena_lend(&arena->core.arena, size, flags & ~(unsigned)ARENA_SLEEP, start);
     if (status == ARENA_OK) *got = align_up(size, arena->core.arena.quantum); /* does not wrap, or there would have been no such segment */
     return status;
 }
 
 static void release_to_arena(void *source, uint64_t start, uint64_t size) {
     struct strata_arena *arena = source;
-    CHECK(arena_free(&arena->core.arena, start, size) == ARENA_OK);
+    CHECK(arena_take_back(&arena->core.arena, start, size) == ARENA_OK);
 }
 
 static enum arena_status alloc_by_program(void *importer, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {

@@ -70,6 +70,7 @@ enum strata_cache_status strata_cache_create(const char *name, const struct stra
                                                .reclaim = (object_function *)config->reclaim,
                                                .call_reclaim = cache_call_reclaim,
                                                .no_magazines = config->no_magazines,
+                                               .no_debug = config->no_debug,
                                                .free_function = "strata_cache_free"};
     struct strata_cache_source *source = NULL;
     if (config->source != NULL) {

@@ -31,7 +31,6 @@ struct debug_heap *debug_heap_make(void) {
             debug_layer_init(&debug->layer, &heap.zone);
             debug->layer.goes_on = heap.options.debug_error == OPTION_DEBUG_ERROR_CONTINUE;
             list_init(&debug->rules);
-            __atomic_store_n(&heap.kmem_end, 0, __ATOMIC_RELEASE); /* from now on blocks of a size lie in slabs of two kinds */
             __atomic_store_n(&heap.debug, debug, __ATOMIC_RELEASE);
         }
     }
@@ -89,7 +88,7 @@ struct application {
 static void apply_to_cache(struct object_cache *cache, void *argument) {
     struct application *application = argument;
     struct debug_features features;
-    if (!debug_pattern_matches(application->pattern, cache->name)) return;
+    if (cache->no_debug || !debug_pattern_matches(application->pattern, cache->name)) return;
     bool any = features_of(application->debug, cache->name, &features);
     application->ok &= object_cache_debug_set(cache, &application->debug->layer, any ? &features : NULL);
 }
@@ -110,7 +109,7 @@ static bool apply(struct debug_heap *debug, const char *pattern) {
 void debug_cache_created(struct object_cache *cache) {
     struct debug_heap *debug = debug_heap();
     struct debug_features features;
-    if (debug == NULL || !features_of(debug, cache->name, &features)) return;
+    if (debug == NULL || cache->no_debug || !features_of(debug, cache->name, &features)) return;
     if (!object_cache_debug_set(cache, &debug->layer, &features)) log_line("debug: no memory for the features of cache %s: it has none", cache->name);
 }
 

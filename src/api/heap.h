@@ -49,7 +49,6 @@ struct heap {
     /* What every malloc reads shares its cache line with nothing that is written. */
     size_t fine_end;   /* as small_end, for the sizes that are looked up by 16: spares malloc of these a comparison */
     size_t small_end;  /* sizes below come from size classes; written when all else stands, and 0 again by emergency_begin: see heap_small_end */
-    size_t kmem_end;   /* as small_end, for kmem.c, which believes what callers say of blocks; see heap_kmem_end */
     bool layers_stand; /* zone and slabs are built; under the lock */
     bool ready;        /* written once, under the lock; release and acquire */
     bool dying;        /* atomic: the process is being ended because of misuse; see emergency.c */
@@ -79,6 +78,7 @@ struct heap {
     struct zone zone;
     struct slab_layer slabs;
     struct cache_layer caches;
+    bool kmem_trusts[SLAB_CACHE_MAGAZINES];        /* by class; see heap_kmem_trusts */
     struct heap_calls slow_calls[HEAP_CALL_LINES]; /* behind what requests read, whose place in its page makes a tenth of their time */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
@@ -91,10 +91,12 @@ STRATA_INLINE size_t heap_fine_end(void) { return __atomic_load_n(&heap.fine_end
 STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
 
 /*
- * The same for kmem.c. 0 once blocks of one size may lie in slabs of different kinds, as with debugging: whoever begins that stores 0 first, and then
- * each free goes by the address.
+ * The same for kmem.c, which believes what callers say of blocks: whether it may, in this class. Not before there is a heap, in a process that is
+ * being ended, nor once blocks of the class may lie in slabs of two kinds, as after debugging: whoever begins that calls heap_kmem_doubt first, and
+ * from then on each free of the class goes by the address.
  */
-STRATA_INLINE size_t heap_kmem_end(void) { return __atomic_load_n(&heap.kmem_end, __ATOMIC_ACQUIRE); }
+STRATA_INLINE bool heap_kmem_trusts(unsigned class) { return __atomic_load_n(&heap.kmem_trusts[class], __ATOMIC_ACQUIRE); }
+STRATA_INLINE void heap_kmem_doubt(unsigned class) { __atomic_store_n(&heap.kmem_trusts[class], false, __ATOMIC_RELEASE); }
 
 /* The lock's rank, which is none in a struct of zeros: by whoever may be the first to take it. */
 STRATA_INLINE void heap_lock_name(void) { __atomic_store_n(&heap.lock.rank, LOCK_RANK_API, __ATOMIC_RELAXED); }

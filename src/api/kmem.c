@@ -3,7 +3,7 @@
  *
  * The fast paths are those of malloc.c without what is known already: cookies skip the table of classes, frees skip the tags. So nothing there looks
  * at the address; verify() does, wherever the slow path is taken, and in builds with STRATA_DEBUG each time. Past that, slab/ verifies what comes
- * back to it. heap.kmem_end tells whether there is a heap, as small_end does for malloc. A cookie is the version of the class map above 16 bits of
+ * back to it. heap.kmem_trusts tells whether that may be: see heap.h. A cookie is the version of the class map above 16 bits of
  * class, so that one subtraction and one comparison find both a foreign version and a class that there is none of.
  */
 #include <errno.h>
@@ -108,17 +108,26 @@ static STRATA_NOINLINE void *alloc_slow(const char *function, size_t size, unsig
     return STRATA_LIKELY(p != NULL) || (flags & STRATA_KMEM_SLEEP) == 0 ? p : alloc_asleep(size, zero, saved);
 }
 
+/* The class of a size that has one, if blocks of it may be believed to be what callers say. */
+STRATA_INLINE bool is_trusted(size_t size, unsigned *class) {
+    if (STRATA_UNLIKELY(size > SIZE_CLASS_MAX_BYTES)) return false;
+    *class = slab_class_of_size(&heap.slabs, size);
+    return STRATA_LIKELY(heap_kmem_trusts(*class));
+}
+
 void *strata_kmem_alloc(size_t size, unsigned flags) {
-    if (STRATA_LIKELY(size < heap_kmem_end()) && are_flags(flags)) {
-        void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
+    unsigned class;
+    if (is_trusted(size, &class) && are_flags(flags)) {
+        void *object = cpu_pop(class);
         if (STRATA_LIKELY(object != NULL)) return object;
     }
     return alloc_slow("strata_kmem_alloc", size, flags, false);
 }
 
 void *strata_kmem_zalloc(size_t size, unsigned flags) {
-    if (STRATA_LIKELY(size < heap_kmem_end()) && are_flags(flags)) {
-        void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
+    unsigned class;
+    if (is_trusted(size, &class) && are_flags(flags)) {
+        void *object = cpu_pop(class);
         if (STRATA_LIKELY(object != NULL)) return memset(object, 0, size);
     }
     return alloc_slow("strata_kmem_zalloc", size, flags, true);
@@ -132,9 +141,10 @@ static STRATA_NOINLINE void free_slow(const struct kmem_form *form, void *p, siz
 }
 
 void strata_kmem_free(void *p, size_t size) {
-    if (STRATA_LIKELY(size < heap_kmem_end() && p != NULL)) {
+    unsigned class;
+    if (is_trusted(size, &class) && STRATA_LIKELY(p != NULL)) {
         if (VERIFIED_ALWAYS) verify(&free_by_size, p, size);
-        if (STRATA_LIKELY(cpu_push(slab_class_of_size(&heap.slabs, size), p))) return;
+        if (STRATA_LIKELY(cpu_push(class, p))) return;
     }
     free_slow(&free_by_size, p, size);
 }
@@ -155,11 +165,11 @@ static STRATA_COLD size_t bytes_of(const char *function, strata_kmem_cookie cook
           cookie >> 16, STRATA_KMEM_MAP);
 }
 
-/* Whether the fast path may take the cookie: there is a heap, and the class is one of its. */
-STRATA_INLINE bool is_usable(strata_kmem_cookie cookie) {
-    return STRATA_LIKELY(cookie - COOKIE_FIRST < SIZE_CLASS_COUNT) && STRATA_LIKELY(heap_kmem_end() != 0);
-}
 STRATA_INLINE unsigned cache_of(strata_kmem_cookie cookie) { return SLAB_CACHE_FIRST + (cookie - COOKIE_FIRST); }
+/* Whether the fast path may take the cookie: there is a heap, the class is one of its, and is trusted. */
+STRATA_INLINE bool is_usable(strata_kmem_cookie cookie) {
+    return STRATA_LIKELY(cookie - COOKIE_FIRST < SIZE_CLASS_COUNT) && STRATA_LIKELY(heap_kmem_trusts(cache_of(cookie)));
+}
 
 static STRATA_NOINLINE void *cookie_alloc_slow(strata_kmem_cookie cookie, unsigned flags) {
     return alloc_slow("strata_kmem_cookie_alloc", bytes_of("strata_kmem_cookie_alloc", cookie), flags, false);

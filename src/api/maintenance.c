@@ -158,7 +158,7 @@ static bool wants_thread(void) {
 }
 
 /* Returns whether a thread runs now that did not before, or is being started by somebody else. */
-static bool start_where_wanted(uint32_t state) {
+static STRATA_NOINLINE bool start_where_wanted(uint32_t state) {
     if (state != MAINTENANCE_NONE || !wants_thread()) return false;
     start_thread();
     return true;

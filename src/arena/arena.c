@@ -189,6 +189,7 @@ static enum arena_status serve(struct arena *arena, const struct arena_request *
         if (status == ARENA_OK) {
             arena->counters.allocs++;
             if (request->fit == ARENA_NEXT_FIT) move_rotor(arena, request, *start);
+            if (request->lent) arena_hash_find(arena, *start)->lent = true;
             arena_leave(arena, imported, NULL);
             return ARENA_OK;
         }
@@ -262,6 +263,11 @@ enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags
     return request_segment(arena, &request, start);
 }
 
+STRATA_COLD enum arena_status arena_lend(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
+    struct arena_request request = {.size = size, .align = arena->quantum, .last = UINT64_MAX, .flags = flags, .lent = true};
+    return request_segment(arena, &request, start);
+}
+
 enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t phase, uint64_t nocross, uint64_t min, uint64_t max,
                                unsigned flags, uint64_t *start) {
     struct arena_request request = {.size = size,
@@ -275,11 +281,14 @@ enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t alig
     return request_segment(arena, &request, start);
 }
 
-/* The allocated segment with this start and size. */
-static enum arena_status find_segment(struct arena *arena, uint64_t start, uint64_t size, struct arena_tag **tag) {
+/* The segment with this start and size that is allocated, or lent. */
+static enum arena_status find_either(struct arena *arena, uint64_t start, uint64_t size, bool lent, struct arena_tag **tag) {
     *tag = arena_hash_find(arena, start);
-    if (*tag == NULL) return ARENA_NOT_ALLOCATED;
+    if (*tag == NULL || (*tag)->lent != lent) return ARENA_NOT_ALLOCATED;
     return (*tag)->size == size ? ARENA_OK : ARENA_SIZE_MISMATCH;
+}
+static enum arena_status find_segment(struct arena *arena, uint64_t start, uint64_t size, struct arena_tag **tag) {
+    return find_either(arena, start, size, false, tag);
 }
 
 static bool round_size(const struct arena *arena, uint64_t *size) {
@@ -288,12 +297,12 @@ static bool round_size(const struct arena *arena, uint64_t *size) {
     return true;
 }
 
-enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size) {
+static enum arena_status free_either(struct arena *arena, uint64_t start, uint64_t size, bool lent) {
     struct arena_release release = {false, 0, 0};
     struct arena_tag *tag;
     if (!round_size(arena, &size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);
-    enum arena_status status = find_segment(arena, start, size, &tag);
+    enum arena_status status = find_either(arena, start, size, lent, &tag);
     if (status == ARENA_OK) {
         arena->counters.frees++;
         arena_span_retire(arena, arena_segment_free(arena, tag), &release);
@@ -301,6 +310,9 @@ enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size
     arena_leave(arena, status == ARENA_OK, &release);
     return status;
 }
+
+enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size) { return free_either(arena, start, size, false); }
+STRATA_COLD enum arena_status arena_take_back(struct arena *arena, uint64_t start, uint64_t size) { return free_either(arena, start, size, true); }
 
 enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size) {
     void *cache = quantum_cache(arena, size);
@@ -338,7 +350,7 @@ static enum arena_status find_neighbours(struct arena *arena, uint64_t start, ui
     enum arena_status status = find_segment(arena, start, size, tag);
     if (status != ARENA_OK) return status;
     *next = arena_segment_behind(arena, *tag);
-    return *next == NULL ? ARENA_NOT_ALLOCATED : (*next)->size != next_size ? ARENA_SIZE_MISMATCH : ARENA_OK;
+    return *next == NULL || (*next)->lent ? ARENA_NOT_ALLOCATED : (*next)->size != next_size ? ARENA_SIZE_MISMATCH : ARENA_OK;
 }
 
 static enum arena_status join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size, bool check_only) {

@@ -120,6 +120,7 @@ struct arena_tag {
     } u;
     uint32_t kind; /* enum tag_kind of arena_internal.h */
     bool imported; /* span: came from the source */
+    bool lent;     /* allocated: an arena that imports has it */
 };
 
 struct arena_hash {
@@ -219,6 +220,12 @@ enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t siz
 /* `flags`: enum arena_flags. Sizes up to qcache_max come from the quantum caches, whatever the fit. */
 enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start);
 enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size);
+/*
+ * For arenas that import: a segment that is nobody else's, round the quantum caches. Until it is taken back everything else finds nothing allocated
+ * there: who frees in the source what an importer has would give it to two.
+ */
+enum arena_status arena_lend(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start);
+enum arena_status arena_take_back(struct arena *arena, uint64_t start, uint64_t size);
 /*
  * A segment inside [min, max) at `phase` from a multiple of `align`, that crosses no multiple of `nocross`. 0 means "no
  * constraint" for each; align and nocross are powers of two and multiples of the quantum, phase is a multiple of it and less

@@ -33,6 +33,7 @@ struct arena_request {
     unsigned fit;
     bool bounded; /* min or max was given */
     bool from_top;
+    bool lent; /* to an importer */
 };
 
 /* Memory and a span that are to be given back once the lock is dropped. */

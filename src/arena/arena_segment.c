@@ -50,6 +50,7 @@ void arena_segment_carve(struct arena *arena, struct arena_tag *tag, uint64_t at
     cut->size = size;
     if (cut_last != last) arena_segment_list(arena, insert_behind(arena, cut, cut_last + 1, last));
     cut->kind = TAG_ALLOCATED;
+    cut->lent = false;
     arena->segments_allocated++;
     arena->allocated += size;
     arena_hash_insert(arena, cut);
@@ -131,6 +132,7 @@ bool arena_segment_split(struct arena *arena, struct arena_tag *tag, uint64_t si
     struct arena_tag *rest = insert_behind(arena, tag, tag->start + size, tag_last(tag));
     tag->size = size;
     rest->kind = TAG_ALLOCATED;
+    rest->lent = false;
     arena->segments_allocated++;
     arena_hash_insert(arena, rest);
     return true;

@@ -234,12 +234,12 @@ void arena_span_retire(struct arena *arena, struct arena_tag *segment, struct ar
 
 static enum arena_status import_from_arena(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
     struct arena *arena = source;
-    enum arena_status status = arena_alloc(arena, size, flags, start);
+    enum arena_status status = arena_lend(arena, size, flags, start);
     *got = align_up(size, arena->quantum); /* does not wrap where the alloc went well */
     return status;
 }
 
-static void release_to_arena(void *source, uint64_t start, uint64_t size) { CHECK(arena_free(source, start, size) == ARENA_OK); }
+static void release_to_arena(void *source, uint64_t start, uint64_t size) { CHECK(arena_take_back(source, start, size) == ARENA_OK); }
 
 const struct arena_source arena_as_source = {import_from_arena, release_to_arena};
 

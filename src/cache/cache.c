@@ -96,17 +96,27 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
  * and with bulk frees one in some hundred is such a free. In smaller pieces than these, one in a hundred would be.
  */
 #define OVERFLOW_PIECE 16
+_Static_assert(DEPOT_FEW <= OVERFLOW_PIECE, "what the stack has room for");
 
 /* Without the lock: notes that are lost, as two come at once, are some of many. */
 static void note_past(struct depot *depot, unsigned count) {
     __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
 }
 
-/* The same of an array for which there is no magazine: to the slabs. Apart, for the stack that it takes. */
-static STRATA_COLD STRATA_NOINLINE void overflow_to_slabs(struct cache_layer *caches, unsigned cache, unsigned wanted) {
-    void *rounds[CACHE_TRANSFER_MAX];
-    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
+/*
+ * Rounds off this CPU's array, the topmost last; how many, and whose they are, as far as that counts here. One for all callers, as a sequence takes
+ * room.
+ */
+static STRATA_NOINLINE unsigned pop_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted, unsigned *home) {
+    if (STRATA_UNLIKELY(home != NULL && cache_has_homes(caches, cache))) return home_pop(caches, cache, rounds, wanted, home);
+    return cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
+}
+
+/* To the slabs, past a depot that has enough or no magazine. */
+static void overflow_to_slabs(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted) {
+    const unsigned count = pop_rounds(caches, cache, rounds, wanted, NULL);
     if (count != 0) backend_free(caches, cache, rounds, count);
+    note_past(&caches->depots[cache], count);
 }
 
 /* What was popped, in the order of a magazine's, for which there is none yet: it becomes one; or goes to the slabs. */
@@ -127,58 +137,38 @@ static STRATA_COLD STRATA_NOINLINE void put_rounds_by(struct cache_layer *caches
     depot_give_empty(caches, depot, magazine);
 }
 
-/* Few rounds are popped without a magazine to begin with, as the depot may have one. */
-static void overflow_few(struct cache_layer *caches, unsigned cache, unsigned wanted) {
-    void *few[DEPOT_FEW];
-    unsigned home = 0, count;
-    if (STRATA_LIKELY(!cache_has_homes(caches, cache)))
-        count = cpu_pop_batch_in(&caches->areas_at, cache, few, wanted);
-    else
-        count = home_pop(caches, cache, few, wanted, &home);
-    reverse(few, count);
-    if (count < wanted)
-        depot_give_odd(caches, cache, few, count);
-    else if (!depot_give_few(caches, &caches->depots[cache], home, few, count))
-        put_rounds_by(caches, cache, few, count, home);
-}
-
 /* The upper half of this CPU's array goes to the depot; or past it to the slabs, in pieces. */
 static void overflow(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
-    unsigned wanted = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
-    if (wanted == 0) wanted = 1;
-    if (!depot_has_room(caches, depot)) {
-        void *piece[OVERFLOW_PIECE];
-        unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, piece, (unsigned)min_u64(wanted, OVERFLOW_PIECE));
-        if (count != 0) backend_free(caches, cache, piece, count);
-        note_past(depot, count);
+    const unsigned half = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
+    unsigned wanted = half != 0 ? half : 1, home = 0;
+    void *few[OVERFLOW_PIECE];
+    struct magazine *magazine = NULL;
+    if (!depot_has_room(caches, depot) || (wanted > DEPOT_FEW && (magazine = depot_take_empty(caches, depot)) == NULL)) {
+        overflow_to_slabs(caches, cache, few, (unsigned)min_u64(wanted, OVERFLOW_PIECE));
         return;
     }
-    if (wanted <= DEPOT_FEW) {
-        overflow_few(caches, cache, wanted);
+    if (magazine == NULL) { /* few are popped without one, as the depot may have it */
+        const unsigned count = pop_rounds(caches, cache, few, wanted, &home);
+        reverse(few, count);
+        if (count < wanted)
+            depot_give_odd(caches, cache, few, count);
+        else if (!depot_give_few(caches, depot, home, few, count))
+            put_rounds_by(caches, cache, few, count, home);
         return;
     }
-    struct magazine *magazine = depot_take_empty(caches, depot);
-    if (magazine != NULL) {
-        wanted = (unsigned)min_u64(wanted, magazine_capacity(magazine)); /* m may have gone down since it was read */
-        unsigned home = 0;
-        if (STRATA_LIKELY(!cache_has_homes(caches, cache)))
-            magazine->count = cpu_pop_batch_in(&caches->areas_at, cache, magazine->rounds, wanted);
-        else
-            magazine->count = home_pop(caches, cache, magazine->rounds, wanted, &home);
-        magazine->home = (uint16_t)home;
-        reverse(magazine->rounds, magazine->count);
-        if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
-        if (magazine->count == wanted) {
-            note_past(depot, wanted);
-            backend_free(caches, cache, magazine->rounds, wanted);
-        } else {
-            depot_give_odd(caches, cache, magazine->rounds, magazine->count);
-        }
-        depot_give_empty(caches, depot, magazine);
-        return;
+    wanted = (unsigned)min_u64(wanted, magazine_capacity(magazine)); /* m may have gone down since it was read */
+    magazine->count = pop_rounds(caches, cache, magazine->rounds, wanted, &home);
+    magazine->home = (uint16_t)home;
+    reverse(magazine->rounds, magazine->count);
+    if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
+    if (magazine->count == wanted) {
+        note_past(depot, wanted);
+        backend_free(caches, cache, magazine->rounds, wanted);
+    } else {
+        depot_give_odd(caches, cache, magazine->rounds, magazine->count);
     }
-    overflow_to_slabs(caches, cache, wanted);
+    depot_give_empty(caches, depot, magazine);
 }
 
 void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {

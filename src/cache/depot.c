@@ -399,7 +399,8 @@ static void adapt_rounds(struct depot *depot) {
 
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     struct depot *depot = &caches->depots[cache];
-    const struct shelf_activity activity = all ? (struct shelf_activity){0} : shelves_look(caches, depot);
+    const bool shelved = __atomic_load_n(&depot->shelved, __ATOMIC_ACQUIRE); /* so that most programs don't come to the code of shelves */
+    const struct shelf_activity activity = shelved && !all ? shelves_look(caches, depot) : (struct shelf_activity){0};
     platform_lock_acquire(&depot->lock);
     uint32_t full_cut = all ? depot->full_count : depot->full_low;
     uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
@@ -431,5 +432,5 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     if (magazine != NULL) depot_put_away(caches, depot, magazine);
     while (full_cut-- != 0 && (magazine = take_unneeded_full(depot)) != NULL) depot_put_away(caches, depot, magazine);
     while (empty_cut-- != 0 && (magazine = take_unneeded_empty(depot)) != NULL) depot_put_away(caches, depot, magazine);
-    shelves_trim(caches, depot, all);
+    if (shelved) shelves_trim(caches, depot, all);
 }

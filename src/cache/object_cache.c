@@ -135,6 +135,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
                                    .destruct = config->destruct,
                                    .argument = config->argument,
                                    .integers = config->integers,
+                                   .no_debug = config->no_debug,
                                    .alloc_function = config->alloc_function != NULL ? config->alloc_function : "strata_cache_alloc",
                                    .free_function = config->free_function};
     if (!object_slabs_init(&cache->slabs, zone, config->bytes, config->align, config->slab_bytes, config->source, config->source_context)) {

@@ -83,6 +83,7 @@ struct object_cache_config {
     /* Asks the program to free objects; NULL: it isn't asked. */
     object_function *reclaim;
     object_reclaim_call *call_reclaim;
+    bool no_debug;     /* see struct object_cache */
     bool no_magazines; /* no arrays: every object comes from the slabs and goes there, constructed and destructed each time */
     const char *alloc_function, *free_function; /* of the program's, for messages about them */
     /* 0: objects are memory. Else a byte of them stands for so many integers. */
@@ -101,6 +102,7 @@ struct object_cache {
     void *argument;
     const char *alloc_function, *free_function;
     uint64_t integers;                  /* as configured */
+    bool no_debug;                      /* debugging leaves it alone; as configured */
     struct object_reclaimer *reclaimer; /* NULL: none; immutable */
     struct object_mover *mover;         /* NULL: none; set once, atomic */
     struct list link;

@@ -11,8 +11,6 @@
 
 /* Beyond this a block gets superpages of its own: address space is cheaper than holes between long runs. */
 #define RUN_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
-/* Huge pages for blocks of at least this many superpages, where they are wanted always. */
-#define DENSE_SUPERPAGES 4
 
 uint64_t block_mark_allocated(struct zone *zone, struct superpage *first, size_t from, size_t to, bool *zeroed) {
     uint64_t fresh = 0;
@@ -68,7 +66,7 @@ void block_give_up(struct zone *zone, struct superpage *first, size_t from, size
 }
 
 void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, bool alike, struct huge_question *question) {
-    size_t whole = granules / SUPERPAGE_GRANULES, least = zone->config.thp == ZONE_THP_AUTO ? zone->config.huge_block_superpages : DENSE_SUPERPAGES;
+    size_t whole = granules / SUPERPAGE_GRANULES, least = zone->config.thp == ZONE_THP_AUTO ? zone->config.huge_block_superpages : 1;
     if (whole >= least && from < whole) zone_decide_huge_block(zone, first, from, whole, granules, alike, question);
 }
 

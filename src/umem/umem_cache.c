@@ -120,7 +120,6 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
         return NULL;
     }
 
-    if ((cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0) umem_debug_not(name);
     const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = source};
     const struct strata_cache_config config = {.size = bufsize,
                                                .align = align,
@@ -129,7 +128,8 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
                                                .argument = cache,
                                                .reclaim = reclaim_callback != NULL ? reclaim : NULL,
                                                .source = source != NULL ? &slabs : NULL,
-                                               .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines()};
+                                               .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines(),
+                                               .no_debug = (cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0};
     if (strata_cache_create(name, &config, &cache->cache) == STRATA_CACHE_OK) return cache;
     strata_kmem_free(cache, sizeof *cache);
     errno = EAGAIN;

@@ -3,7 +3,6 @@
  *
  * Read once: by this library's constructor, or by the first umem_cache_create or vmem_create of a constructor that runs before it. A process that has
  * more rights than its user reads no environment. What is not understood costs one line on standard error.
- * Lock: `excluded_lock`, for the list of caches that debugging leaves alone.
  */
 #define _GNU_SOURCE
 #include "umem_internal.h"
@@ -192,36 +191,12 @@ static void write_features(char *text, size_t bytes) {
     if (settings.mtbf != 0) FEATURE("mtbf=%llu+seed=1", settings.mtbf);
 }
 
-/* Caches that are left alone: by their names, for when all caches get other features. */
-struct excluded {
-    struct excluded *next;
-    char name[STRATA_DEBUG_PATTERN_MAX + 1];
-};
-static pthread_mutex_t excluded_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct excluded *excluded;
 static bool debugs; /* something is switched on; immutable once umem_start has run */
 
 static void set_features(void) {
     char features[160];
     write_features(features, sizeof features);
     strata_debug_set("*", features[0] != 0 ? features : "off");
-    pthread_mutex_lock(&excluded_lock);
-    for (const struct excluded *one = excluded; one != NULL; one = one->next) strata_debug_set(one->name, "off");
-    pthread_mutex_unlock(&excluded_lock);
-}
-
-void umem_debug_not(const char *name) {
-    if (!debugs) return;
-    pthread_mutex_lock(&excluded_lock);
-    struct excluded *one = excluded;
-    while (one != NULL && strncmp(one->name, name, 31) != 0) one = one->next;
-    if (one == NULL && (one = strata_kmem_zalloc(sizeof *one, STRATA_KMEM_NO_SLEEP)) != NULL) {
-        strncpy(one->name, name, 31); /* as caches are named */
-        one->next = excluded;
-        excluded = one;
-        strata_debug_set(one->name, "off");
-    }
-    pthread_mutex_unlock(&excluded_lock);
 }
 
 void umem_setmtbf(uint32_t threshold) {

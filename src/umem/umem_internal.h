@@ -32,7 +32,5 @@ void *umem_large_take_any(struct umem_large *large);
 void umem_start(void);
 /* Whether UMEM_OPTIONS wants every cache as with UMC_NOMAGAZINE. */
 bool umem_no_magazines(void);
-/* Before a cache of that name is made: debugging leaves it alone. */
-void umem_debug_not(const char *name);
 
 #endif

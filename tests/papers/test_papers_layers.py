@@ -316,6 +316,7 @@ def test_the_models_demands_by_hand():
             "operations": 1000,
             "depot_visits": 10,
             "slab_visits": 1,
+            "contention": 0,
             "locks": [
                 {"layer": "depot", "taken": 20, "handed_over": 5},
                 {"layer": "slab", "taken": 1, "handed_over": 1},

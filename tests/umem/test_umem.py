@@ -39,6 +39,7 @@ def test_no_memory_in_a_handler_of_exit(run):
 ARENA_ENDS = {
     "size": r"umem: vmem_free\(space\): 0x[0-9a-f]+, size 11: .*size.*",
     "twice": r"umem: vmem_free\(space\): 0x[0-9a-f]+, size 10: nothing allocated starts there",
+    "of its importer": r"umem: vmem_free\(space\): 0x[0-9a-f]+, size 10: nothing allocated starts there",
     "foreign": r"umem: vmem_xfree\(ids\): 0x[0-9a-f]+, size 10: nothing allocated starts there",
     "zero": r"umem: vmem_alloc\(space\): size 0: .*argument.*",
     "align": r"umem: vmem_xalloc\(space\): size 10: .*argument.*",
@@ -118,6 +119,13 @@ def test_guards_find_what_is_written_outside(run, settings):
         result = run("debug", how, UMEM_DEBUG=settings)
         assert result.returncode == -signal.SIGABRT and f"cache {name}" in result.errors, result.describe()
         assert ("stack" in result.errors or "+0x" in result.errors) == ("audit" in settings or settings == "default"), result.describe()
+
+
+@pytest.mark.parametrize("which", ["star", "same"])
+def test_a_cache_that_debugging_leaves_alone_is_no_name(run, which):
+    result = run("spared", which, UMEM_DEBUG="guards")
+    assert result.returncode == -signal.SIGABRT and result.errors.count("cache letters") == 1, result.describe()
+    assert run("spared", which, expect=0).text == "went on\n"
 
 
 def test_an_error_may_be_survived(run):

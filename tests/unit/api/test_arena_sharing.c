@@ -28,6 +28,35 @@ static void spans_come_up_and_go_down(void **state) {
     assert_int_equal(stats_of(top).releases, 1);
 }
 
+/* A source that took back what its importer still has would give it to two: by segments, and by quantum caches that have the size of the span. */
+static void what_an_importer_has_is_not_the_programs_to_free(void **state) {
+    struct strata_arena *cached = new_arena("cached", 0, 1024, 16), *importer = new_arena("importer", 0, 0, 16);
+    uint64_t size;
+    (void)state;
+    ASSERT_OK(strata_arena_set_quantum_caches(cached, 64));
+    ASSERT_OK(strata_arena_set_source(importer, cached));
+    struct {
+        struct strata_arena *source, *importer;
+        uint64_t size;
+    } pairs[] = {{bottom, middle, 64}, {middle, top, 16}, {cached, importer, 16}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(pairs); i++) {
+        struct strata_arena *source = pairs[i].source;
+        uint64_t start = must_alloc(pairs[i].importer, pairs[i].size);
+        ASSERT_STATUS(strata_arena_free(source, start, pairs[i].size), NOT_ALLOCATED);
+        ASSERT_STATUS(strata_arena_xfree(source, start, pairs[i].size), NOT_ALLOCATED);
+        ASSERT_STATUS(strata_arena_free(source, start, 2 * pairs[i].size), NOT_ALLOCATED);
+        ASSERT_STATUS(strata_arena_resize(source, start, pairs[i].size, 2 * pairs[i].size), NOT_ALLOCATED);
+        ASSERT_OK(strata_arena_lookup(source, start, &size)); /* it is allocated all the same */
+        assert_int_equal(size, pairs[i].size);
+        ASSERT_OK(strata_arena_free(pairs[i].importer, start, pairs[i].size));
+        ASSERT_STATUS(strata_arena_free(source, start, pairs[i].size), NOT_ALLOCATED);
+    }
+    uint64_t own = must_alloc(bottom, 64); /* the next one there is the program's again */
+    ASSERT_OK(strata_arena_free(bottom, own, 64));
+    ASSERT_OK(strata_arena_destroy(importer));
+    ASSERT_OK(strata_arena_destroy(cached));
+}
+
 static void sources_are_checked(void **state) {
     struct strata_arena *fine = new_arena("fine", 0, 64, 1), *late = new_arena("late", 0, 0, 1);
     (void)state;
@@ -308,6 +337,7 @@ static void fork_locks_all_and_frees_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(spans_come_up_and_go_down, setup, sound),
+        cmocka_unit_test_setup_teardown(what_an_importer_has_is_not_the_programs_to_free, setup, sound),
         cmocka_unit_test_setup_teardown(sources_are_checked, setup, sound),
         cmocka_unit_test_setup_teardown(a_source_outlives_its_importers, setup, sound),
         cmocka_unit_test_setup_teardown(limits_hold_at_each_level, setup, sound),

@@ -164,6 +164,16 @@ static unsigned huge_superpages(size_t bytes) {
     return huge;
 }
 
+/* Who wants huge pages always gets them in the smallest block that has a superpage of its own, too. */
+static void a_policy_is_for_blocks_of_every_size(void **state) {
+    (void)state;
+    huge_zone(ZONE_THP_ALWAYS);
+    for (unsigned superpages = 1; superpages <= 5; superpages++) assert_int_equal(huge_superpages(superpages * SUPERPAGE_BYTES), superpages);
+    huge_zone(ZONE_THP_NEVER);
+    for (unsigned superpages = 1; superpages <= 5; superpages++) assert_int_equal(huge_superpages(superpages * SUPERPAGE_BYTES), 0);
+    ASSERT_SOUND();
+}
+
 #define TRUST 256
 
 /* Blocks are measured only now and then: the first page of one that is never touched costs a huge page. */
@@ -363,6 +373,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_learnt_where_the_touch_fails),
         cmocka_unit_test(runs_of_which_little_may_be_used_take_none),
         cmocka_unit_test(a_policy_is_obeyed),
+        cmocka_unit_test(a_policy_is_for_blocks_of_every_size),
         cmocka_unit_test(blocks_follow_what_is_known),
         cmocka_unit_test(a_block_is_touched_once),
         cmocka_unit_test(blocks_pause_as_slabs_do),
