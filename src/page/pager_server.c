@@ -48,7 +48,10 @@ static bool bring(struct pager *pager, uint32_t page) {
     }
     pager->counters.beyond_limit += room == PAGER_ROOM_NONE;
     struct frame *frame = frames_enter(&pager->frames, page);
-    if (!read_or_decide(pager, frame)) return true;
+    if (!read_or_decide(pager, frame)) {
+        pager_tell_progress(pager); /* the worker may wait for the frame, and there may be nothing else that tells it */
+        return true;
+    }
     frames_set_state(&pager->frames, frame, FRAME_HELD);
     if (pager->config.policy.enter != NULL) pager->config.policy.enter(page, pager->config.policy.argument);
     pager_tell_progress(pager);
