@@ -198,7 +198,7 @@ typedef void strata_arena_import_release(void *context, uint64_t start, uint64_t
  *
  * Before the first allocation, and before other threads use the arena. It may have spans of its own; those are used first.
  * source: its quantum is a multiple of this arena's. It can't be destroyed before this arena is. Segments that this arena imports are its own: the
- * source refuses to free or resize them (NOT_ALLOCATED).
+ * source refuses to free or resize them (NOT_ALLOCATED); but for a segment that had to come out of the source's quantum caches, as no other was left.
  * Errors: BAD_ARGUMENT (also where the quantum is too small, or where it imports from this arena, directly or through others), BUSY (there is a
  * source already, or something was allocated). Cost: linear in the depth of the chain of sources. (Section 4.3.3.)
  */

@@ -14,7 +14,7 @@ bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_
         const struct slab_cache *class = &heap.slabs.caches[tag];
         cache = debug_cache_create(&debug->layer, class->name, class->object_bytes, NATURAL_ALIGN, NULL, NULL, true);
         if (cache == NULL) return false;
-        heap_kmem_doubt(tag);
+        heap_kmem_doubt();
         __atomic_store_n(&debug->classes[tag], cache, __ATOMIC_RELEASE);
     }
     if (!debug_cache_set(cache, features)) return false;

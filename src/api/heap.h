@@ -78,7 +78,7 @@ struct heap {
     struct zone zone;
     struct slab_layer slabs;
     struct cache_layer caches;
-    bool kmem_trusts[SLAB_CACHE_MAGAZINES];        /* by class; see heap_kmem_trusts */
+    bool kmem_trusts;                              /* atomic; see heap_kmem_trusts */
     struct heap_calls slow_calls[HEAP_CALL_LINES]; /* behind what requests read, whose place in its page makes a tenth of their time */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
@@ -91,12 +91,12 @@ STRATA_INLINE size_t heap_fine_end(void) { return __atomic_load_n(&heap.fine_end
 STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
 
 /*
- * The same for kmem.c, which believes what callers say of blocks: whether it may, in this class. Not before there is a heap, in a process that is
- * being ended, nor once blocks of the class may lie in slabs of two kinds, as after debugging: whoever begins that calls heap_kmem_doubt first, and
- * from then on each free of the class goes by the address.
+ * The same for kmem.c, which believes what callers say of blocks: whether it may. Not before there is a heap, in a process that is being ended, nor
+ * once blocks of a size class may lie in slabs of two kinds, as after debugging of it: whoever begins that calls heap_kmem_doubt first, and from then
+ * on each free goes by the address, as a wrong size may name any class.
  */
-STRATA_INLINE bool heap_kmem_trusts(unsigned class) { return __atomic_load_n(&heap.kmem_trusts[class], __ATOMIC_ACQUIRE); }
-STRATA_INLINE void heap_kmem_doubt(unsigned class) { __atomic_store_n(&heap.kmem_trusts[class], false, __ATOMIC_RELEASE); }
+STRATA_INLINE bool heap_kmem_trusts(void) { return __atomic_load_n(&heap.kmem_trusts, __ATOMIC_ACQUIRE); }
+STRATA_INLINE void heap_kmem_doubt(void) { __atomic_store_n(&heap.kmem_trusts, false, __ATOMIC_RELEASE); }
 
 /* The lock's rank, which is none in a struct of zeros: by whoever may be the first to take it. */
 STRATA_INLINE void heap_lock_name(void) { __atomic_store_n(&heap.lock.rank, LOCK_RANK_API, __ATOMIC_RELAXED); }

@@ -108,26 +108,20 @@ static STRATA_NOINLINE void *alloc_slow(const char *function, size_t size, unsig
     return STRATA_LIKELY(p != NULL) || (flags & STRATA_KMEM_SLEEP) == 0 ? p : alloc_asleep(size, zero, saved);
 }
 
-/* The class of a size that has one, if blocks of it may be believed to be what callers say. */
-STRATA_INLINE bool is_trusted(size_t size, unsigned *class) {
-    if (STRATA_UNLIKELY(size > SIZE_CLASS_MAX_BYTES)) return false;
-    *class = slab_class_of_size(&heap.slabs, size);
-    return STRATA_LIKELY(heap_kmem_trusts(*class));
-}
+/* Whether the fast path may take the size: it has a class, and what callers say of blocks may be believed. */
+STRATA_INLINE bool is_trusted(size_t size) { return STRATA_LIKELY(size <= SIZE_CLASS_MAX_BYTES) && STRATA_LIKELY(heap_kmem_trusts()); }
 
 void *strata_kmem_alloc(size_t size, unsigned flags) {
-    unsigned class;
-    if (is_trusted(size, &class) && are_flags(flags)) {
-        void *object = cpu_pop(class);
+    if (is_trusted(size) && are_flags(flags)) {
+        void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
         if (STRATA_LIKELY(object != NULL)) return object;
     }
     return alloc_slow("strata_kmem_alloc", size, flags, false);
 }
 
 void *strata_kmem_zalloc(size_t size, unsigned flags) {
-    unsigned class;
-    if (is_trusted(size, &class) && are_flags(flags)) {
-        void *object = cpu_pop(class);
+    if (is_trusted(size) && are_flags(flags)) {
+        void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
         if (STRATA_LIKELY(object != NULL)) return memset(object, 0, size);
     }
     return alloc_slow("strata_kmem_zalloc", size, flags, true);
@@ -141,10 +135,9 @@ static STRATA_NOINLINE void free_slow(const struct kmem_form *form, void *p, siz
 }
 
 void strata_kmem_free(void *p, size_t size) {
-    unsigned class;
-    if (is_trusted(size, &class) && STRATA_LIKELY(p != NULL)) {
+    if (is_trusted(size) && STRATA_LIKELY(p != NULL)) {
         if (VERIFIED_ALWAYS) verify(&free_by_size, p, size);
-        if (STRATA_LIKELY(cpu_push(class, p))) return;
+        if (STRATA_LIKELY(cpu_push(slab_class_of_size(&heap.slabs, size), p))) return;
     }
     free_slow(&free_by_size, p, size);
 }
@@ -166,9 +159,9 @@ static STRATA_COLD size_t bytes_of(const char *function, strata_kmem_cookie cook
 }
 
 STRATA_INLINE unsigned cache_of(strata_kmem_cookie cookie) { return SLAB_CACHE_FIRST + (cookie - COOKIE_FIRST); }
-/* Whether the fast path may take the cookie: there is a heap, the class is one of its, and is trusted. */
+/* Whether the fast path may take the cookie: there is a heap that trusts its callers, and the class is one of its. */
 STRATA_INLINE bool is_usable(strata_kmem_cookie cookie) {
-    return STRATA_LIKELY(cookie - COOKIE_FIRST < SIZE_CLASS_COUNT) && STRATA_LIKELY(heap_kmem_trusts(cache_of(cookie)));
+    return STRATA_LIKELY(cookie - COOKIE_FIRST < SIZE_CLASS_COUNT) && STRATA_LIKELY(heap_kmem_trusts());
 }
 
 static STRATA_NOINLINE void *cookie_alloc_slow(strata_kmem_cookie cookie, unsigned flags) {

@@ -5,9 +5,9 @@
  * tick. Idle pages are looked at five times in it. The thread also waits for the system's word that memory is short. It starts lazily, once the heap
  * passes MAINTENANCE_HEAP_BYTES; after QUIET_TICKS that found nothing to do it sleeps without a timeout, and the next slow path wakes it.
  *
- * That no wake is lost: a slow path changes the heap, counts itself in slow_calls and then reads maintenance_asleep; the thread
- * sets maintenance_asleep and then looks whether slow_calls is what it was before its last tick. All four are sequentially
- * consistent, so that one of the two sees the other.
+ * That no wake is lost: a slow path changes the heap, counts itself in its line of slow_calls and then reads maintenance_asleep; the thread
+ * sets maintenance_asleep and then looks whether all lines together are what they were before its last tick: as none ever goes down, the same sum
+ * means that each is the same. All four are sequentially consistent, so that one of the two sees the other.
  *
  * States of maintenance_state: NONE -> STARTING -> RUNNING; a fork's child is NONE again; FAILED stays, and slow paths do the ticks.
  */
@@ -157,7 +157,7 @@ static bool wants_thread(void) {
     }
 }
 
-/* Returns whether a thread runs now that did not before, or is being started by somebody else. */
+/* Returns whether a start was tried, by this thread or another. */
 static STRATA_NOINLINE bool start_where_wanted(uint32_t state) {
     if (state != MAINTENANCE_NONE || !wants_thread()) return false;
     start_thread();

@@ -265,7 +265,9 @@ enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags
 
 STRATA_COLD enum arena_status arena_lend(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
     struct arena_request request = {.size = size, .align = arena->quantum, .last = UINT64_MAX, .flags = flags, .lent = true};
-    return request_segment(arena, &request, start);
+    enum arena_status status = request_segment(arena, &request, start);
+    /* All that is left may lie in slabs of quantum caches. */
+    return status == ARENA_NO_SPACE && quantum_cache(arena, size) != NULL ? arena_alloc(arena, size, flags, start) : status;
 }
 
 enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t phase, uint64_t nocross, uint64_t min, uint64_t max,
@@ -312,11 +314,15 @@ static enum arena_status free_either(struct arena *arena, uint64_t start, uint64
 }
 
 enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size) { return free_either(arena, start, size, false); }
-STRATA_COLD enum arena_status arena_take_back(struct arena *arena, uint64_t start, uint64_t size) { return free_either(arena, start, size, true); }
 
 enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size) {
     void *cache = quantum_cache(arena, size);
     return cache != NULL ? arena->qcache_ops->free(cache, start) : arena_xfree(arena, start, size);
+}
+
+STRATA_COLD enum arena_status arena_take_back(struct arena *arena, uint64_t start, uint64_t size) {
+    enum arena_status status = free_either(arena, start, size, true);
+    return status == ARENA_NOT_ALLOCATED ? arena_free(arena, start, size) : status; /* out of a quantum cache */
 }
 
 enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {

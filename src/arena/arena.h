@@ -221,8 +221,8 @@ enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t siz
 enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start);
 enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size);
 /*
- * For arenas that import: a segment that is nobody else's, round the quantum caches. Until it is taken back everything else finds nothing allocated
- * there: who frees in the source what an importer has would give it to two.
+ * For arenas that import: a segment, round the quantum caches, that arena_free, arena_resize and the like refuse until it is taken back: who frees in
+ * the source what an importer has would give it to two. What had to come out of a quantum cache, as there was no other, is not protected.
  */
 enum arena_status arena_lend(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start);
 enum arena_status arena_take_back(struct arena *arena, uint64_t start, uint64_t size);

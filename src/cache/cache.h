@@ -16,7 +16,8 @@
  *
  * Fixed pools, which share nothing with all this but the rule of the transfers, are in pool.h, a part of this facade.
  *
- * Locks: one a depot (LOCK_RANK_DEPOT); LOCK_RANK_DRAIN for the one drain of other CPUs' arrays at a time.
+ * Locks: one a depot and one a shelf (LOCK_RANK_DEPOT; shelf.c: where threads work for themselves, each CPU's magazines); LOCK_RANK_DRAIN for the one
+ * drain of other CPUs' arrays at a time.
  */
 #ifndef STRATA_CACHE_CACHE_H
 #define STRATA_CACHE_CACHE_H
@@ -81,6 +82,7 @@ struct depot {
     uint32_t empty_count, empty_low;
     uint32_t full_max;      /* beyond this, full magazines go to the slabs; it and full_count are also read without the lock */
     uint32_t shelves_used;  /* how many have full magazines; atomic */
+    uint32_t shelf_visits;  /* of shelves, between the last two ticks */
     bool shelved;           /* there are shelves; atomic, written under the lock, once */
     uint16_t rounds;        /* m: read without the lock */
     uint16_t rounds_start;  /* where m begins, and returns to when idle; immutable, as is the next */

@@ -49,7 +49,7 @@ STRATA_INLINE unsigned depot_shelf(const struct cache_layer *caches, const struc
 /* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). Not in place, for the room that takes. */
 void depot_lock(struct depot *depot);
 void depot_unlock(struct depot *depot);
-/* A full magazine, or NULL. Takes the depot's lock; the magazine is the caller's. */
+/* A full magazine, or NULL, off the caller's shelf or from under the depot's lock; the magazine is the caller's. */
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
 bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
@@ -107,13 +107,13 @@ bool shelf_give_empty(const struct cache_layer *caches, struct depot *depot, str
 /* Few rounds, as of depots; give also returns false where there is no empty magazine. */
 unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned home, void **rounds);
 bool shelf_give(const struct cache_layer *caches, struct depot *depot, unsigned home, void *const *rounds, unsigned count);
-/* A full magazine of the shelf of a home, or, with 0, of any, whoever's it is; NULL: there is none. */
+/* Of a depot that has shelves: a full magazine of the shelf of a home, or, with 0, of any, whoever's it is. have_any: a look without a lock. */
+bool shelves_have_any(const struct cache_layer *caches, const struct depot *depot, unsigned home);
 struct magazine *shelf_take_any(const struct cache_layer *caches, struct depot *depot, unsigned home);
-/* What went on on all shelves since the last look; `shelves`: on so many of them something did. */
+/* What went on on all shelves since the last look. */
 struct shelf_activity {
     uint32_t visits, contended;
-    unsigned shelves;
-    bool changed_hands;
+    bool changed_hands; /* by several threads */
 };
 struct shelf_activity shelves_look(const struct cache_layer *caches, struct depot *depot);
 /* What was not needed since the last time goes, or with `all` everything. */

@@ -3,7 +3,7 @@
  *
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
  * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab; unless the objects
- * come back again and again. What several threads' CPUs keep for themselves is on shelves (shelf.c), bounded together by the same number.
+ * come back again and again. What several threads' CPUs keep for themselves is on shelves (shelf.c), which together may have as much again.
  *
  * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more
  * visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which joins the full ones when
@@ -127,7 +127,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->reaps = 0;
     depot->visitor = 0;
     depot->shelved = false;
-    depot->shelves_used = 0;
+    depot->shelves_used = depot->shelf_visits = 0;
     depot->full_max = full_limit(depot, 0);
 }
 
@@ -180,15 +180,14 @@ struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot
     depot_lock(depot);
     note_visit(caches, depot);
     magazine = unlink_full(depot);
+    /* Of who shares the shelf; or what came there while threads worked for themselves. */
+    const bool elsewhere = magazine == NULL && depot->shelved && shelves_have_any(caches, depot, home);
     if (magazine != NULL)
         depot->allocs += magazine->count;
-    else
+    else if (!elsewhere)
         note_empty(caches, depot);
-    const bool shelved = depot->shelved;
     depot_unlock(depot);
-    if (STRATA_LIKELY(magazine != NULL || !shelved)) return magazine;
-    /* Of who shares the shelf; or what came there while threads worked for themselves. */
-    return shelf_take_any(caches, depot, home);
+    return STRATA_LIKELY(!elsewhere) ? magazine : shelf_take_any(caches, depot, home);
 }
 
 /* Under the lock. NULL: there is none. */
@@ -328,7 +327,7 @@ STRATA_COLD void depot_give_odd(struct cache_layer *caches, unsigned cache, void
         struct magazine *over = NULL;
         platform_lock_acquire(&depot->lock);
         unsigned kind = depot->kind, moved = 0;
-        wanted = depot->visits != depot->visits_seen;
+        wanted = depot->visits != depot->visits_seen || depot->shelf_visits != 0;
         if (wanted && depot->bucket == NULL) {
             depot->bucket = fresh;
             fresh = NULL;
@@ -408,6 +407,7 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     depot->empty_low = depot->empty_count;
     if (!all) { /* by time, which a reap says nothing about */
         depot->visits += activity.visits;
+        depot->shelf_visits = activity.visits;
         depot->contended += activity.contended;
         depot->contention += activity.contended;
         __atomic_store_n(&depot->shared, depot->changed_hands || activity.changed_hands, __ATOMIC_RELAXED);

@@ -3,8 +3,8 @@
  *
  * A visit of the depot by two CPUs in turn costs what it takes to bring lines from one to the other, some 100 ns for each of four locks; with large
  * objects, of which an array holds few, that is what an allocation costs. So full magazines of a CPU's own rounds wait with their empty ones on a
- * shelf of their own, whose lock is on a line that other CPUs leave alone. What waits there is bounded as in the depot, and goes to the slabs by
- * the same rule: what was not needed throughout an interval (magazines paper, 3.7).
+ * shelf of their own, whose lock is on a line that other CPUs leave alone. All shelves together may have what the depot's own list may; those that
+ * came first may have more until the next tick. What was not needed throughout an interval goes to the slabs, as in the depot (magazines paper, 3.7).
  *
  * CPUs whose numbers are the same modulo DEPOT_HOMES share a shelf; each looks for its own magazines. Shelves of a depot are in use from the first
  * magazine on, for good: `depot->shelved` is set under the depot's lock, which fork takes first.
@@ -32,6 +32,7 @@ static bool is_shelved(const struct depot *depot) { return __atomic_load_n(&depo
 
 /* The first magazine of a cache comes to a shelf. */
 static STRATA_COLD STRATA_NOINLINE void begin(const struct cache_layer *caches, struct depot *depot) {
+    if (platform_fork_is_mine()) return; /* shelves of this moment would not be locked for the child */
     platform_lock_acquire(&depot->lock);
     if (!depot->shelved) {
         for (unsigned list = 0; list < DEPOT_HOMES; list++)
@@ -106,7 +107,6 @@ static bool put_empty(const struct depot *depot, struct shelf *shelf, struct mag
 static struct magazine **find_own(struct shelf *shelf, unsigned home) {
     static struct magazine *none;
     struct magazine **link = &shelf->full;
-    note_visit(shelf);
     for (unsigned looks = HOME_LOOKS; *link != NULL && (*link)->home != home; link = &(*link)->next)
         if (--looks == 0) return &none;
     return link;
@@ -121,6 +121,7 @@ struct magazine *shelf_take_full(const struct cache_layer *caches, struct depot 
     if (!is_shelved(depot)) return NULL;
     struct shelf *shelf = shelf_of(caches, depot, home);
     lock(shelf);
+    note_visit(shelf);
     struct magazine **link = find_own(shelf, home), *magazine = *link != NULL ? take_own(depot, shelf, link) : NULL;
     unlock(shelf);
     return magazine;
@@ -132,7 +133,8 @@ unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned ho
     unsigned count = 0;
     lock(shelf);
     struct magazine **link = find_own(shelf, home), *magazine = NULL;
-    if (*link != NULL && (*link)->count <= DEPOT_FEW) {
+    if (*link != NULL && (*link)->count <= DEPOT_FEW) { /* else shelf_take_full comes by */
+        note_visit(shelf);
         magazine = take_own(depot, shelf, link);
         count = magazine_take(magazine, rounds);
         if (put_empty(depot, shelf, magazine)) magazine = NULL;
@@ -157,6 +159,13 @@ bool shelf_give(const struct cache_layer *caches, struct depot *depot, unsigned 
     return magazine != NULL;
 }
 
+bool shelves_have_any(const struct cache_layer *caches, const struct depot *depot, unsigned home) {
+    for (unsigned list = 0; list < DEPOT_HOMES; list++)
+        if ((home == 0 || list == shelf_number(home)) && __atomic_load_n(&shelf_of(caches, depot, list)->full_count, __ATOMIC_RELAXED) != 0)
+            return true;
+    return false;
+}
+
 struct magazine *shelf_take_any(const struct cache_layer *caches, struct depot *depot, unsigned home) {
     struct magazine *magazine = NULL;
     for (unsigned list = 0; list < DEPOT_HOMES && magazine == NULL && is_shelved(depot); list++) {
@@ -175,7 +184,10 @@ bool shelf_has_room(const struct cache_layer *caches, const struct depot *depot,
 }
 
 bool shelf_give_full(const struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
-    if (STRATA_UNLIKELY(!is_shelved(depot))) begin(caches, depot);
+    if (STRATA_UNLIKELY(!is_shelved(depot))) {
+        begin(caches, depot);
+        if (!is_shelved(depot)) return false;
+    }
     struct shelf *shelf = shelf_of(caches, depot, magazine->home);
     lock(shelf);
     const bool room = has_room(depot, shelf);
@@ -219,18 +231,20 @@ static struct magazine *take_unneeded(struct depot *depot, struct shelf *shelf, 
 
 struct shelf_activity shelves_look(const struct cache_layer *caches, struct depot *depot) {
     struct shelf_activity activity = {0};
+    uint32_t visitor = 0;
     for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot); list++) {
         struct shelf *shelf = shelf_of(caches, depot, list);
         platform_lock_acquire(&shelf->lock);
         activity.visits += shelf->visits;
         activity.contended += shelf->contended;
-        activity.shelves += shelf->visits != 0;
-        activity.changed_hands |= shelf->changed_hands;
+        if (shelf->visits != 0) {
+            activity.changed_hands |= shelf->changed_hands || (visitor != 0 && visitor != shelf->visitor);
+            visitor = shelf->visitor;
+        }
         shelf->visits = shelf->contended = 0;
         shelf->changed_hands = false;
         platform_lock_release(&shelf->lock);
     }
-    activity.changed_hands |= activity.shelves > 1;
     return activity;
 }
 
@@ -239,7 +253,9 @@ void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all) {
         struct shelf *shelf = shelf_of(caches, depot, list);
         struct magazine *magazine;
         platform_lock_acquire(&shelf->lock);
+        const uint32_t most = full_max(depot, shelf); /* which others that came since have made less */
         unsigned full = all ? shelf->full_count : shelf->full_low, empty = all ? shelf->empty_count : shelf->empty_low;
+        if (shelf->full_count > most) full = (unsigned)max_u64(full, shelf->full_count - most);
         shelf->full_low = shelf->full_count;
         shelf->empty_low = shelf->empty_count;
         platform_lock_release(&shelf->lock);
@@ -257,6 +273,7 @@ STRATA_COLD void shelves_stats_add(const struct cache_layer *caches, const struc
         stats->depot_allocs += shelf->allocs;
         stats->depot_frees += shelf->frees;
         stats->depot_magazines += shelf->full_count;
+        stats->contention += shelf->contended;
         for (const struct magazine *magazine = shelf->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
         platform_lock_release(&shelf->lock);
     }
@@ -276,12 +293,16 @@ static const char *check_shelf(const struct shelf *shelf, unsigned list) {
 
 STRATA_COLD const char *shelves_check(const struct cache_layer *caches, const struct depot *depot) {
     const char *broken = NULL;
+    uint32_t used = 0;
     for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot) && broken == NULL; list++) {
         struct shelf *shelf = shelf_of(caches, depot, list);
         platform_lock_acquire(&shelf->lock);
         broken = check_shelf(shelf, list);
+        used += shelf->full_count != 0;
         platform_lock_release(&shelf->lock);
     }
+    if (broken == NULL && used != __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED))
+        broken = "depot: another number of shelves in use than there are";
     return broken;
 }
 

@@ -222,6 +222,16 @@ static void spared_names(const char *which) {
     umem_cache_free(cache, object);
 }
 
+/* One class is debugged, and the size that a free names is of another, which is not. */
+static void free_by_another_size(const char *how) {
+    strata_debug_set(strcmp(how, "other cache") == 0 ? "letters" : "malloc-112", "guards");
+    void *block = strata_kmem_alloc(100, STRATA_KMEM_SLEEP);
+    strata_kmem_free(block, strcmp(how, "debugged") == 0 ? 1000 : 100);
+    void *large = strata_kmem_alloc(1000, STRATA_KMEM_SLEEP);
+    puts(large == block ? "the same block" : "another block");
+    strata_kmem_free(large, 1000);
+}
+
 static void debug(const char *how) {
     struct strata_debug_stats stats;
     umem_cache_t *cache = umem_cache_create("letters", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
@@ -274,6 +284,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "null") == 0) null_arguments(argv[2]);
     if (strcmp(argv[1], "debug") == 0) debug(argv[2]);
     if (strcmp(argv[1], "spared") == 0) spared_names(argv[2]);
+    if (strcmp(argv[1], "wrong size") == 0) free_by_another_size(argv[2]);
     if (strcmp(argv[1], "constructions") == 0) constructions(argv[2]);
     if (strcmp(argv[1], "leak") == 0) {
         umem_cache_t *cache = umem_cache_create("letters", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);

@@ -128,6 +128,12 @@ def test_a_cache_that_debugging_leaves_alone_is_no_name(run, which):
     assert run("spared", which, expect=0).text == "went on\n"
 
 
+def test_a_free_by_the_size_of_a_class_that_is_not_debugged(run):
+    result = run("wrong size", "debugged")
+    assert result.returncode == -signal.SIGABRT and "size is 1000, but this is a debugged block of 100 bytes" in result.errors, result.describe()
+    assert run("wrong size", "other cache", expect=0).text == "another block\nwent on\n"
+
+
 def test_an_error_may_be_survived(run):
     result = run("debug", "past", expect=0, UMEM_DEBUG="guards,noabort")
     assert "cache letters" in result.errors and result.text == "went on\n"

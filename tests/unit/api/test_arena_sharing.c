@@ -51,6 +51,17 @@ static void what_an_importer_has_is_not_the_programs_to_free(void **state) {
         ASSERT_OK(strata_arena_free(pairs[i].importer, start, pairs[i].size));
         ASSERT_STATUS(strata_arena_free(source, start, pairs[i].size), NOT_ALLOCATED);
     }
+    /* Where all that is left lies in slabs of the source's quantum caches, importers get it, too. */
+    struct strata_arena *narrow = new_arena("narrow", 0, 768, 16), *late = new_arena("late", 0, 0, 16);
+    ASSERT_OK(strata_arena_set_quantum_caches(narrow, 64));
+    ASSERT_OK(strata_arena_set_source(late, narrow));
+    uint64_t small[3], imported;
+    for (unsigned i = 0; i < ARRAY_LENGTH(small); i++) small[i] = must_alloc(narrow, 16 * (i + 1));
+    ASSERT_OK(strata_arena_alloc(late, 16, 0, &imported));
+    ASSERT_OK(strata_arena_free(late, imported, 16));
+    for (unsigned i = 0; i < ARRAY_LENGTH(small); i++) ASSERT_OK(strata_arena_free(narrow, small[i], 16 * (i + 1)));
+    ASSERT_OK(strata_arena_destroy(late));
+    ASSERT_OK(strata_arena_destroy(narrow));
     uint64_t own = must_alloc(bottom, 64); /* the next one there is the program's again */
     ASSERT_OK(strata_arena_free(bottom, own, 64));
     ASSERT_OK(strata_arena_destroy(importer));

@@ -75,6 +75,19 @@ static void auto_starts_one_thread_above_64_mib(void **state) {
     assert_sound();
 }
 
+/* Who has few large blocks makes a handful of slow calls: these must do, and what is freed then comes back. */
+static void few_large_blocks_are_enough(void **state) {
+    (void)state;
+    void *blocks[3];
+    new_heap(NULL, NULL);
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = hold(40 * MIB);
+    assert_int_equal(starts(), 1);
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) strata_free(blocks[i]);
+    let_ticks_pass(TICKS, false);
+    assert_true(resident_bytes() < 4 * MIB);
+    assert_sound();
+}
+
 static void on_starts_one_at_once(void **state) {
     (void)state;
     new_heap(NULL, "background:on");
@@ -411,6 +424,7 @@ static void the_limit_is_read_when_it_counts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_starts_one_thread_above_64_mib),
+        cmocka_unit_test(few_large_blocks_are_enough),
         cmocka_unit_test(on_starts_one_at_once),
         cmocka_unit_test(every_rhythm_of_calls_gets_one),
         cmocka_unit_test(frees_start_none),
