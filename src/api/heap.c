@@ -164,6 +164,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     void *block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     maintenance_slow_call(true);
+    maintenance_large_call();
     return STRATA_LIKELY(block != NULL) ? block : nothing_left();
 }
 

@@ -133,6 +133,11 @@ uint64_t heap_doze(uint64_t interval_ns);
 
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
+/*
+ * Beside it, where a large block was allocated or has grown: who has few of them makes too few slow calls to be noticed by their number. Not where
+ * pages are resized (strata/page.h), as a start takes some 70 us, several times what that takes.
+ */
+void maintenance_large_call(void);
 /* How many there were, modulo 2^32. */
 uint32_t maintenance_slow_calls(void);
 /* The thread, where it does not run yet. False: it is not wanted, or can't be had. */

@@ -200,19 +200,19 @@ static void set_growth_step(void) {
  * to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each step, which
  * costs some ten times more in first touches.
  */
-static STRATA_NOINLINE void reap_on_growth(uint64_t populated, bool may_start_thread) {
+static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
     uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
     if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return;
     cache_reap(&heap.caches);
     set_growth_step();
-    /* Who has few large blocks makes too few slow calls to be noticed by their number. */
-    if (may_start_thread && reap_at != 0) (void)start_where_wanted(__atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE));
 }
+
+void maintenance_large_call(void) { (void)start_where_wanted(__atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE)); }
 
 void maintenance_slow_call(bool may_start_thread) {
     uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
-    if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated, may_start_thread);
+    if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated);
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.zone.limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_WANTED)) adopt_cgroup_limit();
     uint32_t *count = &heap.slow_calls[0].count, calls;
     if (platform_thread_is_alone()) { /* so there is nobody to wake */

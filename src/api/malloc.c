@@ -189,6 +189,7 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
     if (size > SIZE_CLASS_MAX_BYTES) {
         void *resized = zone_block_resize(&heap.zone, p, size, true);
         maintenance_slow_call(true);
+        maintenance_large_call();
         if (resized != NULL) return resized;
         if (size <= old) return p;
     }

@@ -101,6 +101,7 @@ enum strata_page_status strata_page_free(void *block) {
     if (block == NULL) return STRATA_PAGE_OK;
     if (!heap_serves() || !zone_block_free(&heap.zone, block)) return STRATA_PAGE_NO_BLOCK;
     maintenance_slow_call(true);
+    maintenance_large_call();
     return STRATA_PAGE_OK;
 }
 
