@@ -112,7 +112,14 @@ static STRATA_NOINLINE unsigned pop_rounds(struct cache_layer *caches, unsigned 
     return cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
 }
 
-/* To the slabs, past a depot that has enough or no magazine. */
+/* Half an array for which there is no magazine: to the slabs. Apart, for the stack that it takes. */
+static STRATA_COLD STRATA_NOINLINE void overflow_half(struct cache_layer *caches, unsigned cache, unsigned wanted) {
+    void *rounds[CACHE_TRANSFER_MAX];
+    const unsigned count = pop_rounds(caches, cache, rounds, wanted, NULL);
+    if (count != 0) backend_free(caches, cache, rounds, count);
+}
+
+/* To the slabs, past a depot that has enough. */
 static void overflow_to_slabs(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted) {
     const unsigned count = pop_rounds(caches, cache, rounds, wanted, NULL);
     if (count != 0) backend_free(caches, cache, rounds, count);
@@ -144,8 +151,12 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     unsigned wanted = half != 0 ? half : 1, home = 0;
     void *few[OVERFLOW_PIECE];
     struct magazine *magazine = NULL;
-    if (!depot_has_room(caches, depot) || (wanted > DEPOT_FEW && (magazine = depot_take_empty(caches, depot)) == NULL)) {
+    if (!depot_has_room(caches, depot)) {
         overflow_to_slabs(caches, cache, few, (unsigned)min_u64(wanted, OVERFLOW_PIECE));
+        return;
+    }
+    if (wanted > DEPOT_FEW && (magazine = depot_take_empty(caches, depot)) == NULL) {
+        overflow_half(caches, cache, wanted);
         return;
     }
     if (magazine == NULL) { /* few are popped without one, as the depot may have it */
