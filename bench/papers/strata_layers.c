@@ -54,8 +54,8 @@ void strata_sim_reap(void) { cache_reap(&heap.caches); }
 
 /* In the depot and on all its shelves. */
 static unsigned full_magazines_of(unsigned tag) {
-    unsigned full = heap.caches.depots[tag].full_count;
-    for (unsigned shelf = 0; shelf < DEPOT_HOMES && heap.caches.depots[tag].shelved; shelf++) full += shelf_at(tag, shelf)->full_count;
+    unsigned full = heap.caches.depots[tag].full.count;
+    for (unsigned shelf = 0; shelf < DEPOT_HOMES && heap.caches.depots[tag].shelved; shelf++) full += shelf_at(tag, shelf)->full.count;
     return full;
 }
 

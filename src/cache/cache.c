@@ -224,8 +224,8 @@ STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, str
                                   .depot_frees = depot->frees,
                                   .contention = depot->contention,
                                   .rounds = depot->rounds,
-                                  .depot_magazines = depot->full_count};
-    for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
+                                  .depot_magazines = depot->full.count};
+    for (const struct magazine *magazine = depot->full.first; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
     if (depot->bucket != NULL) stats->cached += depot->bucket->count;
     platform_lock_release(&depot->lock);
     shelves_stats_add(caches, depot, stats);
@@ -238,18 +238,18 @@ STRATA_COLD const char *cache_check(struct cache_layer *caches) {
         uint32_t full = 0, empty = 0;
         const char *broken = NULL;
         platform_lock_acquire(&depot->lock);
-        for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next, full++) {
+        for (const struct magazine *magazine = depot->full.first; magazine != NULL; magazine = magazine->next, full++) {
             if (magazine->count == 0 || magazine->count > magazine_capacity(magazine))
                 broken = "depot: a full magazine with too few or too many rounds";
             if (magazine->home != 0) broken = "depot: a CPU's own magazine among those that are anyone's";
         }
-        if (depot->full_low > full) broken = "depot: more magazines unneeded than there are";
-        for (const struct magazine *magazine = depot->empty; magazine != NULL; magazine = magazine->next, empty++)
+        if (depot->full.low > full) broken = "depot: more magazines unneeded than there are";
+        for (const struct magazine *magazine = depot->empty.first; magazine != NULL; magazine = magazine->next, empty++)
             if (magazine->count != 0) broken = "depot: a full magazine among the empty ones";
         if (depot->bucket != NULL && (depot->bucket->count == 0 || depot->bucket->count >= magazine_capacity(depot->bucket)))
             broken = "depot: a bucket that is empty or full";
-        if (full != depot->full_count || empty != depot->empty_count) broken = "depot: a count differs from its list";
-        if (depot->empty_low > empty) broken = "depot: more magazines unneeded than there are";
+        if (full != depot->full.count || empty != depot->empty.count) broken = "depot: a count differs from its list";
+        if (depot->empty.low > empty) broken = "depot: more magazines unneeded than there are";
         if (depot->rounds > depot->rounds_max) broken = "depot: arrays larger than allowed";
         platform_lock_release(&depot->lock);
         if (broken == NULL) broken = shelves_check(caches, depot);

@@ -42,6 +42,13 @@ struct magazine {
     void *rounds[];
 };
 
+/* Under the lock of its owner. */
+struct magazine_list {
+    struct magazine *first;
+    uint32_t count; /* of full ones also read without the lock */
+    uint32_t low;   /* the fewest since the last tick: so many were not needed */
+};
+
 /*
  * Where rounds come from, and where those go that the layer has no need of. alloc and free are called with no lock held. alloc returns how many of
  * `count` there are, for the CPU `home`, apart from what others use where that is asked for; home whose an object is (NULL: no object is anyone's);
@@ -62,10 +69,7 @@ struct cache_backend {
 /* See shelf.c. Guarded by its lock. */
 struct shelf {
     struct platform_lock lock;
-    uint32_t full_count; /* also read without the lock */
-    struct magazine *full, *empty;
-    uint32_t full_low; /* the fewest since the last tick */
-    uint32_t empty_count, empty_low;
+    struct magazine_list full, empty;
     uint32_t visitor;           /* which thread came last; 0: none yet */
     uint32_t visits, contended; /* since the last tick */
     bool changed_hands;         /* another thread than before has come since then */
@@ -75,18 +79,15 @@ struct shelf {
 /* One a cache. Guarded by lock where nothing else is said. */
 struct depot {
     struct platform_lock lock;
-    struct magazine *empty;
-    struct magazine *full; /* those that are anyone's */
-    uint32_t full_count;
-    uint32_t full_low; /* the fewest since the last tick */
-    uint32_t empty_count, empty_low;
-    uint32_t full_max;      /* beyond this, full magazines go to the slabs; it and full_count are also read without the lock */
-    uint32_t shelves_used;  /* how many have full magazines; atomic */
-    uint32_t shelf_visits;  /* of shelves, between the last two ticks */
-    bool shelved;           /* there are shelves; atomic, written under the lock, once */
-    uint16_t rounds;        /* m: read without the lock */
-    uint16_t rounds_start;  /* where m begins, and returns to when idle; immutable, as is the next */
-    uint16_t rounds_max;    /* 0: the cache has no arrays, every object comes from the backend and goes there */
+    struct magazine_list empty;
+    struct magazine_list full; /* those that are anyone's */
+    uint32_t full_max;         /* beyond this, full magazines go to the slabs; also read without the lock */
+    uint32_t shelves_used;     /* how many have full magazines; atomic */
+    uint32_t shelf_visits;     /* of shelves, between the last two ticks */
+    bool shelved;              /* there are shelves; atomic, written under the lock, once */
+    uint16_t rounds;           /* m: read without the lock */
+    uint16_t rounds_start;     /* where m begins, and returns to when idle; immutable, as is the next */
+    uint16_t rounds_max;       /* 0: the cache has no arrays, every object comes from the backend and goes there */
     uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
     bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
     uint8_t shut;           /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */

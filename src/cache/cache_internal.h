@@ -32,6 +32,30 @@ STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void
 /* How many rounds find room in a magazine: see cache_magazine_bytes. */
 STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return 2u << magazine->kind; }
 
+/* The last one in is the first out, as its lines are near. */
+STRATA_INLINE void magazine_push(struct magazine_list *list, struct magazine *magazine) {
+    magazine->next = list->first;
+    list->first = magazine;
+    COUNTER_ADD(list->count, 1);
+}
+/* `link` leads to one on the list; NULL, or a link to NULL: there is none. */
+STRATA_INLINE struct magazine *magazine_unlink(struct magazine_list *list, struct magazine **link) {
+    struct magazine *magazine = link != NULL ? *link : NULL;
+    if (magazine == NULL) return NULL;
+    *link = magazine->next;
+    COUNTER_SUB(list->count, 1);
+    if (list->count < list->low) list->low = list->count;
+    return magazine;
+}
+STRATA_INLINE struct magazine *magazine_pop(struct magazine_list *list) { return magazine_unlink(list, &list->first); }
+
+/* How many were not needed since the last call, or with `all` how many there are; from now on they count anew. */
+STRATA_INLINE unsigned magazine_unneeded(struct magazine_list *list, bool all) {
+    const unsigned count = all ? list->count : list->low;
+    list->low = list->count;
+    return count;
+}
+
 /* Puts rounds into this CPU's array; what finds no room, because the thread has changed CPUs meanwhile, goes to the depot after all. */
 void cache_put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count);
 

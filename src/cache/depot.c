@@ -158,28 +158,13 @@ static struct magazine *new_magazine(struct cache_layer *caches, unsigned kind) 
     return magazine;
 }
 
-/* Under the lock, as is the next. */
-static void link_full(struct depot *depot, struct magazine *magazine) {
-    magazine->next = depot->full;
-    depot->full = magazine;
-    COUNTER_ADD(depot->full_count, 1);
-}
-static struct magazine *unlink_full(struct depot *depot) {
-    struct magazine *magazine = depot->full;
-    if (magazine == NULL) return NULL;
-    depot->full = magazine->next;
-    COUNTER_SUB(depot->full_count, 1);
-    if (depot->full_count < depot->full_low) depot->full_low = depot->full_count;
-    return magazine;
-}
-
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
     const unsigned home = depot_shelf(caches, depot);
     struct magazine *magazine = home != 0 ? shelf_take_full(caches, depot, home) : NULL;
     if (magazine != NULL) return magazine;
     depot_lock(depot);
     note_visit(caches, depot);
-    magazine = unlink_full(depot);
+    magazine = magazine_pop(&depot->full);
     /* Of who shares the shelf; or what came there while threads worked for themselves. */
     const bool elsewhere = magazine == NULL && depot->shelved && shelves_have_any(caches, depot, home);
     if (magazine != NULL)
@@ -190,21 +175,10 @@ struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot
     return STRATA_LIKELY(!elsewhere) ? magazine : shelf_take_any(caches, depot, home);
 }
 
-/* Under the lock. NULL: there is none. */
-static struct magazine *unlink_empty(struct depot *depot) {
-    struct magazine *magazine = depot->empty;
-    if (magazine == NULL) return NULL;
-    depot->empty = magazine->next;
-    depot->empty_count--;
-    if (depot->empty_count < depot->empty_low) depot->empty_low = depot->empty_count;
-    return magazine;
-}
 /* Under the lock. False: it is of another m, or there are enough. */
 static bool link_empty(struct depot *depot, struct magazine *magazine) {
-    if (magazine->kind != depot->kind || depot->empty_count >= max_u64(DEPOT_EMPTY_MIN, depot->full_max)) return false;
-    magazine->next = depot->empty;
-    depot->empty = magazine;
-    depot->empty_count++;
+    if (magazine->kind != depot->kind || depot->empty.count >= max_u64(DEPOT_EMPTY_MIN, depot->full_max)) return false;
+    magazine_push(&depot->empty, magazine);
     return true;
 }
 
@@ -213,10 +187,10 @@ unsigned depot_take_few(struct cache_layer *caches, struct depot *depot, void **
     unsigned count = home != 0 ? shelf_take(caches, depot, home, rounds) : 0;
     if (count != 0) return count;
     depot_lock(depot);
-    struct magazine *magazine = depot->full;
+    struct magazine *magazine = depot->full.first;
     if (magazine != NULL && magazine->count <= DEPOT_FEW) { /* else the caller looks for one, and finds out what else there is */
         note_visit(caches, depot);
-        magazine = unlink_full(depot);
+        magazine = magazine_pop(&depot->full);
         count = magazine_take(magazine, rounds);
         depot->allocs += count;
         if (link_empty(depot, magazine)) magazine = NULL;
@@ -233,10 +207,10 @@ bool depot_give_few(struct cache_layer *caches, struct depot *depot, unsigned ho
     struct magazine *magazine = NULL;
     depot_lock(depot);
     note_visit(caches, depot);
-    if (depot->full_count < depot->full_max && depot->empty != NULL && magazine_capacity(depot->empty) >= count) {
-        magazine = unlink_empty(depot);
+    if (depot->full.count < depot->full_max && depot->empty.first != NULL && magazine_capacity(depot->empty.first) >= count) {
+        magazine = magazine_pop(&depot->empty);
         magazine_fill(magazine, rounds, count);
-        link_full(depot, magazine);
+        magazine_push(&depot->full, magazine);
         depot->frees += count;
     }
     depot_unlock(depot);
@@ -246,15 +220,15 @@ bool depot_give_few(struct cache_layer *caches, struct depot *depot, unsigned ho
 bool depot_has_room(const struct cache_layer *caches, const struct depot *depot) {
     const unsigned home = depot_shelf(caches, depot);
     if (home != 0) return shelf_has_room(caches, depot, home);
-    return __atomic_load_n(&depot->full_count, __ATOMIC_RELAXED) < __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED);
+    return __atomic_load_n(&depot->full.count, __ATOMIC_RELAXED) < __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED);
 }
 
 bool depot_give_full(struct cache_layer *caches, struct depot *depot, struct magazine *magazine) {
     if (magazine->home != 0) return shelf_give_full(caches, depot, magazine);
     depot_lock(depot);
-    bool room = depot->full_count < depot->full_max;
+    bool room = depot->full.count < depot->full_max;
     if (room) {
-        link_full(depot, magazine);
+        magazine_push(&depot->full, magazine);
         depot->frees += magazine->count;
     }
     depot_unlock(depot);
@@ -266,7 +240,7 @@ struct magazine *depot_take_empty(struct cache_layer *caches, struct depot *depo
     struct magazine *magazine = home != 0 ? shelf_take_empty(caches, depot, home) : NULL;
     if (home == 0) {
         depot_lock(depot);
-        magazine = unlink_empty(depot);
+        magazine = magazine_pop(&depot->empty);
         note_visit(caches, depot);
         depot_unlock(depot);
     }
@@ -310,8 +284,8 @@ static unsigned pour(struct depot *depot, void *const *rounds, unsigned count, s
     depot->bucket_touched = true;
     if (bucket->count < full) return moved;
     depot->bucket = NULL;
-    if (depot->full_count < depot->full_max) {
-        link_full(depot, bucket);
+    if (depot->full.count < depot->full_max) {
+        magazine_push(&depot->full, bucket);
         depot->frees += bucket->count;
     } else {
         *over = bucket;
@@ -356,7 +330,7 @@ STRATA_COLD struct magazine *depot_take_odd(struct cache_layer *caches, struct d
         depot->bucket = NULL;
         depot->frees += magazine->count;
     } else {
-        magazine = unlink_full(depot);
+        magazine = magazine_pop(&depot->full);
     }
     if (magazine != NULL) depot->allocs += magazine->count;
     depot_unlock(depot);
@@ -365,21 +339,15 @@ STRATA_COLD struct magazine *depot_take_odd(struct cache_layer *caches, struct d
 
 /* ------------------------------------------------------------------ over time */
 
-/*
- * One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: the list is shorter by now. The
- * count of those not needed goes down with the list.
- */
-static struct magazine *take_unneeded_full(struct depot *depot) {
-    platform_lock_acquire(&depot->lock);
-    struct magazine *magazine = unlink_full(depot);
-    platform_lock_release(&depot->lock);
-    return magazine;
-}
-static struct magazine *take_unneeded_empty(struct depot *depot) {
-    platform_lock_acquire(&depot->lock);
-    struct magazine *magazine = unlink_empty(depot);
-    platform_lock_release(&depot->lock);
-    return magazine;
+/* One at a time, so that a fork at this moment costs the child one magazine's rounds at most. The list may have become shorter by now. */
+static void put_away_some(struct cache_layer *caches, struct depot *depot, struct magazine_list *list, unsigned count) {
+    while (count-- != 0) {
+        platform_lock_acquire(&depot->lock);
+        struct magazine *magazine = magazine_pop(list);
+        platform_lock_release(&depot->lock);
+        if (magazine == NULL) break;
+        depot_put_away(caches, depot, magazine);
+    }
 }
 
 /* Under the lock, but others read m without it. */
@@ -401,10 +369,7 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     const bool shelved = __atomic_load_n(&depot->shelved, __ATOMIC_ACQUIRE); /* so that most programs don't come to the code of shelves */
     const struct shelf_activity activity = shelved && !all ? shelves_look(caches, depot) : (struct shelf_activity){0};
     platform_lock_acquire(&depot->lock);
-    uint32_t full_cut = all ? depot->full_count : depot->full_low;
-    uint32_t empty_cut = all ? depot->empty_count : depot->empty_low;
-    depot->full_low = depot->full_count;
-    depot->empty_low = depot->empty_count;
+    const unsigned full_cut = magazine_unneeded(&depot->full, all), empty_cut = magazine_unneeded(&depot->empty, all);
     if (!all) { /* by time, which a reap says nothing about */
         depot->visits += activity.visits;
         depot->shelf_visits = activity.visits;
@@ -430,7 +395,7 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     platform_lock_release(&depot->lock);
 
     if (magazine != NULL) depot_put_away(caches, depot, magazine);
-    while (full_cut-- != 0 && (magazine = take_unneeded_full(depot)) != NULL) depot_put_away(caches, depot, magazine);
-    while (empty_cut-- != 0 && (magazine = take_unneeded_empty(depot)) != NULL) depot_put_away(caches, depot, magazine);
+    put_away_some(caches, depot, &depot->full, full_cut);
+    put_away_some(caches, depot, &depot->empty, empty_cut);
     if (shelved) shelves_trim(caches, depot, all);
 }

@@ -58,62 +58,45 @@ static void note_visit(struct shelf *shelf) {
     shelf->visitor = visitor;
 }
 static struct magazine *unlink_full(struct depot *depot, struct shelf *shelf, struct magazine **link) {
-    struct magazine *magazine = *link;
-    *link = magazine->next;
-    COUNTER_SUB(shelf->full_count, 1);
-    if (shelf->full_count == 0) __atomic_fetch_sub(&depot->shelves_used, 1, __ATOMIC_RELAXED);
-    if (shelf->full_count < shelf->full_low) shelf->full_low = shelf->full_count;
+    struct magazine *magazine = magazine_unlink(&shelf->full, link);
+    if (magazine != NULL && shelf->full.count == 0) __atomic_fetch_sub(&depot->shelves_used, 1, __ATOMIC_RELAXED);
     return magazine;
 }
-
 static void put_full(struct depot *depot, struct shelf *shelf, struct magazine *magazine, unsigned home) {
-    if (shelf->full_count == 0) __atomic_fetch_add(&depot->shelves_used, 1, __ATOMIC_RELAXED);
+    if (shelf->full.count == 0) __atomic_fetch_add(&depot->shelves_used, 1, __ATOMIC_RELAXED);
     magazine->home = (uint16_t)home;
-    magazine->next = shelf->full;
-    shelf->full = magazine;
-    COUNTER_ADD(shelf->full_count, 1);
+    magazine_push(&shelf->full, magazine);
     shelf->frees += magazine->count;
-}
-static struct magazine *unlink_empty(struct shelf *shelf) {
-    struct magazine *magazine = shelf->empty;
-    if (magazine == NULL) return NULL;
-    shelf->empty = magazine->next;
-    shelf->empty_count--;
-    if (shelf->empty_count < shelf->empty_low) shelf->empty_low = shelf->empty_count;
-    return magazine;
 }
 /* How many a shelf may have: all that have some share alike in what the depot may have. */
 static uint32_t full_max(const struct depot *depot, const struct shelf *shelf) {
-    const uint32_t others = __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED) - (__atomic_load_n(&shelf->full_count, __ATOMIC_RELAXED) != 0);
+    const uint32_t others = __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED) - (__atomic_load_n(&shelf->full.count, __ATOMIC_RELAXED) != 0);
     return __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED) / (uint32_t)max_u64(others + 1, SHELVES_MIN);
 }
 static bool has_room(const struct depot *depot, const struct shelf *shelf) {
-    return __atomic_load_n(&shelf->full_count, __ATOMIC_RELAXED) < full_max(depot, shelf);
+    return __atomic_load_n(&shelf->full.count, __ATOMIC_RELAXED) < full_max(depot, shelf);
 }
 /* False: it is of another m, or there are enough. */
 static bool put_empty(const struct depot *depot, struct shelf *shelf, struct magazine *magazine) {
-    if (magazine->kind != __atomic_load_n(&depot->kind, __ATOMIC_RELAXED) || shelf->empty_count >= max_u64(SHELF_EMPTY_MIN, full_max(depot, shelf)))
+    if (magazine->kind != __atomic_load_n(&depot->kind, __ATOMIC_RELAXED) || shelf->empty.count >= max_u64(SHELF_EMPTY_MIN, full_max(depot, shelf)))
         return false;
     magazine->home = 0;
-    magazine->next = shelf->empty;
-    shelf->empty = magazine;
-    shelf->empty_count++;
+    magazine_push(&shelf->empty, magazine);
     return true;
 }
 
 /* ------------------------------------------------------------------ magazines */
 
-/* Under the lock, as is the next: the link to one of the home's, or to NULL. */
+/* Under the lock, as is the next: the link to one of the home's; NULL: none of the first ones is. */
 static struct magazine **find_own(struct shelf *shelf, unsigned home) {
-    static struct magazine *none;
-    struct magazine **link = &shelf->full;
-    for (unsigned looks = HOME_LOOKS; *link != NULL && (*link)->home != home; link = &(*link)->next)
-        if (--looks == 0) return &none;
-    return link;
+    struct magazine **link = &shelf->full.first;
+    for (unsigned looks = HOME_LOOKS; looks != 0 && *link != NULL; looks--, link = &(*link)->next)
+        if ((*link)->home == home) return link;
+    return NULL;
 }
-static struct magazine *take_own(struct depot *depot, struct shelf *shelf, struct magazine **link) {
+static struct magazine *take(struct depot *depot, struct shelf *shelf, struct magazine **link) {
     struct magazine *magazine = unlink_full(depot, shelf, link);
-    shelf->allocs += magazine->count;
+    if (magazine != NULL) shelf->allocs += magazine->count;
     return magazine;
 }
 
@@ -122,7 +105,7 @@ struct magazine *shelf_take_full(const struct cache_layer *caches, struct depot 
     struct shelf *shelf = shelf_of(caches, depot, home);
     lock(shelf);
     note_visit(shelf);
-    struct magazine **link = find_own(shelf, home), *magazine = *link != NULL ? take_own(depot, shelf, link) : NULL;
+    struct magazine *magazine = take(depot, shelf, find_own(shelf, home));
     unlock(shelf);
     return magazine;
 }
@@ -133,9 +116,9 @@ unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned ho
     unsigned count = 0;
     lock(shelf);
     struct magazine **link = find_own(shelf, home), *magazine = NULL;
-    if (*link != NULL && (*link)->count <= DEPOT_FEW) { /* else shelf_take_full comes by */
+    if (link != NULL && (*link)->count <= DEPOT_FEW) { /* else shelf_take_full comes by */
         note_visit(shelf);
-        magazine = take_own(depot, shelf, link);
+        magazine = take(depot, shelf, link);
         count = magazine_take(magazine, rounds);
         if (put_empty(depot, shelf, magazine)) magazine = NULL;
     }
@@ -150,8 +133,8 @@ bool shelf_give(const struct cache_layer *caches, struct depot *depot, unsigned 
     struct magazine *magazine = NULL;
     lock(shelf);
     note_visit(shelf);
-    if (has_room(depot, shelf) && shelf->empty != NULL && magazine_capacity(shelf->empty) >= count) {
-        magazine = unlink_empty(shelf);
+    if (has_room(depot, shelf) && shelf->empty.first != NULL && magazine_capacity(shelf->empty.first) >= count) {
+        magazine = magazine_pop(&shelf->empty);
         magazine_fill(magazine, rounds, count);
         put_full(depot, shelf, magazine, home);
     }
@@ -161,7 +144,7 @@ bool shelf_give(const struct cache_layer *caches, struct depot *depot, unsigned 
 
 bool shelves_have_any(const struct cache_layer *caches, const struct depot *depot, unsigned home) {
     for (unsigned list = 0; list < DEPOT_HOMES; list++)
-        if ((home == 0 || list == shelf_number(home)) && __atomic_load_n(&shelf_of(caches, depot, list)->full_count, __ATOMIC_RELAXED) != 0)
+        if ((home == 0 || list == shelf_number(home)) && __atomic_load_n(&shelf_of(caches, depot, list)->full.count, __ATOMIC_RELAXED) != 0)
             return true;
     return false;
 }
@@ -171,9 +154,9 @@ struct magazine *shelf_take_any(const struct cache_layer *caches, struct depot *
     for (unsigned list = 0; list < DEPOT_HOMES && magazine == NULL && is_shelved(depot); list++) {
         if (home != 0 && list != shelf_number(home)) continue;
         struct shelf *shelf = shelf_of(caches, depot, list);
-        if (__atomic_load_n(&shelf->full_count, __ATOMIC_RELAXED) == 0) continue;
+        if (__atomic_load_n(&shelf->full.count, __ATOMIC_RELAXED) == 0) continue;
         platform_lock_acquire(&shelf->lock);
-        if (shelf->full != NULL) magazine = take_own(depot, shelf, &shelf->full);
+        magazine = take(depot, shelf, &shelf->full.first);
         platform_lock_release(&shelf->lock);
     }
     return magazine;
@@ -201,7 +184,7 @@ struct magazine *shelf_take_empty(const struct cache_layer *caches, struct depot
     struct shelf *shelf = shelf_of(caches, depot, home);
     lock(shelf);
     note_visit(shelf);
-    struct magazine *magazine = unlink_empty(shelf);
+    struct magazine *magazine = magazine_pop(&shelf->empty);
     unlock(shelf);
     return magazine;
 }
@@ -219,12 +202,8 @@ bool shelf_give_empty(const struct cache_layer *caches, struct depot *depot, str
 
 /* One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: there are no more. */
 static struct magazine *take_unneeded(struct depot *depot, struct shelf *shelf, bool full) {
-    struct magazine *magazine = NULL;
     platform_lock_acquire(&shelf->lock);
-    if (!full)
-        magazine = unlink_empty(shelf);
-    else if (shelf->full != NULL)
-        magazine = unlink_full(depot, shelf, &shelf->full);
+    struct magazine *magazine = full ? unlink_full(depot, shelf, &shelf->full.first) : magazine_pop(&shelf->empty);
     platform_lock_release(&shelf->lock);
     return magazine;
 }
@@ -254,10 +233,8 @@ void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all) {
         struct magazine *magazine;
         platform_lock_acquire(&shelf->lock);
         const uint32_t most = full_max(depot, shelf); /* which others that came since have made less */
-        unsigned full = all ? shelf->full_count : shelf->full_low, empty = all ? shelf->empty_count : shelf->empty_low;
-        if (shelf->full_count > most) full = (unsigned)max_u64(full, shelf->full_count - most);
-        shelf->full_low = shelf->full_count;
-        shelf->empty_low = shelf->empty_count;
+        unsigned full = magazine_unneeded(&shelf->full, all), empty = magazine_unneeded(&shelf->empty, all);
+        if (shelf->full.count > most) full = (unsigned)max_u64(full, shelf->full.count - most);
         platform_lock_release(&shelf->lock);
         while (full-- != 0 && (magazine = take_unneeded(depot, shelf, true)) != NULL) depot_put_away(caches, depot, magazine);
         while (empty-- != 0 && (magazine = take_unneeded(depot, shelf, false)) != NULL) depot_put_away(caches, depot, magazine);
@@ -272,23 +249,23 @@ STRATA_COLD void shelves_stats_add(const struct cache_layer *caches, const struc
         platform_lock_acquire(&shelf->lock);
         stats->depot_allocs += shelf->allocs;
         stats->depot_frees += shelf->frees;
-        stats->depot_magazines += shelf->full_count;
+        stats->depot_magazines += shelf->full.count;
         stats->contention += shelf->contended;
-        for (const struct magazine *magazine = shelf->full; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
+        for (const struct magazine *magazine = shelf->full.first; magazine != NULL; magazine = magazine->next) stats->cached += magazine->count;
         platform_lock_release(&shelf->lock);
     }
 }
 
 static const char *check_shelf(const struct shelf *shelf, unsigned list) {
     unsigned full = 0, empty = 0;
-    for (const struct magazine *magazine = shelf->full; magazine != NULL; magazine = magazine->next, full++) {
+    for (const struct magazine *magazine = shelf->full.first; magazine != NULL; magazine = magazine->next, full++) {
         if (magazine->count == 0 || magazine->count > magazine_capacity(magazine)) return "shelf: a full magazine with too few or too many rounds";
         if (magazine->home == 0 || shelf_number(magazine->home) != list) return "shelf: a magazine of another CPU";
     }
-    for (const struct magazine *magazine = shelf->empty; magazine != NULL; magazine = magazine->next, empty++)
+    for (const struct magazine *magazine = shelf->empty.first; magazine != NULL; magazine = magazine->next, empty++)
         if (magazine->count != 0) return "shelf: a full magazine among the empty ones";
-    if (full != shelf->full_count || empty != shelf->empty_count) return "shelf: a count differs from its list";
-    return shelf->full_low > full || shelf->empty_low > empty ? "shelf: more magazines unneeded than there are" : NULL;
+    if (full != shelf->full.count || empty != shelf->empty.count) return "shelf: a count differs from its list";
+    return shelf->full.low > full || shelf->empty.low > empty ? "shelf: more magazines unneeded than there are" : NULL;
 }
 
 STRATA_COLD const char *shelves_check(const struct cache_layer *caches, const struct depot *depot) {
@@ -298,7 +275,7 @@ STRATA_COLD const char *shelves_check(const struct cache_layer *caches, const st
         struct shelf *shelf = shelf_of(caches, depot, list);
         platform_lock_acquire(&shelf->lock);
         broken = check_shelf(shelf, list);
-        used += shelf->full_count != 0;
+        used += shelf->full.count != 0;
         platform_lock_release(&shelf->lock);
     }
     if (broken == NULL && used != __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED))

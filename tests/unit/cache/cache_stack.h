@@ -29,8 +29,8 @@ static inline void stack_fail(const char *what) {
 /* The full magazines of a cache: of each shelf, and, last, those that are anyone's. */
 #define STACK_LISTS (DEPOT_HOMES + 1)
 static inline struct magazine *stack_list(unsigned cache, unsigned list) {
-    if (list == DEPOT_HOMES) return caches.depots[cache].full;
-    return caches.depots[cache].shelved ? shelf_at(cache, list)->full : NULL;
+    if (list == DEPOT_HOMES) return caches.depots[cache].full.first;
+    return caches.depots[cache].shelved ? shelf_at(cache, list)->full.first : NULL;
 }
 static inline unsigned stack_full_count(unsigned cache) {
     unsigned count = 0;
@@ -150,9 +150,10 @@ static inline const char *unbalanced_magazines(void) {
         for (unsigned list = 0; list < STACK_LISTS; list++)
             for (const struct magazine *magazine = stack_list(cache, list); magazine != NULL; magazine = magazine->next) of_kind[magazine->kind]++;
         if (caches.depots[cache].bucket != NULL) of_kind[caches.depots[cache].bucket->kind]++;
-        for (const struct magazine *magazine = caches.depots[cache].empty; magazine != NULL; magazine = magazine->next) of_kind[magazine->kind]++;
+        for (const struct magazine *magazine = caches.depots[cache].empty.first; magazine != NULL; magazine = magazine->next)
+            of_kind[magazine->kind]++;
         for (unsigned list = 0; list < DEPOT_HOMES && caches.depots[cache].shelved; list++)
-            for (const struct magazine *magazine = shelf_at(cache, list)->empty; magazine != NULL; magazine = magazine->next)
+            for (const struct magazine *magazine = shelf_at(cache, list)->empty.first; magazine != NULL; magazine = magazine->next)
                 of_kind[magazine->kind]++;
     }
     for (unsigned kind = 0; kind < SLAB_MAGAZINE_CACHES; kind++)

@@ -44,17 +44,17 @@ static void begin(void) {
 static void damage_to_the_depot_is_found(void **state) {
     (void)state;
     begin();
-    struct magazine *last = depot->full->next;
-    depot->full_low = depot->empty_low = 0; /* so that a list cut short is wrong in one way only */
-    ASSERT_FINDS_WITH(depot->full->count, 0, "too few or too many rounds");
+    struct magazine *last = depot->full.first->next;
+    depot->full.low = depot->empty.low = 0; /* so that a list cut short is wrong in one way only */
+    ASSERT_FINDS_WITH(depot->full.first->count, 0, "too few or too many rounds");
     ASSERT_FINDS_WITH(last->count, magazine_capacity(last) + 1, "too few or too many rounds");
-    ASSERT_FINDS_WITH(depot->empty->count, 1, "a full magazine among the empty ones");
-    ASSERT_FINDS_WITH(depot->full_count, 1, "a count differs from its list");
-    ASSERT_FINDS_WITH(depot->full_count, 3, "a count differs from its list");
-    ASSERT_FINDS_WITH(depot->empty_count, 0, "a count differs from its list");
-    ASSERT_FINDS_WITH(depot->full->next, NULL, "a count differs from its list");
-    ASSERT_FINDS_WITH(depot->full_low, 3, "more magazines unneeded than there are");
-    ASSERT_FINDS_WITH(depot->empty_low, 2, "more magazines unneeded than there are");
+    ASSERT_FINDS_WITH(depot->empty.first->count, 1, "a full magazine among the empty ones");
+    ASSERT_FINDS_WITH(depot->full.count, 1, "a count differs from its list");
+    ASSERT_FINDS_WITH(depot->full.count, 3, "a count differs from its list");
+    ASSERT_FINDS_WITH(depot->empty.count, 0, "a count differs from its list");
+    ASSERT_FINDS_WITH(depot->full.first->next, NULL, "a count differs from its list");
+    ASSERT_FINDS_WITH(depot->full.low, 3, "more magazines unneeded than there are");
+    ASSERT_FINDS_WITH(depot->empty.low, 2, "more magazines unneeded than there are");
     ASSERT_FINDS_WITH(depot->rounds, depot->rounds_max + 1, "arrays larger than allowed");
     assert_int_equal(sim_locks_held(), 0);
     ASSERT_NOTHING_LEFT();
@@ -72,7 +72,7 @@ static struct shelf *stock_shelf(void **objects, unsigned count) {
     give_all(cache, objects, count);
     take_all(cache, objects, count / 2);
     struct shelf *shelf = shelf_at(cache, shelf_number(cache_home()));
-    assert_true(depot->shelved && shelf->full_count != 0 && shelf->empty_count != 0);
+    assert_true(depot->shelved && shelf->full.count != 0 && shelf->empty.count != 0);
     return shelf;
 }
 
@@ -81,16 +81,16 @@ static void damage_to_a_shelf_is_found(void **state) {
     static void *objects[128];
     struct shelf *shelf = stock_shelf(objects, ARRAY_LENGTH(objects));
     assert_null(cache_check(&caches));
-    shelf->full_low = shelf->empty_low = 0;
-    ASSERT_FINDS_WITH(shelf->full->count, 0, "too few or too many rounds");
-    ASSERT_FINDS_WITH(shelf->full->count, magazine_capacity(shelf->full) + 1, "too few or too many rounds");
-    ASSERT_FINDS_WITH(shelf->full->home, shelf->full->home + 1, "a magazine of another CPU");
-    ASSERT_FINDS_WITH(shelf->full->home, 0, "a magazine of another CPU");
-    ASSERT_FINDS_WITH(shelf->empty->count, 1, "a full magazine among the empty ones");
-    ASSERT_FINDS_WITH(shelf->full_count, shelf->full_count + 1, "a count differs from its list");
-    ASSERT_FINDS_WITH(shelf->empty_count, shelf->empty_count - 1, "a count differs from its list");
-    ASSERT_FINDS_WITH(shelf->full_low, shelf->full_count + 1, "more magazines unneeded than there are");
-    ASSERT_FINDS_WITH(shelf->empty_low, shelf->empty_count + 1, "more magazines unneeded than there are");
+    shelf->full.low = shelf->empty.low = 0;
+    ASSERT_FINDS_WITH(shelf->full.first->count, 0, "too few or too many rounds");
+    ASSERT_FINDS_WITH(shelf->full.first->count, magazine_capacity(shelf->full.first) + 1, "too few or too many rounds");
+    ASSERT_FINDS_WITH(shelf->full.first->home, shelf->full.first->home + 1, "a magazine of another CPU");
+    ASSERT_FINDS_WITH(shelf->full.first->home, 0, "a magazine of another CPU");
+    ASSERT_FINDS_WITH(shelf->empty.first->count, 1, "a full magazine among the empty ones");
+    ASSERT_FINDS_WITH(shelf->full.count, shelf->full.count + 1, "a count differs from its list");
+    ASSERT_FINDS_WITH(shelf->empty.count, shelf->empty.count - 1, "a count differs from its list");
+    ASSERT_FINDS_WITH(shelf->full.low, shelf->full.count + 1, "more magazines unneeded than there are");
+    ASSERT_FINDS_WITH(shelf->empty.low, shelf->empty.count + 1, "more magazines unneeded than there are");
     assert_int_equal(sim_locks_held(), 0);
     give_all(cache, objects, ARRAY_LENGTH(objects) / 2);
     ASSERT_NOTHING_LEFT();
@@ -117,7 +117,7 @@ static void damage_to_every_cache_is_found(void **state) {
     (void)state;
     begin();
     for (unsigned other = SLAB_CACHE_FIRST; other < SLAB_CACHE_MAGAZINES; other++) {
-        ASSERT_FINDS_WITH(caches.depots[other].full_count, 100, "a count differs from its list");
+        ASSERT_FINDS_WITH(caches.depots[other].full.count, 100, "a count differs from its list");
         give(other, must_take(other));
         ASSERT_FINDS_WITH(cpu_area_header(cpu_area_at(1), other)->top, 1, "a top outside its array");
     }

@@ -111,7 +111,7 @@ static void a_miss_asks_the_depot_first(void **state) {
     assert_int_equal(slab_allocs_of(cache), from_slabs);
     assert_int_equal(stats_of(cache).depot_allocs, half);
     assert_int_equal(stats_of(cache).depot_magazines, 0);
-    assert_int_equal(caches.depots[cache].empty_count, 1); /* the magazine waits there for the next overflow */
+    assert_int_equal(caches.depots[cache].empty.count, 1); /* the magazine waits there for the next overflow */
     objects[half] = must_take(cache);
     assert_true(slab_allocs_of(cache) > from_slabs);
     give_all(cache, objects, half + 1);

@@ -30,20 +30,20 @@ static void full_magazines_come_back_newest_first(void **state) {
     unsigned half = depot->rounds / 2u;
     share_depot(cache);
     for (unsigned i = 0; i < 3; i++) assert_true(stock_depot(cache));
-    struct magazine *newest = depot->full;
-    assert_int_equal(depot->full_count, 3);
+    struct magazine *newest = depot->full.first;
+    assert_int_equal(depot->full.count, 3);
     assert_int_equal(stats_of(cache).cached, 3 * half);
     assert_int_equal(stats_of(cache).depot_frees, 3 * half);
     struct magazine *taken = depot_take_full(&caches, depot);
     assert_ptr_equal(taken, newest);
     assert_int_equal(taken->count, half);
-    assert_int_equal(depot->full_count, 2);
+    assert_int_equal(depot->full.count, 2);
     assert_int_equal(stats_of(cache).depot_allocs, half);
     assert_true(depot_give_full(&caches, depot, taken));
     ASSERT_SOUND();
     spend_full(cache, 3);
     assert_null(depot_take_full(&caches, depot));
-    assert_int_equal(depot->empty_count, 3);
+    assert_int_equal(depot->empty.count, 3);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -59,7 +59,7 @@ static void empty_magazines_are_used_again(void **state) {
     assert_true(magazine_capacity(first) < depot->rounds); /* not wasteful either: the next smaller one would not do */
     depot_give_empty(&caches, depot, first);
     depot_give_empty(&caches, depot, second);
-    assert_int_equal(depot->empty_count, 2);
+    assert_int_equal(depot->empty.count, 2);
     assert_ptr_equal(depot_take_empty(&caches, depot), second);
     assert_int_equal(slab_stats_of(kind).in_use, 2);
     depot_give_empty(&caches, depot, second);
@@ -88,7 +88,7 @@ static void a_large_cache_may_keep_more_magazines(void **state) {
     share_depot(cache);
     while (stock_depot(cache)) magazines++;
     assert_int_equal(magazines, depot->full_max);
-    assert_int_equal(depot->full_count, magazines);
+    assert_int_equal(depot->full.count, magazines);
     assert_in_range(magazines * half * 1024, 32 * KIB - half * 1024, 32 * KIB + half * 1024);
     /* A sixteenth of the objects, once that is more: known at the next tick. */
     static void *many[100 * 16 * 32];
@@ -97,7 +97,7 @@ static void a_large_cache_may_keep_more_magazines(void **state) {
     share_depot(cache);
     cache_tick(&caches);
     while (stock_depot(cache)) magazines++;
-    assert_in_range(depot->full_count, share, share + share / 16 + 2);
+    assert_in_range(depot->full.count, share, share + share / 16 + 2);
     /* What was full above the limit of a cache that has shrunk is not taken any more. */
     slab_free_batch(&slabs, cache, many, share * 16 * half);
     held[cache] = 0;
@@ -120,10 +120,10 @@ static void a_depot_of_one_thread_keeps_less(void **state) {
     hold_from_slabs(cache, many, share * 16 * half);
     cache_tick(&caches);
     while (stock_depot(cache)) continue;
-    assert_in_range(depot->full_count, share / 4, share / 4 + 3);
+    assert_in_range(depot->full.count, share / 4, share / 4 + 3);
     share_depot(cache);
     while (stock_depot(cache)) continue;
-    assert_in_range(depot->full_count, share, share + share / 16 + 4);
+    assert_in_range(depot->full.count, share, share + share / 16 + 4);
     cache_tick(&caches); /* an interval with two threads, then one without */
     assert_true(depot->shared);
     cache_tick(&caches);
@@ -141,7 +141,7 @@ static void empty_magazines_are_not_hoarded(void **state) {
     struct magazine *magazines[24];
     for (unsigned i = 0; i < ARRAY_LENGTH(magazines); i++) magazines[i] = depot_take_empty(&caches, depot);
     for (unsigned i = 0; i < ARRAY_LENGTH(magazines); i++) depot_give_empty(&caches, depot, magazines[i]);
-    assert_int_equal(depot->empty_count, 8);
+    assert_int_equal(depot->empty.count, 8);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -155,23 +155,23 @@ static void only_what_an_interval_left_unused_is_reaped(void **state) {
     share_depot(cache);
     for (unsigned i = 0; i < 5; i++) assert_true(stock_depot(cache));
     cache_tick(&caches);
-    assert_int_equal(depot->full_count, 5); /* they came during the interval */
+    assert_int_equal(depot->full.count, 5); /* they came during the interval */
     struct magazine *used[2] = {depot_take_full(&caches, depot), depot_take_full(&caches, depot)};
     for (unsigned i = 0; i < 2; i++) assert_true(depot_give_full(&caches, depot, used[i]));
     assert_true(stock_depot(cache));
     uint64_t in_use = slab_stats_of(cache).in_use;
     cache_tick(&caches); /* of the five, three were never needed */
-    assert_int_equal(depot->full_count, 3);
+    assert_int_equal(depot->full.count, 3);
     assert_int_equal(slab_stats_of(cache).in_use, in_use - 3 * half);
     ASSERT_SOUND();
     for (unsigned i = 0; i < 3; i++) { /* all needed, every time: nothing goes */
         struct magazine *all[3] = {depot_take_full(&caches, depot), depot_take_full(&caches, depot), depot_take_full(&caches, depot)};
         for (unsigned k = 0; k < 3; k++) assert_true(depot_give_full(&caches, depot, all[k]));
         cache_tick(&caches);
-        assert_int_equal(depot->full_count, 3);
+        assert_int_equal(depot->full.count, 3);
     }
     cache_tick(&caches); /* an interval of rest: all */
-    assert_int_equal(depot->full_count, 0);
+    assert_int_equal(depot->full.count, 0);
     assert_int_equal(slab_stats_of(cache).in_use, 0);
     ASSERT_NOTHING_LEFT();
 }
@@ -184,13 +184,13 @@ static void empty_magazines_have_a_working_set_too(void **state) {
     for (unsigned i = 0; i < 4; i++) magazines[i] = depot_take_empty(&caches, depot);
     for (unsigned i = 0; i < 4; i++) depot_give_empty(&caches, depot, magazines[i]);
     cache_tick(&caches);
-    assert_int_equal(depot->empty_count, 4);
+    assert_int_equal(depot->empty.count, 4);
     magazines[0] = depot_take_empty(&caches, depot);
     depot_give_empty(&caches, depot, magazines[0]);
     cache_tick(&caches);
-    assert_int_equal(depot->empty_count, 1);
+    assert_int_equal(depot->empty.count, 1);
     cache_tick(&caches);
-    assert_int_equal(depot->empty_count, 0);
+    assert_int_equal(depot->empty.count, 0);
     assert_int_equal(slab_stats_of(SLAB_CACHE_MAGAZINES + depot->kind).in_use, 0);
     ASSERT_NOTHING_LEFT();
 }
@@ -212,7 +212,7 @@ static void a_reap_takes_depots_and_own_arrays_without_a_fence(void **state) {
     sim_cpu_set(0);
     cache_reap(&caches);
     assert_int_equal(sim_calls(SIM_FENCE), 0);
-    assert_int_equal(depot->full_count + depot->empty_count, 0);
+    assert_int_equal(depot->full.count + depot->empty.count, 0);
     assert_int_equal(rounds_in(0, cache), 0);
     assert_int_equal(rounds_in(0, other), 0);
     assert_int_equal(rounds_in(1, cache), elsewhere);
@@ -292,11 +292,11 @@ static void an_open_array_grows_when_it_comes_by(void **state) {
     assert_int_equal(header_of(0, cache).limit, header_of(0, cache).bottom + 2 * m);
     assert_int_equal(rounds_in(0, cache), m + 1); /* there is room now: nothing had to go */
     for (; i < 2 * m; i++) give(cache, objects[i]);
-    assert_int_equal(depot->full_count, 0);
+    assert_int_equal(depot->full.count, 0);
     give(cache, objects[i]);
-    assert_int_equal(depot->full_count, 1);
-    assert_int_equal(depot->full->count, m); /* half of the new m: the small magazine was of no use */
-    assert_int_equal(depot->empty_count, 0);
+    assert_int_equal(depot->full.count, 1);
+    assert_int_equal(depot->full.first->count, m); /* half of the new m: the small magazine was of no use */
+    assert_int_equal(depot->empty.count, 0);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -351,7 +351,7 @@ static void magazines_of_another_m_are_still_good(void **state) {
     assert_int_equal(rounds_in(0, cache), m / 2 - 1);
     /* A large one after m has returned: what finds no room in the array is regrouped. */
     assert_true(stock_depot(cache));
-    assert_int_equal(depot->full->count, m);
+    assert_int_equal(depot->full.first->count, m);
     depot->rounds = (uint16_t)(m / 4);
     cache_drain(&caches); /* closes the array, and takes the magazine too */
     ASSERT_SOUND();
@@ -363,7 +363,7 @@ static void magazines_of_another_m_are_still_good(void **state) {
     assert_int_equal(rounds_in(0, cache), m / 4);
     assert_int_equal(slab_stats_of(cache).frees, to_slabs);
     assert_int_equal(stats_of(cache).cached, m - 1); /* regrouped by the m of now */
-    for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) assert_int_equal(magazine->count, m / 8);
+    for (const struct magazine *magazine = depot->full.first; magazine != NULL; magazine = magazine->next) assert_int_equal(magazine->count, m / 8);
     ASSERT_SOUND();
     assert_null(stack_check_drained());
 }

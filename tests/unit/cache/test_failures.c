@@ -185,7 +185,7 @@ static void rounds_go_to_slabs_where_no_magazine_can_be_had(void **state) {
     zone.config.hard_limit_bytes = 0; /* not a page more */
     uint64_t to_slabs = slab_stats_of(cache).frees;
     give_all(cache, objects[cache], m + 1);
-    assert_int_equal(caches.depots[cache].full_count, 0);
+    assert_int_equal(caches.depots[cache].full.count, 0);
     assert_int_equal(slab_stats_of(cache).frees, to_slabs + m / 2);
     assert_int_equal(rounds_in(0, cache), m / 2 + 1);
     zone.config.hard_limit_bytes = UINT64_MAX;

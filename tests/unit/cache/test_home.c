@@ -156,7 +156,7 @@ static void magazines_are_had_by_their_cpu(void **state) {
         take_on(cpu, objects[cpu], count);
         give_on(cpu, objects[cpu], count);
         assert_non_null(list_of_home(cpu));
-        assert_null(caches.depots[cache].full);
+        assert_null(caches.depots[cache].full.first);
     }
     uint64_t allocs = slab_allocs_of(cache);
     sim_cpu_set(0);

@@ -36,9 +36,10 @@ static void odd_lists_become_full_magazines(void **state) {
         while (given < 3 * half) {
             give_odd(cache, part);
             given += part;
-            assert_int_equal(depot->full_count, given / half);
+            assert_int_equal(depot->full.count, given / half);
             assert_int_equal(bucket_of(cache), given % half);
-            for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) assert_int_equal(magazine->count, half);
+            for (const struct magazine *magazine = depot->full.first; magazine != NULL; magazine = magazine->next)
+                assert_int_equal(magazine->count, half);
             ASSERT_SOUND();
         }
         ASSERT_NOTHING_LEFT();
@@ -50,8 +51,8 @@ static void a_list_of_many_magazines_is_cut(void **state) {
     unsigned cache = build_for(64), half = rounds_of(cache) / 2;
     struct depot *depot = &caches.depots[cache];
     give_odd(cache, 3 * half + 5);
-    assert_int_equal(depot->full_count, 3);
-    for (const struct magazine *magazine = depot->full; magazine != NULL; magazine = magazine->next) assert_int_equal(magazine->count, half);
+    assert_int_equal(depot->full.count, 3);
+    for (const struct magazine *magazine = depot->full.first; magazine != NULL; magazine = magazine->next) assert_int_equal(magazine->count, half);
     assert_int_equal(bucket_of(cache), 5);
     assert_int_equal(stats_of(cache).cached, 3 * half + 5);
     assert_int_equal(stats_of(cache).depot_frees, 3 * half);
@@ -65,7 +66,7 @@ static void no_more_than_the_depot_may_hold(void **state) {
     unsigned full_max = depot->full_max;
     assert_true((full_max + 3) * half < ARRAY_LENGTH(objects));
     give_odd(cache, (full_max + 3) * half - 1);
-    assert_int_equal(depot->full_count, full_max);
+    assert_int_equal(depot->full.count, full_max);
     assert_int_equal(bucket_of(cache), 0);
     assert_int_equal(slab_stats_of(cache).in_use, full_max * half);
     ASSERT_NOTHING_LEFT();
@@ -80,8 +81,8 @@ static void a_bucket_follows_m(void **state) {
     depot->rounds = (uint16_t)(m / 4);
     depot->kind--;
     give_odd(cache, 1);
-    assert_int_equal(depot->full_count, 1);
-    assert_int_equal(depot->full->count, m / 4 + 1);
+    assert_int_equal(depot->full.count, 1);
+    assert_int_equal(depot->full.first->count, m / 4 + 1);
     assert_int_equal(bucket_of(cache), 1);
     /* m has grown beyond what it can hold: it is full when it is full. */
     depot->rounds = (uint16_t)(2 * m);
@@ -90,7 +91,7 @@ static void a_bucket_follows_m(void **state) {
     unsigned capacity = magazine_capacity(depot->bucket);
     assert_true(capacity < m);
     give_odd(cache, capacity + 2);
-    assert_int_equal(depot->full->count, capacity);
+    assert_int_equal(depot->full.first->count, capacity);
     assert_int_equal(bucket_of(cache), 3);
     assert_true(depot_give_full(&caches, depot, first));
     ASSERT_NOTHING_LEFT();
@@ -127,7 +128,7 @@ static void idle_cpus_serve_those_that_work(void **state) {
         assert_int_equal(rounds_in(1, cache), 0);
         assert_int_equal(stats_of(cache).cached, wanted ? half : 0);
         assert_int_equal(slab_stats_of(cache).in_use, wanted ? half : 0);
-        assert_int_equal(caches.depots[cache].full_count, wanted);
+        assert_int_equal(caches.depots[cache].full.count, wanted);
         ASSERT_SOUND();
         cache_tick(&caches); /* nobody came for it */
         assert_int_equal(slab_stats_of(cache).in_use, 0);
