@@ -7,8 +7,9 @@
  * OPERATIONS is for each CPU, and as many again before the counting begins. In each step a CPU drawn at random makes one operation, so that CPUs meet
  * as those of a real machine do that are equally fast. `none` closes the arrays (magazine_max:0). The clock stands still: no tick falls into it.
  * With HELD a visit keeps its depot's lock for the time of so many operations, and TICKS ticks go before the counting, with OPERATIONS before each:
- * where CPUs find locks taken, magazines grow. `transfer` is what a magazine of the depot of SCALING_BYTES holds in the end, m/2; `contention`, how
- * often its lock was found taken while visits were counted. Locks are watched by a function that the linker puts in front of the simulation's
+ * where CPUs find locks taken, magazines grow, and for no other reason here. `transfer` is what a magazine of the depot of SCALING_BYTES holds in the
+ * end, m/2; `contention`, how often its lock was found taken while visits were counted. Locks are watched by a function that the linker puts in front
+ * of the simulation's
  * (--wrap). One thread, no locks of its own.
  */
 #include <inttypes.h>
@@ -85,6 +86,7 @@ int main(int argc, char **argv) {
         (argc == 6 && (!held || held > HELD_MAX)))
         load_fail("usage: scaling_visits pairs|bursts|mixed|passed CPUS OPERATIONS magazines|none [HELD]");
     strata_sim_start(cpus, closed ? "background:off,magazine_max:0" : "background:off");
+    strata_sim_stop_growth();
     struct scaling_cpu *states = calloc(cpus, sizeof *states);
     if (!states) load_fail("no memory for CPUs");
     for (unsigned cpu = 0; cpu < cpus; cpu++) scaling_begin(&states[cpu], cpu);

@@ -43,6 +43,9 @@ void strata_sim_start(unsigned cpus, const char *conf) {
 
 void strata_sim_hold(unsigned operations) { hold_steps = (uint64_t)operations * cpu_count; }
 
+/* They have had all the room there is. */
+void strata_sim_stop_growth(void) { heap.caches.grown_bytes = UINT64_C(1) << 40; }
+
 void strata_sim_tick(void) {
     object_caches_tick(&heap.objects);
     cache_tick(&heap.caches);

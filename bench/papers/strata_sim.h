@@ -23,6 +23,9 @@ void strata_sim_free(unsigned cpu, void *object);
  */
 void strata_sim_hold(unsigned operations);
 
+/* From now on arrays grow by contention alone, as the magazines paper has it (3.4), not because they are found empty often. */
+void strata_sim_stop_growth(void);
+
 /* One tick, as the maintenance thread makes it; the clock stands still. */
 void strata_sim_tick(void);
 /* Memory is short: depots, and the arrays of the CPU that called last, are emptied. */

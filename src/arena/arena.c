@@ -55,7 +55,7 @@ void arena_wake(struct arena *arena) {
 
 uint64_t arena_quantum_slab_size(uint64_t qcache_max) { return (uint64_t)2 << bit_highest(3 * qcache_max); }
 
-enum arena_status arena_drop_quantum_caches(struct arena *arena) {
+STRATA_COLD enum arena_status arena_drop_quantum_caches(struct arena *arena) {
     for (size_t i = 0; i < ARENA_QCACHES_MAX; i++) {
         if (arena->qcaches[i] == NULL) continue;
         enum arena_status status = arena->qcache_ops->destroy(arena->qcaches[i]);
@@ -66,7 +66,7 @@ enum arena_status arena_drop_quantum_caches(struct arena *arena) {
     return ARENA_OK;
 }
 
-enum arena_status arena_set_quantum_caches(struct arena *arena, const struct arena_qcache_ops *ops, void *ctx, uint64_t qcache_max) {
+STRATA_COLD enum arena_status arena_set_quantum_caches(struct arena *arena, const struct arena_qcache_ops *ops, void *ctx, uint64_t qcache_max) {
     uint64_t n = qcache_max >> arena->quantum_shift;
     if (ops == NULL || arena->qcache_max != 0 || n == 0 || n > ARENA_QCACHES_MAX) return ARENA_BAD_ARGUMENT;
     /* The slab size is up to eight times qcache_max and must not wrap. */
@@ -82,7 +82,7 @@ enum arena_status arena_set_quantum_caches(struct arena *arena, const struct are
     return ARENA_OK;
 }
 
-enum arena_status arena_destroy(struct arena *arena) {
+STRATA_COLD enum arena_status arena_destroy(struct arena *arena) {
     enum arena_status status = arena_drop_quantum_caches(arena);
     if (status != ARENA_OK) return status;
     if (arena->segments_allocated != 0) return ARENA_BUSY;

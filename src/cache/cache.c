@@ -96,7 +96,8 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
  * and with bulk frees one in some hundred is such a free. In smaller pieces than these, one in a hundred would be.
  */
 #define OVERFLOW_PIECE 16
-_Static_assert(DEPOT_FEW <= OVERFLOW_PIECE, "what the stack has room for");
+/* Where several threads come by, each visit waits for cache lines of the one before, which costs as much as some tens of objects. */
+#define OVERFLOW_PIECE_SHARED 64
 
 /* Without the lock: notes that are lost, as two come at once, are some of many. */
 static void note_past(struct depot *depot, unsigned count) {
@@ -119,9 +120,11 @@ static STRATA_COLD STRATA_NOINLINE void overflow_half(struct cache_layer *caches
     if (count != 0) backend_free(caches, cache, rounds, count);
 }
 
-/* To the slabs, past a depot that has enough. */
-static void overflow_to_slabs(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted) {
-    const unsigned count = pop_rounds(caches, cache, rounds, wanted, NULL);
+/* To the slabs, past a depot that has enough. Not in place, for the stack that it takes. */
+static STRATA_NOINLINE void overflow_to_slabs(struct cache_layer *caches, unsigned cache, unsigned wanted) {
+    void *rounds[OVERFLOW_PIECE_SHARED];
+    const unsigned piece = __atomic_load_n(&caches->depots[cache].shared, __ATOMIC_RELAXED) ? OVERFLOW_PIECE_SHARED : OVERFLOW_PIECE;
+    const unsigned count = pop_rounds(caches, cache, rounds, (unsigned)min_u64(wanted, piece), NULL);
     if (count != 0) backend_free(caches, cache, rounds, count);
     note_past(&caches->depots[cache], count);
 }
@@ -149,10 +152,10 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     struct depot *depot = &caches->depots[cache];
     const unsigned half = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) / 2u;
     unsigned wanted = half != 0 ? half : 1, home = 0;
-    void *few[OVERFLOW_PIECE];
+    void *few[DEPOT_FEW];
     struct magazine *magazine = NULL;
     if (!depot_has_room(caches, depot)) {
-        overflow_to_slabs(caches, cache, few, (unsigned)min_u64(wanted, OVERFLOW_PIECE));
+        overflow_to_slabs(caches, cache, wanted);
         return;
     }
     if (wanted > DEPOT_FEW && (magazine = depot_take_empty(caches, depot)) == NULL) {

@@ -72,6 +72,7 @@ struct shelf {
     struct magazine_list full, empty;
     uint32_t visitor;           /* which thread came last; 0: none yet */
     uint32_t visits, contended; /* since the last tick */
+    uint32_t misses;            /* magazines taken, modulo 2^32 */
     bool changed_hands;         /* another thread than before has come since then */
     uint64_t allocs, frees;     /* as in the depot */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
@@ -97,10 +98,12 @@ struct depot {
     uint64_t contention;    /* since the start */
     uint64_t allocs, frees; /* objects handed to and taken from the CPU layer */
     uint32_t ticks_idle;
+    uint32_t misses;              /* arrays found empty, but for those that a shelf filled; modulo 2^32 */
     uint32_t object_bytes;        /* immutable */
     uint64_t visits, visits_seen; /* at the last tick */
     struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
     bool bucket_touched;          /* since the last tick */
+    bool contends;                /* contention has doubled m */
     bool cycles;                  /* objects went past it to the slabs and came back, many of them: so more may wait here */
     uint8_t reaps;                /* of the bytes that must have come back the power of two: reaps have ended it */
     uint32_t went_past;           /* to the slabs, for want of room here; atomic, a rule of thumb */
@@ -133,6 +136,8 @@ struct cache_layer {
     uint32_t spare_count, ids_made;
     uint32_t next_tick; /* thread mode: the id whose area the next tick looks at first; guarded by drain_lock */
     uint64_t drains;
+    uint64_t grown_bytes; /* what an area's arrays may have in addition to what they begin with; atomic, as is the next */
+    uint32_t areas_used;  /* how many areas have ever had arrays */
     uint32_t next_slot; /* of every CPU area: caches get their slots as they come into use, so that few pages hold those of a small program; atomic */
     uint64_t used_few[CACHE_AREAS_FEW / 64], digests_few[CACHE_AREAS_FEW];
 };

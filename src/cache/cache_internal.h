@@ -73,6 +73,9 @@ STRATA_INLINE unsigned depot_shelf(const struct cache_layer *caches, const struc
 /* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). Not in place, for the room that takes. */
 void depot_lock(struct depot *depot);
 void depot_unlock(struct depot *depot);
+/* So many arrays that were found empty are the time to ask whether m may be doubled; what a shelf has counted asks so. */
+#define DEPOT_GROWTH_MISSES 32
+void depot_grow(struct cache_layer *caches, struct depot *depot);
 /* A full magazine, or NULL, off the caller's shelf or from under the depot's lock; the magazine is the caller's. */
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
@@ -123,7 +126,7 @@ STRATA_INLINE unsigned shelf_number(unsigned home) { return home % DEPOT_HOMES; 
 /* A shelf of a cache that has some; see shelf.c. */
 struct shelf *shelf_at(unsigned cache, unsigned number);
 /* As of depots, on the shelf of a home; NULL, or false: there are no shelves, it has none of this home's, or it has enough. */
-struct magazine *shelf_take_full(const struct cache_layer *caches, struct depot *depot, unsigned home);
+struct magazine *shelf_take_full(struct cache_layer *caches, struct depot *depot, unsigned home);
 bool shelf_give_full(const struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
 bool shelf_has_room(const struct cache_layer *caches, const struct depot *depot, unsigned home);
 struct magazine *shelf_take_empty(const struct cache_layer *caches, struct depot *depot, unsigned home);

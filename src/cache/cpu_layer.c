@@ -89,7 +89,7 @@ void cpu_header_empty(struct cache_layer *caches, unsigned area, unsigned cache,
     if (count != 0) cpu_layer_give(caches, cache, rounds, count, regroup);
 }
 
-bool cache_layer_join(struct cache_layer *caches) {
+STRATA_COLD bool cache_layer_join(struct cache_layer *caches) {
     struct cache_layer *first = caches->main, **link = &first->next;
     platform_lock_acquire(&first->drain_lock); /* no id comes into being between the look at them and the list */
     bool ok = cpu_layer_init(caches, first);
@@ -102,7 +102,9 @@ bool cache_layer_join(struct cache_layer *caches) {
 /* ------------------------------------------------------------------ opening */
 
 static void note_used(struct cache_layer *caches, unsigned area) {
-    if (!area_used(caches, area)) __atomic_fetch_or(&caches->used[area / 64], UINT64_C(1) << (area % 64), __ATOMIC_RELEASE);
+    const uint64_t bit = UINT64_C(1) << (area % 64);
+    if (area_used(caches, area) || (__atomic_fetch_or(&caches->used[area / 64], bit, __ATOMIC_RELEASE) & bit) != 0) return;
+    __atomic_fetch_add(&caches->areas_used, 1, __ATOMIC_RELAXED);
 }
 
 /*

@@ -4,6 +4,7 @@
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
  * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab; unless the objects
  * come back again and again. What several threads' CPUs keep for themselves is on shelves (shelf.c), which together may have as much again.
+ * m begins small and grows where visits are frequent: by misses of arrays, by contention, and where objects come back again and again.
  *
  * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more
  * visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which joins the full ones when
@@ -18,11 +19,14 @@ const uint32_t cache_magazine_bytes[SLAB_MAGAZINE_CACHES] = {16 + 2 * 8, 16 + 4 
 _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it");
 
 /*
- * An array holds at most about so many bytes of objects, between 2 and CACHE_ROUNDS_MAX rounds. Fewer of large objects: who uses
- * one spends more on its contents than on a visit to the depot, and there are many classes of them.
+ * An array begins with about so many bytes of objects at most, between 2 rounds and half of CACHE_ROUNDS_MAX: fewer of large objects, as there are
+ * many classes of them. It grows by misses, where objects cycle (both below) and by contention (magazines paper, 3.4): a visit of the depot moves
+ * half of its rounds, which are few of large objects.
  */
 #define ARRAY_BYTES_MAX (64 * KIB)
-#define ARRAY_BYTES_MAX_LARGE (32 * KIB)
+#define ARRAY_BYTES_START_LARGE (32 * KIB)
+#define ARRAY_BYTES_MAX_LARGE (256 * KIB)
+#define ARRAY_ROUNDS_MAX_LARGE 64 /* what has room in the slots of an area, and near the other arrays there */
 #define LARGE_OBJECT_BYTES 512
 /*
  * Full magazines wait up to this many bytes, or this share of the cache's objects. More where threads pass them to each other, which saves both the
@@ -44,8 +48,14 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define CYCLED_BYTES_LARGE_SHARED (4 * MIB)
 /* And four times as many after each reap that ended it, up to this power of two: else the heap grows, is reaped and grows again. */
 #define CYCLE_REAPS_MAX 6
-/* Who cycles still comes by at least so often between two ticks. */
+/* Who cycles still comes by at least so often between two ticks, or less often by as much as m has grown. */
 #define CYCLE_VISITS 256
+/*
+ * Arrays that are found empty again and again (DEPOT_GROWTH_MISSES) double m, as long as all arrays together have grown by no more than so many
+ * bytes, or this share of the heap.
+ */
+#define GROWTH_BYTES_MIN (64 * KIB)
+#define GROWTH_SHARE 32
 /*
  * Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits, and as many as there may be full ones. Another one
  * comes from its slab for less than a ns a round.
@@ -75,9 +85,72 @@ static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }
 
+static uint64_t objects_of(const struct cache_layer *caches, const struct depot *depot) {
+    return caches->backend->total(caches->backend_context, (unsigned)(depot - caches->depots));
+}
 static void set_full_limit(const struct cache_layer *caches, struct depot *depot) {
-    uint64_t objects = caches->backend->total(caches->backend_context, (unsigned)(depot - caches->depots));
-    __atomic_store_n(&depot->full_max, full_limit(depot, objects), __ATOMIC_RELAXED);
+    __atomic_store_n(&depot->full_max, full_limit(depot, objects_of(caches, depot)), __ATOMIC_RELAXED);
+}
+
+/* What this cache's arrays have grown by, as it counts for all: who cycles has the memory as it is, and who contends must grow. */
+static uint64_t grown_bytes(const struct depot *depot) {
+    return depot->cycles || depot->contends ? 0 : (uint64_t)(depot->rounds - depot->rounds_start) * depot->object_bytes;
+}
+
+/* Under the lock, but others read m and the kind without it. */
+static STRATA_NOINLINE void set_rounds(struct cache_layer *caches, struct depot *depot, unsigned rounds, bool cycles, bool contends) {
+    const uint64_t before = grown_bytes(depot);
+    depot->cycles = cycles;
+    depot->contends = contends;
+    __atomic_store_n(&depot->rounds, (uint16_t)rounds, __ATOMIC_RELAXED);
+    __atomic_store_n(&depot->kind, (uint16_t)magazine_kind(rounds / 2u), __ATOMIC_RELAXED);
+    const uint64_t more = grown_bytes(depot) - before; /* modulo 2^64 where it is less */
+    if (more != 0) __atomic_fetch_add(&caches->grown_bytes, more, __ATOMIC_RELAXED);
+}
+
+/*
+ * Under the lock. Who cycles has arrays as large as they may be, so long as those of all CPUs together have room for no more than the cache's
+ * objects: it visits the depot for what they can't hold.
+ */
+static void set_cycles(struct cache_layer *caches, struct depot *depot, bool cycles) {
+    if (cycles == depot->cycles) return;
+    unsigned rounds = cycles ? depot->rounds_max : depot->rounds_start;
+    const uint64_t objects = objects_of(caches, depot), areas = __atomic_load_n(&caches->areas_used, __ATOMIC_RELAXED);
+    while (rounds > depot->rounds_start && rounds * areas > objects) rounds /= 2;
+    set_rounds(caches, depot, rounds, cycles, false);
+}
+
+/* Whether all arrays may have grown by what they have, and so many bytes more, on each CPU: see GROWTH_BYTES_MIN. */
+static bool may_have_grown(const struct cache_layer *caches, uint64_t more) {
+    const uint64_t heap = __atomic_load_n(&caches->slabs->zone->counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT;
+    const uint64_t grown = (__atomic_load_n(&caches->grown_bytes, __ATOMIC_RELAXED) + more) * __atomic_load_n(&caches->areas_used, __ATOMIC_RELAXED);
+    return grown <= max_u64(GROWTH_BYTES_MIN, heap / GROWTH_SHARE);
+}
+/* Arrays are in use on more CPUs than when it grew, or the heap has shrunk. */
+static bool has_outgrown(const struct cache_layer *caches, const struct depot *depot) {
+    return grown_bytes(depot) != 0 && !may_have_grown(caches, 0);
+}
+
+/* Under the lock. */
+static STRATA_COLD STRATA_NOINLINE void grow(struct cache_layer *caches, struct depot *depot) {
+    if (caches->main != caches) return;
+    unsigned rounds = (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max);
+    if (has_outgrown(caches, depot))
+        rounds = depot->rounds_start;
+    else if (!may_have_grown(caches, (uint64_t)(rounds - depot->rounds) * depot->object_bytes))
+        return;
+    if (rounds == depot->rounds) return;
+    set_rounds(caches, depot, rounds, depot->cycles, depot->contends);
+    set_full_limit(caches, depot);
+}
+
+/*
+ * Under the lock: an array was empty once more. Who comes by that often would come by half as often if m were twice what it is. Only of malloc's
+ * caches, as is what is said of those that cycle.
+ */
+static void note_miss(struct cache_layer *caches, struct depot *depot) {
+    if (STRATA_LIKELY(++depot->misses % DEPOT_GROWTH_MISSES != 0)) return;
+    grow(caches, depot);
 }
 
 /* Under the lock. */
@@ -97,22 +170,26 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
  * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them. Only of malloc's
  * caches: others come by no tick in small heaps, and theirs may be integers, of which a depot would keep any amount.
  */
-static void note_empty(const struct cache_layer *caches, struct depot *depot) {
+static void note_empty(struct cache_layer *caches, struct depot *depot) {
     const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
     depot->came_back += back;
     const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
     if (depot->cycles || caches->main != caches || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
-    depot->cycles = true;
+    set_cycles(caches, depot, true);
     set_full_limit(caches, depot);
 }
 
+/* The most rounds of an object's size in so many bytes: a power of two, 2 at least. */
+static unsigned rounds_in(size_t object_bytes, uint32_t bytes) { return 1u << bit_highest(bytes / (uint32_t)object_bytes | 2); }
+
 void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max) {
-    size_t array_bytes = object_bytes > LARGE_OBJECT_BYTES ? ARRAY_BYTES_MAX_LARGE : ARRAY_BYTES_MAX;
-    unsigned rounds = 2;
-    while (rounds < CACHE_ROUNDS_MAX && rounds * 2 * object_bytes <= array_bytes) rounds *= 2;
-    if (rounds > magazine_max) rounds = magazine_max;
-    unsigned start = rounds > 32 ? rounds / 2 : rounds;
+    const bool large = object_bytes > LARGE_OBJECT_BYTES;
+    unsigned rounds = rounds_in(object_bytes, large ? ARRAY_BYTES_MAX_LARGE : ARRAY_BYTES_MAX);
+    rounds = (unsigned)min_u64(rounds, large ? ARRAY_ROUNDS_MAX_LARGE : CACHE_ROUNDS_MAX);
+    unsigned start = large ? rounds_in(object_bytes, ARRAY_BYTES_START_LARGE) : rounds / 2;
+    rounds = (unsigned)min_u64(rounds, magazine_max);
+    start = (unsigned)min_u64(start, magazine_max);
     depot->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DEPOT);
     depot->rounds_max = (uint16_t)rounds;
     depot->rounds = depot->rounds_start = (uint16_t)start;
@@ -121,7 +198,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     __atomic_store_n(&depot->shut, 0, __ATOMIC_RELAXED);
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
-    depot->shared = depot->changed_hands = depot->cycles = false;
+    depot->shared = depot->changed_hands = depot->cycles = depot->contends = false;
     depot->passed = 0;
     depot->went_past = depot->came_back = 0;
     depot->reaps = 0;
@@ -158,6 +235,12 @@ static struct magazine *new_magazine(struct cache_layer *caches, unsigned kind) 
     return magazine;
 }
 
+STRATA_COLD void depot_grow(struct cache_layer *caches, struct depot *depot) {
+    platform_lock_acquire(&depot->lock);
+    grow(caches, depot);
+    platform_lock_release(&depot->lock);
+}
+
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
     const unsigned home = depot_shelf(caches, depot);
     struct magazine *magazine = home != 0 ? shelf_take_full(caches, depot, home) : NULL;
@@ -171,6 +254,7 @@ struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot
         depot->allocs += magazine->count;
     else if (!elsewhere)
         note_empty(caches, depot);
+    note_miss(caches, depot);
     depot_unlock(depot);
     return STRATA_LIKELY(!elsewhere) ? magazine : shelf_take_any(caches, depot, home);
 }
@@ -194,6 +278,7 @@ unsigned depot_take_few(struct cache_layer *caches, struct depot *depot, void **
         count = magazine_take(magazine, rounds);
         depot->allocs += count;
         if (link_empty(depot, magazine)) magazine = NULL;
+        note_miss(caches, depot);
     } else {
         magazine = NULL;
     }
@@ -351,17 +436,15 @@ static void put_away_some(struct cache_layer *caches, struct depot *depot, struc
 }
 
 /* Under the lock, but others read m without it. */
-static void adapt_rounds(struct depot *depot) {
-    unsigned rounds = depot->rounds;
-    if (depot->contended > CONTENDED_MAX && rounds < depot->rounds_max)
-        rounds = (unsigned)min_u64(rounds * 2u, depot->rounds_max);
-    else if (depot->visits == depot->visits_seen && rounds > depot->rounds_start && ++depot->ticks_idle >= IDLE_TICKS)
-        rounds = depot->rounds_start;
-    __atomic_store_n(&depot->rounds, (uint16_t)rounds, __ATOMIC_RELAXED);
+static void adapt_rounds(struct cache_layer *caches, struct depot *depot) {
+    if (depot->contended > CONTENDED_MAX && depot->rounds < depot->rounds_max)
+        set_rounds(caches, depot, (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max), depot->cycles, true);
+    else if (depot->rounds > depot->rounds_start &&
+             (has_outgrown(caches, depot) || (depot->visits == depot->visits_seen && ++depot->ticks_idle >= IDLE_TICKS)))
+        set_rounds(caches, depot, depot->rounds_start, false, false);
     if (depot->visits != depot->visits_seen) depot->ticks_idle = 0;
     depot->visits_seen = depot->visits;
     depot->contended = 0;
-    __atomic_store_n(&depot->kind, (uint16_t)magazine_kind(rounds / 2u), __ATOMIC_RELAXED);
 }
 
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
@@ -378,13 +461,13 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
         __atomic_store_n(&depot->shared, depot->changed_hands || activity.changed_hands, __ATOMIC_RELAXED);
         depot->changed_hands = false;
         __atomic_store_n(&depot->passed, 0, __ATOMIC_RELAXED);
-        depot->cycles = depot->cycles && depot->visits - depot->visits_seen >= CYCLE_VISITS;
+        if ((depot->visits - depot->visits_seen) * depot->rounds < CYCLE_VISITS * (uint64_t)depot->rounds_start) set_cycles(caches, depot, false);
         __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) / 2, __ATOMIC_RELAXED); /* it ages */
         if (depot->visits == depot->visits_seen) depot->reaps = 0;
-        adapt_rounds(depot);
+        adapt_rounds(caches, depot);
     } else if (depot->cycles) {
         /* Memory is wanted: who cycles must show that anew, and better each time, or it is the heap that goes to and fro. */
-        depot->cycles = false;
+        set_cycles(caches, depot, false);
         if (depot->reaps < CYCLE_REAPS_MAX) depot->reaps += 2;
     }
     depot->came_back = 0;

@@ -49,7 +49,8 @@ static void lock(struct shelf *shelf) {
 }
 static void unlock(struct shelf *shelf) { platform_lock_release_here(&shelf->lock); }
 
-/* Under the lock, as is the next. */
+/* Under the lock, as are the next. True: arrays were found empty so often that larger ones may be worth it. */
+static bool note_miss(struct shelf *shelf) { return ++shelf->misses % DEPOT_GROWTH_MISSES == 0; }
 static void note_visit(struct shelf *shelf) {
     const uint32_t visitor = platform_thread_token();
     shelf->visits++;
@@ -100,13 +101,15 @@ static struct magazine *take(struct depot *depot, struct shelf *shelf, struct ma
     return magazine;
 }
 
-struct magazine *shelf_take_full(const struct cache_layer *caches, struct depot *depot, unsigned home) {
+struct magazine *shelf_take_full(struct cache_layer *caches, struct depot *depot, unsigned home) {
     if (!is_shelved(depot)) return NULL;
     struct shelf *shelf = shelf_of(caches, depot, home);
     lock(shelf);
     note_visit(shelf);
     struct magazine *magazine = take(depot, shelf, find_own(shelf, home));
+    const bool often = magazine != NULL && note_miss(shelf);
     unlock(shelf);
+    if (STRATA_UNLIKELY(often)) depot_grow(caches, depot);
     return magazine;
 }
 
@@ -114,6 +117,7 @@ unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned ho
     if (!is_shelved(depot)) return 0;
     struct shelf *shelf = shelf_of(caches, depot, home);
     unsigned count = 0;
+    bool often = false;
     lock(shelf);
     struct magazine **link = find_own(shelf, home), *magazine = NULL;
     if (link != NULL && (*link)->count <= DEPOT_FEW) { /* else shelf_take_full comes by */
@@ -121,8 +125,10 @@ unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned ho
         magazine = take(depot, shelf, link);
         count = magazine_take(magazine, rounds);
         if (put_empty(depot, shelf, magazine)) magazine = NULL;
+        often = note_miss(shelf);
     }
     unlock(shelf);
+    if (STRATA_UNLIKELY(often)) depot_grow(caches, depot);
     if (STRATA_UNLIKELY(magazine != NULL)) depot_put_away(caches, depot, magazine); /* of another m, or one too many */
     return count;
 }

@@ -41,16 +41,16 @@ static unsigned area_now(void) {
 }
 
 /* What goes past a depot that has enough goes so many rounds at a time. */
-#define PIECE 16
+static unsigned piece_of(const struct reference_cache *cache) { return caches.depots[cache->tag].shared ? 64 : 16; }
 
 /* ------------------------------------------------------------------ allocation */
 
 /* What slabs gave, beyond the object that was returned, is in the array: whatever it is, it must have been free. */
-static void adopt_refill(struct reference_cache *cache, unsigned area) {
+static void adopt_refill(struct reference_cache *cache, unsigned area, unsigned half) {
     struct reference_array *array = &cache->arrays[area];
     void *const *slots = (void *const *)(void *)cpu_area_at((uint32_t)area);
     unsigned count = rounds_in(area, cache->tag), bottom = caches.depots[cache->tag].bottom;
-    MODEL_EXPECT(model, count < half_of(cache), "a miss put %u rounds into the array; m is %u", count, cache->m);
+    MODEL_EXPECT(model, count < half, "a miss put %u rounds into the array; half of m was %u", count, half);
     for (unsigned i = 0; i < count && !model->failed; i++) {
         void *object = slots[bottom + i];
         MODEL_EXPECT(model, model->long_run || is_nowhere(cache, object), "slabs gave an object that is in use");
@@ -83,6 +83,8 @@ static void alloc_one(struct reference_cache *cache) {
         area = area_now(); /* a miss gives a thread its id */
         array = area == AREAS ? NULL : &cache->arrays[area];
         if (array != NULL) reference_open(cache, area);
+        const unsigned half = half_of(cache);
+        adopt_growth(model, cache); /* with the visit of the depot, before what comes from there finds no room in the array */
         if (homes) {
             adopt_miss(cache, area);
             MODEL_EXPECT(model, object == NULL || model->long_run || is_nowhere(cache, object), "a miss gave an object that is elsewhere, too");
@@ -97,7 +99,7 @@ static void alloc_one(struct reference_cache *cache) {
             expected = odd.rounds[odd.count - 1];
             reference_fill(cache, array, &odd, odd.count - 1);
         } else if (array != NULL) {
-            adopt_refill(cache, area);
+            adopt_refill(cache, area, half);
         }
     }
     if (!hit && memory_failed() && !caches.closed) adopt_depot(model, cache);
@@ -133,7 +135,7 @@ static void free_one(struct reference_cache *cache, unsigned n) {
         if (array != NULL && array->count >= array->limit) {
             struct reference_magazine past_the_depot, *magazine = &past_the_depot;
             unsigned cut = half_of(cache);
-            if (full_before >= caches.depots[cache->tag].full_max) cut = (unsigned)min_u64(cut, PIECE);
+            if (full_before >= caches.depots[cache->tag].full_max) cut = (unsigned)min_u64(cut, piece_of(cache));
             if (stack_full_count(cache->tag) > full_before) magazine = push_magazine(cache);
             reference_cut(array, magazine, cut);
         }
@@ -201,7 +203,7 @@ static void reference_tick_depots(bool all) {
         if (all || !cache->bucket_touched) cache->bucket.count = 0;
         if (!all) cache->bucket_touched = false;
     }
-    if (!all) adopt_m(model); /* a reap is no interval of time */
+    adopt_m(model, all); /* a reap is no interval of time */
 }
 
 static void reference_reap(void) {

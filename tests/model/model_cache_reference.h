@@ -36,8 +36,10 @@ struct reference_magazine {
 struct reference_cache {
     unsigned tag;
     size_t bytes;
-    unsigned m; /* adopted from the layer where it may change: see adopt_m */
+    unsigned m; /* adopted from the layer where it may change: see adopt_m and adopt_growth */
     unsigned contended;
+    bool cycles, contends; /* as the layer has them */
+    uint64_t due;          /* how often so many misses had come together that m may grow */
     struct reference_array arrays[AREAS];
     struct reference_magazine full[MAGAZINES_MAX]; /* the newest last */
     unsigned full_count, full_low;
@@ -53,6 +55,7 @@ struct reference_cache {
 
 static struct {
     struct reference_cache caches[CACHES];
+    uint64_t heap_bytes; /* present, likewise */
     bool used[AREAS];
     bool seen[AREAS]; /* by a tick or drain, with these counts, and one more where it was ever open */
     unsigned seen_counts[AREAS][CACHES];
@@ -95,18 +98,66 @@ static void reference_open(struct reference_cache *cache, unsigned area) {
     if (array->limit == 0 || array->count <= cache->m) array->limit = cache->m;
 }
 
-/* A tick was here: m is as before, doubled after contention, or back at its start. */
-static void adopt_m(struct model *model) {
+/*
+ * A tick or a reap was here: m is as before, or back at its start because objects don't cycle any more; after a tick doubled by contention, or back
+ * at its start after a long rest.
+ */
+static void adopt_m(struct model *model, bool reap) {
     for (unsigned c = 0; c < CACHES; c++) {
         struct reference_cache *cache = &ref.caches[c];
         const struct depot *depot = &caches.depots[cache->tag];
-        bool grows = cache->contended > 8 && cache->m < depot->rounds_max;
+        const unsigned from = cache->cycles && !depot->cycles ? depot->rounds_start : cache->m;
+        bool grows = !reap && cache->contended > 8 && from < depot->rounds_max;
         bool right =
-            grows ? depot->rounds == min_u64(cache->m * 2, depot->rounds_max) : depot->rounds == cache->m || depot->rounds == depot->rounds_start;
+            grows ? depot->rounds == min_u64(from * 2, depot->rounds_max) : depot->rounds == from || (!reap && depot->rounds == depot->rounds_start);
         MODEL_EXPECT(model, right, "m went from %u to %u after %u lock misses", cache->m, depot->rounds, cache->contended);
         cache->m = depot->rounds;
-        cache->contended = 0;
+        cache->cycles = depot->cycles;
+        cache->contends = depot->contends;
+        if (!reap) cache->contended = 0;
     }
+}
+
+static uint64_t misses_due(const struct reference_cache *cache) {
+    const struct depot *depot = &caches.depots[cache->tag];
+    uint64_t due = depot->misses / 32;
+    for (unsigned shelf = 0; shelf < DEPOT_HOMES && depot->shelved; shelf++) due += shelf_at(cache->tag, shelf)->misses / 32;
+    return due;
+}
+
+/* What its arrays have grown by, as that counts for all. */
+static uint64_t growth_of(const struct reference_cache *cache) {
+    return cache->cycles || cache->contends ? 0 : (cache->m - caches.depots[cache->tag].rounds_start) * cache->bytes;
+}
+/* Whether all arrays together may grow by so much: to 64 KiB, or a 32nd of the heap, on all CPUs that have any. */
+static bool is_room_for_growth(uint64_t bytes) {
+    for (unsigned c = 0; c < CACHES; c++) bytes += growth_of(&ref.caches[c]);
+    return bytes * caches.areas_used <= max_u64(64 * KIB, ref.heap_bytes / 32);
+}
+
+/*
+ * A miss was here: m is as before; each 32nd time twice that, where there is room for it, or as at the start, where there is none for what it has; or
+ * as large as may be, where objects cycle from now on.
+ */
+static void adopt_growth(struct model *model, struct reference_cache *cache) {
+    const struct depot *depot = &caches.depots[cache->tag];
+    const uint64_t due = misses_due(cache);
+    const unsigned twice = (unsigned)min_u64(cache->m * 2, depot->rounds_max);
+    unsigned wanted = cache->m;
+    if (caches.closed) return;
+    if (depot->cycles && !cache->cycles)
+        wanted = depot->rounds; /* how many there are of it by then decides */
+    else if (due != cache->due && growth_of(cache) != 0 && !is_room_for_growth(0))
+        wanted = depot->rounds_start;
+    else if (due != cache->due && is_room_for_growth((twice - cache->m) * cache->bytes))
+        wanted = twice;
+    MODEL_EXPECT(model, depot->rounds == wanted && due <= cache->due + 1, "m went from %u to %u, not to %u, with a miss", cache->m, depot->rounds,
+                 wanted);
+    cache->m = depot->rounds;
+    cache->cycles = depot->cycles;
+    cache->contends = depot->contends;
+    cache->due = due;
+    cache->capacity_now = 2u << depot->kind;
 }
 
 /* Whether it is in none of the places where the reference knows objects to be. */
@@ -126,6 +177,7 @@ static bool is_nowhere(const struct reference_cache *cache, const void *object) 
 
 /* What decides on regrouping, before an operation changes it. */
 static void note_depots(void) {
+    ref.heap_bytes = zone.counters.populated * GRANULE_BYTES;
     for (unsigned c = 0; c < CACHES; c++) {
         const struct depot *depot = &caches.depots[ref.caches[c].tag];
         ref.caches[c].demanded = depot->visits != depot->visits_seen;

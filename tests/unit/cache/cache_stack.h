@@ -84,6 +84,12 @@ static inline void stack_set_rounds(unsigned cache, unsigned rounds, unsigned ro
     while ((2u << depot->kind) < rounds / 2) depot->kind++;
 }
 
+/* Arrays have grown by all that they may: from now on only contention and cycles change m. */
+static inline void stack_stop_growth(void) {
+    caches.grown_bytes = UINT64_C(1) << 40;
+    if (caches.areas_used == 0) caches.areas_used = 1;
+}
+
 /* The next tick finds the depot contended, and doubles m. */
 static inline void stack_contend(unsigned cache) { caches.depots[cache].contended = 1000; }
 

@@ -66,6 +66,7 @@ static struct shelf *stock_shelf(void **objects, unsigned count) {
     cache = cache_of(1024);
     depot = &caches.depots[cache];
     share_depot(cache);
+    stack_stop_growth();
     depot->full_max = 8; /* four of each shelf */
     sim_cpu_set(0);
     take_all(cache, objects, count);

@@ -50,10 +50,12 @@ static void arrays_of_all_caches_have_slots_of_their_own(void **state) {
         give(cache, must_take(cache));
         assert_int_equal(depot->bottom, slot); /* as they come into use, without a gap */
         slot = depot->bottom + depot->rounds_max;
-        /* 64 KiB of small objects at most, 32 KiB of large ones, 2 rounds at least. */
+        /* 64 KiB of small objects at most; 64 large ones, and 256 KiB of these; 2 rounds at least. They begin with 32 KiB of large ones. */
         assert_in_range(depot->rounds_max, 2, CACHE_ROUNDS_MAX);
         size_t object_bytes = slabs.caches[cache].object_bytes;
-        assert_true(depot->rounds_max == 2 || depot->rounds_max * object_bytes <= (object_bytes <= 512 ? 64 : 32) * KIB);
+        assert_true(depot->rounds_max == 2 || depot->rounds_max * object_bytes <= (object_bytes <= 512 ? 64 : 256) * KIB);
+        assert_true(object_bytes <= 512 || depot->rounds_max <= 64);
+        assert_true(depot->rounds == 2 || depot->rounds * object_bytes <= (object_bytes <= 512 ? 64 : 32) * KIB);
         assert_in_range(depot->rounds, 2, depot->rounds_max);
         depot->rounds = depot->rounds_max;
     }

@@ -238,6 +238,7 @@ static void contention_doubles_m(void **state) {
     (void)state;
     unsigned cache;
     struct depot *depot = build_depot(&cache, 64);
+    stack_stop_growth();
     unsigned start = depot->rounds;
     depot->rounds = depot->rounds_start = (uint16_t)(start /= 8); /* room for three doublings and the cap */
     contend(depot, CONTENDED_MAX);
@@ -265,6 +266,7 @@ static void contention_of_one_interval_does_not_count_in_the_next(void **state) 
     (void)state;
     unsigned cache;
     struct depot *depot = build_depot(&cache, 64);
+    stack_stop_growth();
     unsigned start = depot->rounds;
     for (unsigned i = 0; i < 5; i++) {
         contend(depot, CONTENDED_MAX);

@@ -99,7 +99,8 @@ static void what_was_mixed_comes_apart(void **state) {
     }
     assert_int_equal(mixed(512), 512);
     for (unsigned round = 0; round < 4000; round++) {
-        unsigned cpu = round % 2, at = (unsigned)next_random(&random) % 352, count = 40 + (unsigned)next_random(&random) % 120;
+        const unsigned m = rounds_of(cache), most = m + m / 4; /* what arrays can't hold */
+        unsigned cpu = round % 2, at = (unsigned)next_random(&random) % (512 - most), count = m / 3 + (unsigned)next_random(&random) % (most - m / 3);
         if (round % 200 == 0) cache_tick(&caches);
         give_on(cpu, &objects[cpu][at], count);
         take_on(cpu, &objects[cpu][at], count);

@@ -1,0 +1,150 @@
+/*
+ * test_depot_growth.c - arrays that are found empty again and again become larger, as long as all of them together grow by a small share of the heap
+ * only; and larger at once where objects cycle, whose memory is there as it is (docs/decisions.md, 135).
+ */
+#include "unit/cache/cache_test.h"
+
+#define GROWTH_MISSES 32
+#define GROWTH_BYTES_MIN (64 * KIB)
+
+/* So many times an object is taken with the array empty; all go back to the slabs, so that neither array nor depot has anything afterwards. */
+static void miss(unsigned cache, unsigned times) {
+    while (times-- != 0) {
+        void *object = cache_alloc(&caches, cache);
+        assert_non_null(object);
+        slab_free_batch(&slabs, cache, &object, 1);
+        cpu_layer_drain_own(&caches);
+    }
+}
+
+static void the_thirty_second_miss_doubles_m(void **state) {
+    (void)state;
+    unsigned cache;
+    const struct depot *depot = build_depot(&cache, 1024);
+    unsigned m = depot->rounds;
+    assert_int_equal(m, 32);
+    for (; m < depot->rounds_max; m *= 2) {
+        miss(cache, GROWTH_MISSES - 1);
+        assert_int_equal(depot->rounds, m);
+        miss(cache, 1);
+        assert_int_equal(depot->rounds, 2 * m);
+        assert_true((2u << depot->kind) == m);
+    }
+    assert_int_equal(m, 64);
+    miss(cache, GROWTH_MISSES);
+    assert_int_equal(depot->rounds, 64);
+    assert_int_equal(caches.grown_bytes, (64 - 32) * 1024);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* What a shelf hands out counts as well: there the depot is not asked. */
+static void shelves_count_misses_too(void **state) {
+    (void)state;
+    unsigned cache;
+    static void *objects[400];
+    const struct depot *depot = build_depot(&cache, 1024);
+    share_depot(cache);
+    caches.depots[cache].full_max = 100;
+    for (unsigned round = 0; round < 40 && depot->rounds == 32; round++) {
+        take_all(cache, objects, 80);
+        give_all(cache, objects, 80);
+    }
+    assert_true(depot->shelved);
+    assert_int_equal(depot->rounds, 64);
+    assert_true(depot->misses < GROWTH_MISSES); /* so it was not the depot's own */
+    ASSERT_NOTHING_LEFT();
+}
+
+static void all_arrays_together_grow_by_a_small_share_of_the_heap(void **state) {
+    (void)state;
+    unsigned cache, last = 0;
+    build_depot(&cache, 512);
+    for (cache = cache_of(600); cache < SLAB_CACHE_MAGAZINES; cache++) {
+        const unsigned before = caches.depots[cache].rounds;
+        miss(cache, 8 * GROWTH_MISSES);
+        assert_in_range(caches.grown_bytes, 0, GROWTH_BYTES_MIN);
+        if (caches.depots[cache].rounds == before) last = cache;
+    }
+    assert_int_not_equal(last, 0); /* there was no room for all */
+    /* What one gives back another may have: after a long rest. */
+    struct depot *depot = &caches.depots[cache_of(600)];
+    const uint64_t grown = caches.grown_bytes, own = (depot->rounds - depot->rounds_start) * depot->object_bytes;
+    assert_true(own != 0);
+    for (unsigned i = 0; i < 21; i++) depot_tick(&caches, cache_of(600), false);
+    assert_int_equal(depot->rounds, depot->rounds_start);
+    assert_int_equal(caches.grown_bytes, grown - own);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* An array is there once on each CPU, so it may grow by half where there are two. In a large heap there is room for more. */
+static void the_share_is_of_all_cpus_and_of_the_heap(void **state) {
+    (void)state;
+    static void *many[28 * MIB / 4096];
+    unsigned cache, large;
+    struct depot *depot = build_depot(&cache, 1024);
+    large = cache_of(4096);
+    for (unsigned cpu = 2; cpu-- != 0;) {
+        sim_cpu_set(cpu);
+        give(cache, must_take(cache));
+    }
+    assert_int_equal(caches.areas_used, 2);
+    cpu_layer_drain_own(&caches);
+    miss(large, 8 * GROWTH_MISSES);
+    assert_int_equal(caches.depots[large].rounds, 16); /* 8 rounds more on each: 64 KiB; 24 would be 192 */
+    hold_from_slabs(large, many, ARRAY_LENGTH(many));
+    miss(large, 8 * GROWTH_MISSES);
+    assert_int_equal(caches.depots[large].rounds, 64);
+    miss(cache, 8 * GROWTH_MISSES);
+    assert_int_equal(depot->rounds, 64);
+    /* With more CPUs there is less room for each: what has outgrown it begins anew, when it would grow or at a tick. */
+    caches.areas_used = 4;
+    miss(large, GROWTH_MISSES);
+    assert_int_equal(caches.depots[large].rounds, 8);
+    assert_int_equal(depot->rounds, 64); /* which has room, now that the other has gone back */
+    caches.areas_used = 40;
+    depot_tick(&caches, cache, false);
+    assert_int_equal(depot->rounds, 32);
+    assert_int_equal(caches.grown_bytes, 0);
+    /* Contention is another reason, for which that is no limit. */
+    stack_contend(cache);
+    depot_tick(&caches, cache, false);
+    depot->visits++;
+    depot_tick(&caches, cache, false);
+    assert_int_equal(depot->rounds, 64);
+    assert_int_equal(caches.grown_bytes, 0);
+    slab_free_batch(&slabs, large, many, ARRAY_LENGTH(many));
+    held[large] -= (unsigned)ARRAY_LENGTH(many);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* Those that cycle leave the room to others, and begin anew when they don't any more. */
+static void arrays_of_what_cycles_are_as_large_as_may_be(void **state) {
+    (void)state;
+    static void *objects[200];
+    unsigned cache;
+    struct depot *depot = build_depot(&cache, 4096);
+    for (unsigned i = 0; i < 20 && !depot->cycles; i++) {
+        take_all(cache, objects, ARRAY_LENGTH(objects));
+        give_all(cache, objects, ARRAY_LENGTH(objects));
+    }
+    assert_true(depot->cycles);
+    assert_int_equal(depot->rounds, depot->rounds_max);
+    assert_int_equal(caches.grown_bytes, 0);
+    miss(cache, GROWTH_MISSES);
+    cache_reap(&caches);
+    assert_false(depot->cycles);
+    assert_int_equal(depot->rounds, depot->rounds_start);
+    assert_int_equal(caches.grown_bytes, 0);
+    ASSERT_NOTHING_LEFT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_thirty_second_miss_doubles_m),
+        cmocka_unit_test(shelves_count_misses_too),
+        cmocka_unit_test(all_arrays_together_grow_by_a_small_share_of_the_heap),
+        cmocka_unit_test(the_share_is_of_all_cpus_and_of_the_heap),
+        cmocka_unit_test(arrays_of_what_cycles_are_as_large_as_may_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
