@@ -43,8 +43,11 @@ void strata_sim_start(unsigned cpus, const char *conf) {
 
 void strata_sim_hold(unsigned operations) { hold_steps = (uint64_t)operations * cpu_count; }
 
-/* They have had all the room there is. */
-void strata_sim_stop_growth(void) { heap.caches.grown_bytes = UINT64_C(1) << 40; }
+/* They have had all the room there is; and so much would have to come back for a cycle as never does. */
+void strata_sim_stop_growth(void) {
+    heap.caches.grown_bytes = UINT64_C(1) << 40;
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) heap.caches.depots[tag].reaps = 31;
+}
 
 void strata_sim_tick(void) {
     object_caches_tick(&heap.objects);

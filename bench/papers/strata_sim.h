@@ -23,7 +23,8 @@ void strata_sim_free(unsigned cpu, void *object);
  */
 void strata_sim_hold(unsigned operations);
 
-/* From now on arrays grow by contention alone, as the magazines paper has it (3.4), not because they are found empty often. */
+/* From now on arrays grow by contention alone, as the magazines paper has it (3.4), not because they are found empty often, nor where objects
+ * cycle. Holds until an interval without a visit. */
 void strata_sim_stop_growth(void);
 
 /* One tick, as the maintenance thread makes it; the clock stands still. */

@@ -255,10 +255,10 @@ ALSO_AS(posix_memalign, strata_posix_memalign)
 
 static size_t page_bytes(void) { return heap_init() ? platform_info()->page_bytes : GRANULE_BYTES; }
 
-void *strata_valloc(size_t size) { return alloc_aligned(page_bytes(), size); }
+STRATA_COLD void *strata_valloc(size_t size) { return alloc_aligned(page_bytes(), size); }
 ALSO_AS(valloc, strata_valloc)
 
-void *strata_pvalloc(size_t size) {
+STRATA_COLD void *strata_pvalloc(size_t size) {
     size_t page = page_bytes();
     if (size > HEAP_BYTES_MAX - page) {
         errno = ENOMEM;

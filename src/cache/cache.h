@@ -8,8 +8,9 @@
  * paper, 3.1).
  *
  * The depot keeps magazines of m/2 rounds, full ones and empty ones; its lock is tried first and contention counted, and
- * a contended cache gets larger arrays (3.4). What the depot did not need during an interval goes back to the slabs (3.7). Lists of
- * other sizes, as idle CPUs and migrations leave them, are regrouped into magazines of m/2 (kmem paper, 3.3.2).
+ * a contended cache gets larger arrays (3.4), as do those whose arrays are empty often and whose objects come and go (depot_rounds.c). What the depot
+ * did not need during an interval goes back to the slabs (3.7). Lists of other sizes, as idle CPUs and migrations leave them, are regrouped into
+ * magazines of m/2 (kmem paper, 3.3.2).
  *
  * Modes: a header of zeros, or a closed one, is empty and full at once; with magazine_max 0 headers are never opened, and
  * every operation reaches the slab layer.
@@ -72,7 +73,7 @@ struct shelf {
     struct magazine_list full, empty;
     uint32_t visitor;           /* which thread came last; 0: none yet */
     uint32_t visits, contended; /* since the last tick */
-    uint32_t misses;            /* magazines taken, modulo 2^32 */
+    uint32_t misses;            /* magazines taken, likewise */
     bool changed_hands;         /* another thread than before has come since then */
     uint64_t allocs, frees;     /* as in the depot */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
@@ -87,7 +88,7 @@ struct depot {
     uint32_t shelf_visits;     /* of shelves, between the last two ticks */
     bool shelved;              /* there are shelves; atomic, written under the lock, once */
     uint16_t rounds;           /* m: read without the lock */
-    uint16_t rounds_start;     /* where m begins, and returns to when idle; immutable, as is the next */
+    uint16_t rounds_start;     /* where m begins, and returns to (depot_rounds.c); immutable, as is the next */
     uint16_t rounds_max;       /* 0: the cache has no arrays, every object comes from the backend and goes there */
     uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
     bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
@@ -98,12 +99,12 @@ struct depot {
     uint64_t contention;    /* since the start */
     uint64_t allocs, frees; /* objects handed to and taken from the CPU layer */
     uint32_t ticks_idle;
-    uint32_t misses;              /* arrays found empty, but for those that a shelf filled; modulo 2^32 */
+    uint32_t misses;              /* arrays found empty since the last tick, but for those that a shelf filled */
     uint32_t object_bytes;        /* immutable */
     uint64_t visits, visits_seen; /* at the last tick */
     struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
     bool bucket_touched;          /* since the last tick */
-    bool contends;                /* contention has doubled m */
+    bool contends;                /* contention has doubled m, which is no reason to halve it for the others' sake */
     bool cycles;                  /* objects went past it to the slabs and came back, many of them: so more may wait here */
     uint8_t reaps;                /* of the bytes that must have come back the power of two: reaps have ended it */
     uint32_t went_past;           /* to the slabs, for want of room here; atomic, a rule of thumb */
@@ -130,11 +131,11 @@ struct cache_layer {
     bool closed; /* magazine_max 0: no CPU layer */
     struct depot depots[SLAB_CACHE_MAGAZINES];
     struct platform_lock drain_lock;
-    uint64_t *used;      /* bit a: area a has open headers; atomic */
-    uint64_t *digests;   /* per area: its tops at the last tick; guarded by drain_lock; thread mode: NULL, as they are in the areas */
-    uint32_t *spare_ids; /* thread mode: ids to give out; guarded by drain_lock */
-    uint32_t spare_count, ids_made;
-    uint32_t next_tick; /* thread mode: the id whose area the next tick looks at first; guarded by drain_lock */
+    uint64_t *used;                 /* bit a: area a has open headers; atomic */
+    uint64_t *digests;              /* per area: its tops at the last tick; guarded by drain_lock; thread mode: NULL, as they are in the areas */
+    uint32_t *spare_ids;            /* thread mode: ids to give out; guarded by drain_lock */
+    uint32_t spare_count, ids_made; /* also read without the lock */
+    uint32_t next_tick;             /* thread mode: the id whose area the next tick looks at first; guarded by drain_lock */
     uint64_t drains;
     uint64_t grown_bytes; /* what an area's arrays may have in addition to what they begin with; atomic, as is the next */
     uint32_t areas_used;  /* how many areas have ever had arrays */

@@ -73,6 +73,20 @@ STRATA_INLINE unsigned depot_shelf(const struct cache_layer *caches, const struc
 /* The depot's lock, tried first: a failure is what tells that m is too small (magazines paper, 3.4). Not in place, for the room that takes. */
 void depot_lock(struct depot *depot);
 void depot_unlock(struct depot *depot);
+/* Magazines of so many rounds come from this magazine cache. */
+STRATA_INLINE unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
+/* How many objects the cache has, in use or not: a look. */
+STRATA_INLINE uint64_t depot_objects(const struct cache_layer *caches, const struct depot *depot) {
+    return caches->backend->total(caches->backend_context, (unsigned)(depot - caches->depots));
+}
+/*
+ * m: depot_rounds.c. Under the depot's lock; who changes m sets the limit of full magazines anew. cycle, stop_cycling: objects come back again and
+ * again, or do so no more. grow: after so many misses; whether m is another one. adapt: a tick.
+ */
+void rounds_cycle(struct cache_layer *caches, struct depot *depot);
+void rounds_stop_cycling(struct cache_layer *caches, struct depot *depot);
+bool rounds_grow(struct cache_layer *caches, struct depot *depot);
+void rounds_adapt(struct cache_layer *caches, struct depot *depot);
 /* So many arrays that were found empty are the time to ask whether m may be doubled; what a shelf has counted asks so. */
 #define DEPOT_GROWTH_MISSES 32
 void depot_grow(struct cache_layer *caches, struct depot *depot);

@@ -269,7 +269,7 @@ void cpu_layer_drain_own(struct cache_layer *caches) {
     }
 }
 
-void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
+STRATA_COLD void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     unsigned last = caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
     for (unsigned area = 0; area < last; area++)

@@ -35,11 +35,15 @@ static const uint64_t never_ends = 1;
 
 /* ------------------------------------------------------------------ ids */
 
+/* Under drain_lock; who asks how many threads there are reads it without. */
+static void set_spare_count(struct cache_layer *caches, uint32_t count) { __atomic_store_n(&caches->spare_count, count, __ATOMIC_RELAXED); }
+
 STRATA_COLD uint32_t cpu_thread_take_id(struct cache_layer *caches) {
     uint32_t id = 0;
     platform_lock_acquire(&caches->drain_lock);
     if (caches->spare_count != 0) {
-        id = caches->spare_ids[--caches->spare_count];
+        id = caches->spare_ids[caches->spare_count - 1];
+        set_spare_count(caches, caches->spare_count - 1);
     } else if (caches->ids_made < caches->areas) {
         id = caches->ids_made;
         for (const struct cache_layer *layer = caches; layer != NULL && id != 0; layer = __atomic_load_n(&layer->next, __ATOMIC_ACQUIRE))
@@ -67,7 +71,8 @@ STRATA_COLD void cache_thread_exit(struct cache_layer *caches, uint32_t id) {
     empty_area(caches, id);
     if (caches->main == caches) {
         __atomic_store_n(area_sequence(caches, id), NULL, __ATOMIC_RELAXED);
-        caches->spare_ids[caches->spare_count++] = id;
+        caches->spare_ids[caches->spare_count] = id;
+        set_spare_count(caches, caches->spare_count + 1);
     }
     platform_lock_release(&caches->drain_lock);
 }
@@ -75,7 +80,7 @@ STRATA_COLD void cache_thread_exit(struct cache_layer *caches, uint32_t id) {
 STRATA_COLD void cache_fork_child_settle(struct cache_layer *caches) {
     if (!caches->thread_mode) return;
     uint32_t own = platform_thread_id();
-    caches->spare_count = 0;
+    set_spare_count(caches, 0);
     for (uint32_t id = 1; id < caches->ids_made; id++)
         if (id != own) cache_thread_exit(caches, id);
 }

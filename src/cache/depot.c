@@ -1,10 +1,10 @@
 /*
- * depot.c - magazines between CPUs: the lists of full and empty ones, their working sets, and the size m of the arrays.
+ * depot.c - magazines between CPUs: the lists of full and empty ones, their working sets, and how many may wait.
  *
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
  * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab; unless the objects
  * come back again and again. What several threads' CPUs keep for themselves is on shelves (shelf.c), which together may have as much again.
- * m begins small and grows where visits are frequent: by misses of arrays, by contention, and where objects come back again and again.
+ * m begins small and grows where visits are frequent: depot_rounds.c.
  *
  * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more
  * visits than one in m/2 operations; so they are regrouped (kmem paper, 3.3.2): poured into one magazine, the bucket, which joins the full ones when
@@ -48,23 +48,11 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define CYCLED_BYTES_LARGE_SHARED (4 * MIB)
 /* And four times as many after each reap that ended it, up to this power of two: else the heap grows, is reaped and grows again. */
 #define CYCLE_REAPS_MAX 6
-/* Who cycles still comes by at least so often between two ticks, or less often by as much as m has grown. */
-#define CYCLE_VISITS 256
-/*
- * Arrays that are found empty again and again (DEPOT_GROWTH_MISSES) double m, as long as all arrays together have grown by no more than so many
- * bytes, or this share of the heap.
- */
-#define GROWTH_BYTES_MIN (64 * KIB)
-#define GROWTH_SHARE 32
 /*
  * Empty ones, which cost up to a quarter of what they could hold: enough for a burst of visits, and as many as there may be full ones. Another one
  * comes from its slab for less than a ns a round.
  */
 #define DEPOT_EMPTY_MIN 8
-/* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
-#define CONTENDED_MAX 8
-#define IDLE_TICKS 20
-
 void depot_lock(struct depot *depot) {
     if (STRATA_LIKELY(platform_lock_try_here(&depot->lock))) return;
     platform_lock_acquire(&depot->lock);
@@ -72,8 +60,6 @@ void depot_lock(struct depot *depot) {
     depot->contention++;
 }
 void depot_unlock(struct depot *depot) { platform_lock_release_here(&depot->lock); }
-
-static unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
 
 /* How many full magazines may wait where the cache has so many objects. */
 static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
@@ -85,63 +71,8 @@ static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }
 
-static uint64_t objects_of(const struct cache_layer *caches, const struct depot *depot) {
-    return caches->backend->total(caches->backend_context, (unsigned)(depot - caches->depots));
-}
 static void set_full_limit(const struct cache_layer *caches, struct depot *depot) {
-    __atomic_store_n(&depot->full_max, full_limit(depot, objects_of(caches, depot)), __ATOMIC_RELAXED);
-}
-
-/* What this cache's arrays have grown by, as it counts for all: who cycles has the memory as it is, and who contends must grow. */
-static uint64_t grown_bytes(const struct depot *depot) {
-    return depot->cycles || depot->contends ? 0 : (uint64_t)(depot->rounds - depot->rounds_start) * depot->object_bytes;
-}
-
-/* Under the lock, but others read m and the kind without it. */
-static STRATA_NOINLINE void set_rounds(struct cache_layer *caches, struct depot *depot, unsigned rounds, bool cycles, bool contends) {
-    const uint64_t before = grown_bytes(depot);
-    depot->cycles = cycles;
-    depot->contends = contends;
-    __atomic_store_n(&depot->rounds, (uint16_t)rounds, __ATOMIC_RELAXED);
-    __atomic_store_n(&depot->kind, (uint16_t)magazine_kind(rounds / 2u), __ATOMIC_RELAXED);
-    const uint64_t more = grown_bytes(depot) - before; /* modulo 2^64 where it is less */
-    if (more != 0) __atomic_fetch_add(&caches->grown_bytes, more, __ATOMIC_RELAXED);
-}
-
-/*
- * Under the lock. Who cycles has arrays as large as they may be, so long as those of all CPUs together have room for no more than the cache's
- * objects: it visits the depot for what they can't hold.
- */
-static void set_cycles(struct cache_layer *caches, struct depot *depot, bool cycles) {
-    if (cycles == depot->cycles) return;
-    unsigned rounds = cycles ? depot->rounds_max : depot->rounds_start;
-    const uint64_t objects = objects_of(caches, depot), areas = __atomic_load_n(&caches->areas_used, __ATOMIC_RELAXED);
-    while (rounds > depot->rounds_start && rounds * areas > objects) rounds /= 2;
-    set_rounds(caches, depot, rounds, cycles, false);
-}
-
-/* Whether all arrays may have grown by what they have, and so many bytes more, on each CPU: see GROWTH_BYTES_MIN. */
-static bool may_have_grown(const struct cache_layer *caches, uint64_t more) {
-    const uint64_t heap = __atomic_load_n(&caches->slabs->zone->counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT;
-    const uint64_t grown = (__atomic_load_n(&caches->grown_bytes, __ATOMIC_RELAXED) + more) * __atomic_load_n(&caches->areas_used, __ATOMIC_RELAXED);
-    return grown <= max_u64(GROWTH_BYTES_MIN, heap / GROWTH_SHARE);
-}
-/* Arrays are in use on more CPUs than when it grew, or the heap has shrunk. */
-static bool has_outgrown(const struct cache_layer *caches, const struct depot *depot) {
-    return grown_bytes(depot) != 0 && !may_have_grown(caches, 0);
-}
-
-/* Under the lock. */
-static STRATA_COLD STRATA_NOINLINE void grow(struct cache_layer *caches, struct depot *depot) {
-    if (caches->main != caches) return;
-    unsigned rounds = (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max);
-    if (has_outgrown(caches, depot))
-        rounds = depot->rounds_start;
-    else if (!may_have_grown(caches, (uint64_t)(rounds - depot->rounds) * depot->object_bytes))
-        return;
-    if (rounds == depot->rounds) return;
-    set_rounds(caches, depot, rounds, depot->cycles, depot->contends);
-    set_full_limit(caches, depot);
+    __atomic_store_n(&depot->full_max, full_limit(depot, depot_objects(caches, depot)), __ATOMIC_RELAXED);
 }
 
 /*
@@ -149,8 +80,7 @@ static STRATA_COLD STRATA_NOINLINE void grow(struct cache_layer *caches, struct 
  * caches, as is what is said of those that cycle.
  */
 static void note_miss(struct cache_layer *caches, struct depot *depot) {
-    if (STRATA_LIKELY(++depot->misses % DEPOT_GROWTH_MISSES != 0)) return;
-    grow(caches, depot);
+    if (STRATA_UNLIKELY(++depot->misses % DEPOT_GROWTH_MISSES == 0) && rounds_grow(caches, depot)) set_full_limit(caches, depot);
 }
 
 /* Under the lock. */
@@ -176,7 +106,7 @@ static void note_empty(struct cache_layer *caches, struct depot *depot) {
     depot->came_back += back;
     const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
     if (depot->cycles || caches->main != caches || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
-    set_cycles(caches, depot, true);
+    rounds_cycle(caches, depot);
     set_full_limit(caches, depot);
 }
 
@@ -236,8 +166,9 @@ static struct magazine *new_magazine(struct cache_layer *caches, unsigned kind) 
 }
 
 STRATA_COLD void depot_grow(struct cache_layer *caches, struct depot *depot) {
+    if (__atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) >= depot->rounds_max) return; /* a tick looks at what has outgrown its share */
     platform_lock_acquire(&depot->lock);
-    grow(caches, depot);
+    if (rounds_grow(caches, depot)) set_full_limit(caches, depot);
     platform_lock_release(&depot->lock);
 }
 
@@ -435,18 +366,6 @@ static void put_away_some(struct cache_layer *caches, struct depot *depot, struc
     }
 }
 
-/* Under the lock, but others read m without it. */
-static void adapt_rounds(struct cache_layer *caches, struct depot *depot) {
-    if (depot->contended > CONTENDED_MAX && depot->rounds < depot->rounds_max)
-        set_rounds(caches, depot, (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max), depot->cycles, true);
-    else if (depot->rounds > depot->rounds_start &&
-             (has_outgrown(caches, depot) || (depot->visits == depot->visits_seen && ++depot->ticks_idle >= IDLE_TICKS)))
-        set_rounds(caches, depot, depot->rounds_start, false, false);
-    if (depot->visits != depot->visits_seen) depot->ticks_idle = 0;
-    depot->visits_seen = depot->visits;
-    depot->contended = 0;
-}
-
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
     struct depot *depot = &caches->depots[cache];
     const bool shelved = __atomic_load_n(&depot->shelved, __ATOMIC_ACQUIRE); /* so that most programs don't come to the code of shelves */
@@ -461,13 +380,12 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
         __atomic_store_n(&depot->shared, depot->changed_hands || activity.changed_hands, __ATOMIC_RELAXED);
         depot->changed_hands = false;
         __atomic_store_n(&depot->passed, 0, __ATOMIC_RELAXED);
-        if ((depot->visits - depot->visits_seen) * depot->rounds < CYCLE_VISITS * (uint64_t)depot->rounds_start) set_cycles(caches, depot, false);
         __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) / 2, __ATOMIC_RELAXED); /* it ages */
         if (depot->visits == depot->visits_seen) depot->reaps = 0;
-        adapt_rounds(caches, depot);
+        rounds_adapt(caches, depot);
     } else if (depot->cycles) {
         /* Memory is wanted: who cycles must show that anew, and better each time, or it is the heap that goes to and fro. */
-        set_cycles(caches, depot, false);
+        rounds_stop_cycling(caches, depot);
         if (depot->reaps < CYCLE_REAPS_MAX) depot->reaps += 2;
     }
     depot->came_back = 0;

@@ -13,7 +13,7 @@
 _Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) + CPU_AREA_WORDS <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
 _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
 
-/* Arrays are as large as malloc's for objects of the same size; those of integers, as for this size. */
+/* Arrays begin as malloc's for objects of the same size, and grow by contention alone; those of integers, as for this size. */
 #define DEPOT_OBJECT_BYTES_MAX (256 * KIB)
 #define INTEGER_BYTES 64
 

@@ -226,7 +226,7 @@ struct shelf_activity shelves_look(const struct cache_layer *caches, struct depo
             activity.changed_hands |= shelf->changed_hands || (visitor != 0 && visitor != shelf->visitor);
             visitor = shelf->visitor;
         }
-        shelf->visits = shelf->contended = 0;
+        shelf->visits = shelf->contended = shelf->misses = 0;
         shelf->changed_hands = false;
         platform_lock_release(&shelf->lock);
     }

@@ -49,6 +49,7 @@ struct reference_cache {
     /* Of the layer, at the last moment when it could change: see note_depots. */
     bool demanded;
     unsigned full_max, capacity_now;
+    uint64_t objects; /* in use or not */
     void *held[HELD_MAX];
     unsigned held_count;
 };
@@ -98,26 +99,6 @@ static void reference_open(struct reference_cache *cache, unsigned area) {
     if (array->limit == 0 || array->count <= cache->m) array->limit = cache->m;
 }
 
-/*
- * A tick or a reap was here: m is as before, or back at its start because objects don't cycle any more; after a tick doubled by contention, or back
- * at its start after a long rest.
- */
-static void adopt_m(struct model *model, bool reap) {
-    for (unsigned c = 0; c < CACHES; c++) {
-        struct reference_cache *cache = &ref.caches[c];
-        const struct depot *depot = &caches.depots[cache->tag];
-        const unsigned from = cache->cycles && !depot->cycles ? depot->rounds_start : cache->m;
-        bool grows = !reap && cache->contended > 8 && from < depot->rounds_max;
-        bool right =
-            grows ? depot->rounds == min_u64(from * 2, depot->rounds_max) : depot->rounds == from || (!reap && depot->rounds == depot->rounds_start);
-        MODEL_EXPECT(model, right, "m went from %u to %u after %u lock misses", cache->m, depot->rounds, cache->contended);
-        cache->m = depot->rounds;
-        cache->cycles = depot->cycles;
-        cache->contends = depot->contends;
-        if (!reap) cache->contended = 0;
-    }
-}
-
 static uint64_t misses_due(const struct reference_cache *cache) {
     const struct depot *depot = &caches.depots[cache->tag];
     uint64_t due = depot->misses / 32;
@@ -127,17 +108,61 @@ static uint64_t misses_due(const struct reference_cache *cache) {
 
 /* What its arrays have grown by, as that counts for all. */
 static uint64_t growth_of(const struct reference_cache *cache) {
-    return cache->cycles || cache->contends ? 0 : (cache->m - caches.depots[cache->tag].rounds_start) * cache->bytes;
+    return cache->cycles || cache->m < caches.depots[cache->tag].rounds_start ? 0
+                                                                              : (cache->m - caches.depots[cache->tag].rounds_start) * cache->bytes;
+}
+/* Of CPUs that have ever had arrays, or of threads that are there, and area 0. */
+static uint64_t areas_in_use(void) {
+    uint64_t used = 0;
+    for (unsigned area = 0; area < AREAS; area++) used += ref.used[area];
+    return caches.thread_mode ? caches.ids_made - caches.spare_count : used;
 }
 /* Whether all arrays together may grow by so much: to 64 KiB, or a 32nd of the heap, on all CPUs that have any. */
 static bool is_room_for_growth(uint64_t bytes) {
     for (unsigned c = 0; c < CACHES; c++) bytes += growth_of(&ref.caches[c]);
-    return bytes * caches.areas_used <= max_u64(64 * KIB, ref.heap_bytes / 32);
+    return bytes * areas_in_use() <= max_u64(64 * KIB, ref.heap_bytes / 32);
+}
+
+/* As large as may be where objects cycle: the arrays of all areas have room for no more than there are objects. */
+static unsigned cycling_m(const struct reference_cache *cache) {
+    const struct depot *depot = &caches.depots[cache->tag];
+    unsigned m = depot->rounds_max;
+    while (m / 2 >= depot->rounds_start && m * areas_in_use() > cache->objects) m /= 2;
+    return cache->contends ? (unsigned)max_u64(m, cache->m) : m;
 }
 
 /*
- * A miss was here: m is as before; each 32nd time twice that, where there is room for it, or as at the start, where there is none for what it has; or
- * as large as may be, where objects cycle from now on.
+ * A tick or a reap was here: m is as before, or back at its start because objects don't cycle any more; after a tick doubled by contention, halved
+ * because all arrays together have too much, or back at its start after a long rest.
+ */
+static void adopt_m(struct model *model, bool reap) {
+    uint64_t contended = 0; /* bytes that arrays grow by now */
+    for (unsigned c = 0; c < CACHES; c++) {
+        const struct reference_cache *cache = &ref.caches[c];
+        if (cache->contended > 8) contended += (min_u64(cache->m * 2, caches.depots[cache->tag].rounds_max) - cache->m) * cache->bytes;
+    }
+    const bool outgrown = !is_room_for_growth(contended);
+    for (unsigned c = 0; c < CACHES; c++) {
+        struct reference_cache *cache = &ref.caches[c];
+        const struct depot *depot = &caches.depots[cache->tag];
+        const unsigned start = depot->rounds_start;
+        const unsigned from = !cache->cycles ? cache->m : !depot->cycles ? start : reap ? cache->m : cycling_m(cache);
+        bool grows = !reap && cache->contended > 8 && from < depot->rounds_max;
+        bool rested = !reap && depot->ticks_idle >= 20, halves = !reap && outgrown && !cache->contends && !cache->cycles;
+        bool right = grows ? depot->rounds == min_u64(from * 2, depot->rounds_max)
+                           : depot->rounds == from || (rested && depot->rounds == start) || (halves && depot->rounds == max_u64(from / 2, start));
+        MODEL_EXPECT(model, right, "m went from %u to %u after %u lock misses", cache->m, depot->rounds, cache->contended);
+        cache->m = depot->rounds;
+        cache->cycles = depot->cycles;
+        cache->contends = depot->contends;
+        if (!reap) cache->contended = 0;
+        cache->due = misses_due(cache); /* which a tick begins anew */
+    }
+}
+
+/*
+ * A miss was here: m is as before; each 32nd time twice that, where there is room for it, or half, where there is none for what it has; or as large
+ * as may be, where objects cycle from now on.
  */
 static void adopt_growth(struct model *model, struct reference_cache *cache) {
     const struct depot *depot = &caches.depots[cache->tag];
@@ -146,10 +171,10 @@ static void adopt_growth(struct model *model, struct reference_cache *cache) {
     unsigned wanted = cache->m;
     if (caches.closed) return;
     if (depot->cycles && !cache->cycles)
-        wanted = depot->rounds; /* how many there are of it by then decides */
-    else if (due != cache->due && growth_of(cache) != 0 && !is_room_for_growth(0))
-        wanted = depot->rounds_start;
-    else if (due != cache->due && is_room_for_growth((twice - cache->m) * cache->bytes))
+        wanted = cycling_m(cache);
+    else if (due != cache->due && !cache->cycles && growth_of(cache) != 0 && !cache->contends && !is_room_for_growth(0))
+        wanted = (unsigned)max_u64(cache->m / 2, depot->rounds_start);
+    else if (due != cache->due && !cache->cycles && is_room_for_growth((twice - cache->m) * cache->bytes))
         wanted = twice;
     MODEL_EXPECT(model, depot->rounds == wanted && due <= cache->due + 1, "m went from %u to %u, not to %u, with a miss", cache->m, depot->rounds,
                  wanted);
@@ -182,6 +207,7 @@ static void note_depots(void) {
         const struct depot *depot = &caches.depots[ref.caches[c].tag];
         ref.caches[c].demanded = depot->visits != depot->visits_seen;
         ref.caches[c].full_max = depot->full_max;
+        ref.caches[c].objects = slabs.caches[ref.caches[c].tag].total;
         ref.caches[c].capacity_now = 2u << depot->kind;
     }
 }

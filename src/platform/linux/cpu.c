@@ -99,7 +99,7 @@ static const uint64_t *own_sequence(void) { return &platform_portable_sequence; 
 #endif
 
 enum platform_cpu_mode platform_cpu_mode(void) { return mode; }
-void platform_cpu_force_thread_mode(void) { use_thread_block(); }
+STRATA_COLD void platform_cpu_force_thread_mode(void) { use_thread_block(); }
 
 /* pthread keys are destroyed in an unknown order and up to four rounds; frees that come later find id 0 and are served uncached. */
 static void thread_exit(void *value) {

@@ -1,6 +1,6 @@
 /*
- * test_depot_growth.c - arrays that are found empty again and again become larger, as long as all of them together grow by a small share of the heap
- * only; and larger at once where objects cycle, whose memory is there as it is (docs/decisions.md, 135).
+ * test_depot_growth.c - src/cache/depot_rounds.c: arrays that are found empty again and again become larger, as long as all of them together grow by
+ * a small share of the heap only; and larger at once where objects cycle, whose memory is there as it is (docs/decisions.md, 135).
  */
 #include "unit/cache/cache_test.h"
 
@@ -96,24 +96,55 @@ static void the_share_is_of_all_cpus_and_of_the_heap(void **state) {
     assert_int_equal(caches.depots[large].rounds, 64);
     miss(cache, 8 * GROWTH_MISSES);
     assert_int_equal(depot->rounds, 64);
-    /* With more CPUs there is less room for each: what has outgrown it begins anew, when it would grow or at a tick. */
+    /* With more CPUs there is less room for each: what has outgrown it is halved, when it would grow or at a tick. */
     caches.areas_used = 4;
     miss(large, GROWTH_MISSES);
-    assert_int_equal(caches.depots[large].rounds, 8);
-    assert_int_equal(depot->rounds, 64); /* which has room, now that the other has gone back */
+    assert_int_equal(caches.depots[large].rounds, 32);
+    assert_int_equal(depot->rounds, 64); /* which has room, now that the other has less */
     caches.areas_used = 40;
     depot_tick(&caches, cache, false);
     assert_int_equal(depot->rounds, 32);
-    assert_int_equal(caches.grown_bytes, 0);
-    /* Contention is another reason, for which that is no limit. */
+    assert_int_equal(caches.grown_bytes, (32 - 8) * 4096);
+    /* Contention is another reason, for which that is no limit; but it counts. */
     stack_contend(cache);
     depot_tick(&caches, cache, false);
     depot->visits++;
     depot_tick(&caches, cache, false);
     assert_int_equal(depot->rounds, 64);
-    assert_int_equal(caches.grown_bytes, 0);
+    assert_int_equal(caches.grown_bytes, (32 - 8) * 4096 + (64 - 32) * 1024);
     slab_free_batch(&slabs, large, many, ARRAY_LENGTH(many));
     held[large] -= (unsigned)ARRAY_LENGTH(many);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* Many CPUs: their arrays together have room for no more than there are objects, as the arrays of CPUs that went on stay full. */
+static void arrays_of_what_cycles_are_for_what_there_is(void **state) {
+    (void)state;
+    static void *objects[200];
+    build(16, 256);
+    const unsigned cache = cache_of(4096);
+    struct depot *depot = &caches.depots[cache];
+    for (unsigned cpu = 16; cpu-- != 0;) {
+        sim_cpu_set(cpu);
+        give(cache, must_take(cache));
+        cpu_layer_drain_own(&caches);
+    }
+    for (unsigned i = 0; i < 400 && !depot->cycles; i++) {
+        take_all(cache, objects, ARRAY_LENGTH(objects));
+        give_all(cache, objects, ARRAY_LENGTH(objects));
+    }
+    assert_true(depot->cycles);
+    const uint64_t all = slab_stats_of(cache).total;
+    assert_true(depot->rounds == depot->rounds_start || depot->rounds * 16 <= all);
+    assert_true(depot->rounds == depot->rounds_max || depot->rounds * 2 * 16 > all);
+    assert_in_range(depot->rounds, 8, 16); /* of 64 that one CPU may have */
+    /* More CPUs come by: with the next tick there is less for each, but not less than at the start. */
+    caches.areas_used = 1000;
+    cache_tick(&caches);
+    assert_true(depot->cycles);
+    assert_int_equal(depot->rounds, depot->rounds_start);
+    miss(cache, GROWTH_MISSES); /* misses don't change that */
+    assert_int_equal(depot->rounds, depot->rounds_start);
     ASSERT_NOTHING_LEFT();
 }
 
@@ -144,6 +175,7 @@ int main(void) {
         cmocka_unit_test(shelves_count_misses_too),
         cmocka_unit_test(all_arrays_together_grow_by_a_small_share_of_the_heap),
         cmocka_unit_test(the_share_is_of_all_cpus_and_of_the_heap),
+        cmocka_unit_test(arrays_of_what_cycles_are_for_what_there_is),
         cmocka_unit_test(arrays_of_what_cycles_are_as_large_as_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

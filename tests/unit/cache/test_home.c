@@ -75,17 +75,18 @@ static void independent_cpus_share_no_slab(void **state) {
     (void)state;
     uint64_t random = 1;
     begin();
-    for (unsigned i = 0; i < 256; i += 8)
+    for (unsigned i = 0; i < 512; i += 8)
         for (unsigned cpu = 0; cpu < 2; cpu++) take_on(cpu, &objects[cpu][i], 8);
-    assert_int_equal(mixed(256), 0);
+    assert_int_equal(mixed(512), 0);
     for (unsigned round = 0; round < 400; round++) { /* random replacement in bursts, larger than an array */
-        unsigned cpu = round % 2, at = (unsigned)next_random(&random) % 96, count = 40 + (unsigned)next_random(&random) % 120;
+        const unsigned m = rounds_of(cache), most = m + m / 4;
+        unsigned cpu = round % 2, at = (unsigned)next_random(&random) % (512 - most), count = m / 3 + (unsigned)next_random(&random) % (most - m / 3);
         give_on(cpu, &objects[cpu][at], count);
         take_on(cpu, &objects[cpu][at], count);
     }
-    assert_int_equal(mixed(256), 0);
+    assert_int_equal(mixed(512), 0);
     assert_int_equal(caches.depots[cache].passed, 0);
-    give_rest(256);
+    give_rest(512);
 }
 
 /* Two threads that change places: what each frees is the other's at first. */
