@@ -265,8 +265,9 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *
  * largest: a multiple of the quantum, at most STRATA_ARENA_QUANTUM_CACHES_MAX of it, and at most 2^60. The caches take slabs from the arena, of the
  * next power of two above three times `largest` and aligned to their size, so that slabs of all of them fit each other's places; where there
- * is no such slab, a request is served from the segments. strata_arena_alloc and strata_arena_free of these sizes then cost up to 1.4 times
- * what an object cache costs, and take no lock in most calls; xalloc and xfree stay as they are, and must be used together. What changes:
+ * is no such slab, a request is served from the segments. strata_arena_alloc and strata_arena_free of these sizes then cost 1.3 to 1.65 times
+ * what an object cache costs (the most with a quantum of 4,096 and more), and take no lock in most calls; xalloc and xfree stay as they are, and must
+ * be used together. What changes:
  *   - the fit of the arena and of requests says nothing about these sizes; neither does the order of the integers;
  *   - a sleeper for one of these sizes tries again at intervals of 1 to 64 ms, and is not woken by frees;
  *   - wrong frees are found out as for all other sizes, by a byte for each quantum that says whether the program has what begins there, and how
