@@ -109,7 +109,7 @@ size_t format_text(char *buffer, size_t bytes, const char *format, ...) {
     return length;
 }
 
-static void log_line_v(const char *format, va_list args) {
+static STRATA_COLD void log_line_v(const char *format, va_list args) {
     static const char prefix[] = "strata: ";
     char line[512];
     size_t start = sizeof prefix - 1;
@@ -120,7 +120,7 @@ static void log_line_v(const char *format, va_list args) {
     if (sink.write != NULL) sink.write(line, length);
 }
 
-void log_line(const char *format, ...) {
+STRATA_COLD void log_line(const char *format, ...) {
     va_list args;
     va_start(args, format);
     log_line_v(format, args);

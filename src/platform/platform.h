@@ -159,7 +159,7 @@ enum lock_rank {
     LOCK_RANK_DRAIN,                           /* one drain of CPU caches at a time */
     LOCK_RANK_DEPOT,                           /* cache/ depot, one a cache */
     LOCK_RANK_FRAMES_HIDING = LOCK_RANK_DEPOT, /* page/ pages of windows, one a zone of frames: it knows no cache */
-    LOCK_RANK_SLAB,                            /* slab/ lists, one a cache */
+    LOCK_RANK_SLAB,                            /* slab/ lists, one a shard of a cache */
     LOCK_RANK_FRAMES_SLOT = LOCK_RANK_SLAB, /* page/ zones of frames, which know neither slabs nor the heap's zone nor arenas: one a CPU and zone, */
     LOCK_RANK_ZONE,                         /* page/ zone */
     LOCK_RANK_PAGER = LOCK_RANK_ZONE,       /* page/, one a pager: it knows no zone */
@@ -258,6 +258,16 @@ STRATA_INLINE void platform_lock_release_here(struct platform_lock *lock) {
 bool platform_lock_try(struct platform_lock *lock);
 void platform_lock_acquire(struct platform_lock *lock);
 void platform_lock_release(struct platform_lock *lock);
+
+/*
+ * A second lock of the rank of one that the caller holds, without the check of ranks: tried at any time; waited for only by who takes all of them in
+ * one order. Never held while other locks are taken.
+ */
+STRATA_INLINE bool platform_lock_try_next(struct platform_lock *lock) { return platform_lock_take_free(lock); }
+STRATA_INLINE void platform_lock_acquire_next(struct platform_lock *lock) {
+    if (!platform_lock_take_free(lock)) platform_lock_acquire_slow(lock);
+}
+STRATA_INLINE void platform_lock_release_next(struct platform_lock *lock) { platform_lock_let_go(lock); }
 
 /*
  * Around fork, where one thread takes many locks of one rank, in a fixed order: without the check of ranks. Between the first hold and

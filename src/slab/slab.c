@@ -48,7 +48,8 @@ static void set_name(char name[SLAB_NAME_BYTES], const char *kind, uint32_t byte
 
 static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind, size_t bytes, enum mobility mobility) {
     struct slab_cache *cache = &slabs->caches[tag];
-    cache->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_SLAB);
+    slab_shard_init(&cache->common);
+    cache->shards = 1;
     set_name(cache->name, kind, (uint32_t)bytes);
     cache->object_bytes = (uint32_t)bytes;
     cache->tag = (uint8_t)tag;
@@ -68,11 +69,11 @@ static void cache_init(struct slab_layer *slabs, unsigned tag, const char *kind,
         if (dense > granules) cache->granules_max = (uint16_t)dense;
     }
     CHECK(cache->granules_max <= UINT8_MAX); /* struct slab has a byte for it */
-    for (unsigned b = 0; b < SLAB_BUCKETS; b++) cache->buckets[b] = SLAB_NONE;
 }
 
 void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES]) {
     slabs->zone = zone;
+    slabs->shards = 1;
     size_t entry = 0;
     for (unsigned n = 0; n < SIZE_CLASS_COUNT; n++) {
         size_t bytes = size_class_bytes(n);
@@ -91,38 +92,43 @@ STRATA_COLD unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_
 
 /* ------------------------------------------------------------------ buckets */
 
-static void bucket_remove(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab) {
+void slab_bucket_remove(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab) {
     if (slab->prev != SLAB_NONE)
         slab_at(slabs, slab->prev)->next = slab->next;
     else
-        cache->buckets[slab->bucket] = slab->next;
+        shard->buckets[slab->bucket] = slab->next;
     if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = slab->prev;
-    if (cache->buckets[slab->bucket] == SLAB_NONE) cache->bucket_map &= (uint8_t)~(1u << slab->bucket);
+    if (shard->buckets[slab->bucket] == SLAB_NONE) shard->bucket_map &= (uint8_t)~(1u << slab->bucket);
 }
 
-static void bucket_insert(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t head, unsigned bucket) {
+void slab_bucket_insert(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab, uint32_t head, unsigned bucket) {
     slab->bucket = (uint8_t)bucket;
     slab->limit = (uint16_t)slab_limit_of(slab, bucket);
     slab->prev = SLAB_NONE;
-    slab->next = cache->buckets[bucket];
+    slab->next = shard->buckets[bucket];
     if (slab->next != SLAB_NONE) slab_at(slabs, slab->next)->prev = head;
-    cache->buckets[bucket] = head;
-    cache->bucket_map |= (uint8_t)(1u << bucket);
+    shard->buckets[bucket] = head;
+    shard->bucket_map |= (uint8_t)(1u << bucket);
 }
 
 /* ------------------------------------------------------------------ making and unmaking */
 
 static unsigned next_slab_granules(const struct slab_cache *cache) {
-    if (cache->granules >= SLAB_DENSE_GRANULES) return cache->granules_max;
+    const uint64_t all = __atomic_load_n(&cache->granules, __ATOMIC_RELAXED);
+    if (all >= SLAB_DENSE_GRANULES) return cache->granules_max;
     unsigned granules = cache->granules_min;
-    while (granules < cache->granules_usual && (uint64_t)granules * 2 * SLAB_GROWTH_SHARE <= cache->granules) granules *= 2;
+    while (granules < cache->granules_usual && (uint64_t)granules * 2 * SLAB_GROWTH_SHARE <= all) granules *= 2;
     return granules;
 }
 
 static uint64_t populated(const struct slab_layer *slabs) { return __atomic_load_n(&slabs->zone->counters.populated, __ATOMIC_RELAXED); }
-static bool much_is_empty(const struct slab_layer *slabs) {
-    return __atomic_load_n(&slabs->empty_granules, __ATOMIC_RELAXED) > EMPTY_GRANULES_MIN + populated(slabs) / EMPTY_SHARE;
+static uint64_t empty_granules(const struct slab_layer *slabs) {
+    uint64_t sum = __atomic_load_n(&slabs->empty_granules, __ATOMIC_RELAXED);
+    FOR_EACH_SHARD(home, __atomic_load_n(&slabs->shards, __ATOMIC_RELAXED) >> 1)
+    sum += __atomic_load_n(&slab_homes[home].empty_granules, __ATOMIC_RELAXED);
+    return sum;
 }
+static bool much_is_empty(const struct slab_layer *slabs) { return empty_granules(slabs) > EMPTY_GRANULES_MIN + populated(slabs) / EMPTY_SHARE; }
 
 /* Larger objects are buffers: of those that are made for the longest line or message most pages may never be touched. */
 #define SLAB_AHEAD_BYTES_MAX (2 * GRANULE_BYTES)
@@ -163,24 +169,47 @@ static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cac
     return slab;
 }
 
-/* One slab more that is wholly free (1), or less (-1). */
-static void count_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab, int more) {
-    COUNTER_ADD(cache->empty_slabs, (uint32_t)more);
-    __atomic_fetch_add(&slabs->empty_granules, (uint64_t)(more * slab->granules), __ATOMIC_RELAXED);
+/* A slab more in the cache (1), or one less (-1). */
+static void count_slab(struct slab_cache *cache, const struct slab *slab, int more) {
+    __atomic_fetch_add(&cache->slabs, (uint64_t)more, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&cache->granules, (uint64_t)(more * slab->granules), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&cache->total, (uint64_t)(more * slab->capacity), __ATOMIC_RELAXED);
 }
 
-/* Under the cache's lock; the zone's comes after it. */
-static void destroy_empty(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, uint32_t head) {
+/* A new slab joins a shard, under its lock. */
+static void enlist(struct slab_layer *slabs, struct slab_cache *cache, unsigned index, struct slab *slab, uint32_t head) {
+    struct slab_shard *shard = slab_shard_at(cache, index);
+    slab->shard = (uint8_t)index;
+    slab_bucket_insert(slabs, shard, slab, head, SLAB_BUCKETS - 1);
+    count_slab(cache, slab, 1);
+    COUNTER_ADD(shard->free, slab->capacity);
+    COUNTER_ADD(shard->empty_slabs, 1);
+    slab_count_empty(slabs, index, slab->granules);
+}
+
+/* Under the shard's lock; the zone's comes after it. */
+static void destroy_empty(struct slab_layer *slabs, struct slab_cache *cache, unsigned index, struct slab *slab, uint32_t head) {
+    struct slab_shard *shard = slab_shard_at(cache, index);
     char *address = zone_address_of(slabs->zone, slab->granule);
     unsigned granules = slab->granules;
-    bucket_remove(slabs, cache, slab);
-    count_empty(slabs, cache, slab, -1);
-    cache->slabs--;
-    cache->granules -= granules;
-    COUNTER_SUB(cache->total, slab->capacity);
+    slab_bucket_remove(slabs, shard, slab);
+    COUNTER_SUB(shard->empty_slabs, 1);
+    COUNTER_SUB(shard->free, slab->capacity);
+    slab_count_empty(slabs, index, -(uint64_t)granules);
+    count_slab(cache, slab, -1);
     zone_tag_run(slabs->zone, address, granules, TAG_NONE);
     zone_head_free(slabs->zone, head, head_bytes(slab->capacity));
     zone_run_free(slabs->zone, address, granules);
+}
+
+/* All wholly free slabs of a shard, under its lock. */
+static STRATA_NOINLINE void destroy_empties(struct slab_layer *slabs, struct slab_cache *cache, unsigned index) {
+    for (uint32_t head = slab_shard_at(cache, index)->buckets[SLAB_BUCKETS - 1]; head != SLAB_NONE;) {
+        struct slab *slab = slab_at(slabs, head);
+        uint32_t next = slab->next;
+        if (slab->free == slab->capacity) destroy_empty(slabs, cache, index, slab, head);
+        head = next;
+    }
 }
 
 /* ------------------------------------------------------------------ objects */
@@ -206,88 +235,73 @@ static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache,
     return taken;
 }
 
-/* At so many slabs a batch looks for its home's. */
-#define APART_LOOKS 64
-/* Who keeps apart takes new slabs while at most this share of the cache, and so many bytes, are free in others'. */
-#define APART_SHARE 8
-#define APART_BYTES_MIN (8 * KIB)
-
-/* One with free objects whose objects are the caller's already, or nobody's; SLAB_NONE: a new one is better than another's. */
-static uint32_t find_apart(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home, unsigned *looks) {
-    for (unsigned map = cache->bucket_map; map != 0; map &= map - 1) {
-        const unsigned end = (unsigned)min_u64(APART_LOOKS, *looks + APART_LOOKS / 4); /* of this bucket: the emptiest shall have a chance */
-        for (uint32_t head = cache->buckets[bit_lowest(map)]; head != SLAB_NONE && *looks < end; ++*looks) {
-            const struct slab *slab = slab_at(slabs, head);
-            if (slab->home == home || slab->free == slab->capacity) return head;
-            head = slab->next;
-        }
+/* From the fullest slab of a shard that has free objects, under its lock; how many it gave. */
+static unsigned take_from(struct slab_layer *slabs, struct slab_cache *cache, unsigned index, unsigned home, void **objects, unsigned count) {
+    struct slab_shard *shard = slab_shard_at(cache, index);
+    const uint32_t head = shard->buckets[bit_lowest(shard->bucket_map)];
+    struct slab *slab = slab_at(slabs, head);
+    if (slab->free == slab->capacity) {
+        COUNTER_SUB(shard->empty_slabs, 1);
+        slab_count_empty(slabs, index, -(uint64_t)slab->granules);
     }
-    const uint64_t free = cache->total - cache->in_use, spare = cache->total / APART_SHARE + APART_BYTES_MIN / cache->object_bytes;
-    return free <= spare ? SLAB_NONE : cache->buckets[bit_lowest(cache->bucket_map)];
+    /* Who takes the last objects out of another's slab is a guest there: they go back to where most belongs. */
+    if (slab->free >= slab->capacity / 2) __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
+    const unsigned taken = take_objects(slabs, cache, slab, objects, count);
+    if (slab->free == 0) {
+        slab_bucket_remove(slabs, shard, slab);
+        slab->limit = FULL_LIMIT;
+    } else if (slab_bucket_of(slab) != slab->bucket) {
+        slab_bucket_remove(slabs, shard, slab);
+        slab_bucket_insert(slabs, shard, slab, head, slab_bucket_of(slab));
+    }
+    COUNTER_SUB(shard->free, taken);
+    shard->allocs += taken;
+    return taken;
 }
 
-/* Where the next objects come from; SLAB_NONE: from a new slab. */
-STRATA_INLINE uint32_t find_slab(const struct slab_layer *slabs, const struct slab_cache *cache, unsigned home, bool apart, unsigned *looks) {
-    if (cache->bucket_map == 0) return SLAB_NONE;
-    return STRATA_LIKELY(!apart) ? cache->buckets[bit_lowest(cache->bucket_map)] : find_apart(slabs, cache, home, looks);
+/* From whatever shard has some: memory has ended. Under no lock. */
+static STRATA_COLD unsigned take_any(struct slab_layer *slabs, struct slab_cache *cache, unsigned home, void **objects, unsigned count) {
+    unsigned taken = 0;
+    FOR_EACH_SHARD(index, slab_shards_of(cache)) {
+        struct slab_shard *shard = slab_shard_at(cache, index);
+        platform_lock_acquire(&shard->lock);
+        while (taken < count && shard->bucket_map != 0) taken += take_from(slabs, cache, index, home, objects + taken, count - taken);
+        platform_lock_release(&shard->lock);
+    }
+    return taken;
 }
 
 unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, bool apart, void **objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
-    unsigned taken = 0, looks = 0;
-    platform_lock_acquire_here(&cache->lock);
+    const unsigned index = STRATA_LIKELY(!apart) ? 0 : slab_shard_of_home(slabs, cache, home);
+    struct slab_shard *shard = slab_shard_at(cache, index);
+    unsigned taken = 0;
+    platform_lock_acquire_here(&shard->lock);
     while (taken < count) {
-        struct slab *slab;
-        uint32_t head = find_slab(slabs, cache, home, apart, &looks);
-        if (head == SLAB_NONE) {
-            if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
-            unsigned granules = next_slab_granules(cache);
-            platform_lock_release_here(&cache->lock);
-            slab = slab_create(slabs, cache, granules, &head);
-            platform_lock_acquire_here(&cache->lock);
-            if (slab == NULL) {
-                if (cache->bucket_map == 0) break;
-                apart = false; /* any slab will do */
-                continue;
-            }
-            bucket_insert(slabs, cache, slab, head, SLAB_BUCKETS - 1);
-            cache->slabs++;
-            cache->granules += slab->granules;
-            COUNTER_ADD(cache->total, slab->capacity);
-        } else {
-            slab = slab_at(slabs, head);
-            if (slab->free == slab->capacity) count_empty(slabs, cache, slab, -1);
+        if (STRATA_LIKELY(shard->bucket_map != 0)) {
+            taken += take_from(slabs, cache, index, home, objects + taken, count - taken);
+            continue;
         }
-        /* Who takes the last objects out of another's slab is a guest there: they go back to where most belongs. */
-        if (slab->free >= slab->capacity / 2) __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
-        taken += take_objects(slabs, cache, slab, objects + taken, count - taken);
-        if (slab->free == 0) {
-            bucket_remove(slabs, cache, slab);
-            slab->limit = FULL_LIMIT;
-        } else if (slab_bucket_of(slab) != slab->bucket) {
-            bucket_remove(slabs, cache, slab);
-            bucket_insert(slabs, cache, slab, head, slab_bucket_of(slab));
-        }
+        if (slab_shards_of(cache) != 1 && slab_adopt(slabs, cache, index)) continue;
+        if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
+        uint32_t head;
+        unsigned granules = next_slab_granules(cache);
+        platform_lock_release(&shard->lock);
+        struct slab *slab = slab_create(slabs, cache, granules, &head);
+        if (slab == NULL) return take_any(slabs, cache, home, objects, count);
+        platform_lock_acquire(&shard->lock);
+        enlist(slabs, cache, index, slab, head);
     }
-    cache->in_use += taken;
-    cache->allocs += taken;
-    platform_lock_release_here(&cache->lock);
+    platform_lock_release_here(&shard->lock);
     return taken;
-}
-
-bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
-    const struct slab_lookup lookup = slab_lookup_of(slabs, &slabs->caches[tag]);
-    uint64_t behind;
-    unsigned index;
-    const struct slab *slab = slab_look_up(&lookup, object, &behind);
-    return slab != NULL && slab_index_at(&lookup, behind, &index) && index < slab->capacity;
 }
 
 /* What bad_free says of an address where no object starts. */
 #define NO_OBJECT "not the start of an object"
 
-static STRATA_COLD void bad_free(struct slab_cache *cache, const void *object, const char *what) {
-    platform_lock_release(&cache->lock);
+/* Under no lock but that of this shard (NULL: none). */
+static STRATA_COLD void bad_free(struct slab_shard *held, const struct slab_cache *cache, const void *object, const char *what) {
+    if (held != NULL) platform_lock_release(&held->lock);
     fatal("free(): %p: %s (cache %s)", object, what, cache->name);
 }
 
@@ -301,7 +315,9 @@ struct place {
  * only after this one's slab has told whether it must change its bucket, which no processor foresees, each waits for all of them.
  */
 #define PLACES_MAX 16
-STRATA_INLINE void look_up(const struct slab_lookup *lookup, struct slab_cache *cache, void *const *objects, struct place *places, unsigned count) {
+/* The slabs stay, as the objects are the caller's; with none but the lock that the caller happens to hold. */
+STRATA_INLINE void look_up(const struct slab_lookup *lookup, struct slab_shard *held, const struct slab_cache *cache, void *const *objects,
+                           struct place *places, unsigned count) {
     struct slab *slab = NULL;
     uintptr_t start = 0;
     uint64_t end = 0;
@@ -309,17 +325,23 @@ STRATA_INLINE void look_up(const struct slab_lookup *lookup, struct slab_cache *
         uint64_t behind = (uintptr_t)objects[i] - start;
         if (behind >= end) {
             slab = slab_look_up(lookup, objects[i], &behind);
-            if (STRATA_UNLIKELY(slab == NULL)) bad_free(cache, objects[i], NO_OBJECT);
+            if (STRATA_UNLIKELY(slab == NULL)) bad_free(held, cache, objects[i], NO_OBJECT);
             start = (uintptr_t)objects[i] - behind;
             end = (uint64_t)slab->capacity * lookup->object_bytes;
         }
         places[i].slab = slab;
-        if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &places[i].index))) bad_free(cache, objects[i], NO_OBJECT);
+        if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &places[i].index))) bad_free(held, cache, objects[i], NO_OBJECT);
     }
 }
 
+static STRATA_COLD void bad_place(struct slab_layer *slabs, struct slab_shard *held, const struct slab_cache *cache, const struct place *place) {
+    const char *start = zone_address_of(slabs->zone, place->slab->granule);
+    bad_free(held, cache, start + (size_t)place->index * cache->object_bytes, "double free");
+}
+
 /* Marks the first of these objects, and those behind it of which the marks lie in the same word; how many they are. */
-STRATA_INLINE unsigned mark_free(struct slab_cache *cache, const struct place *places, void *const *objects, unsigned count) {
+STRATA_INLINE unsigned mark_free(struct slab_layer *slabs, struct slab_shard *held, const struct slab_cache *cache, const struct place *places,
+                                 unsigned count) {
     struct slab *slab = places->slab;
     const unsigned word = places->index / 64;
     uint64_t bits = slab->bits[word];
@@ -327,7 +349,7 @@ STRATA_INLINE unsigned mark_free(struct slab_cache *cache, const struct place *p
     do {
         const unsigned index = places[marked].index;
         const uint64_t bit = UINT64_C(1) << (index % 64);
-        if (STRATA_UNLIKELY((bits & bit) != 0)) bad_free(cache, objects[marked], "double free");
+        if (STRATA_UNLIKELY((bits & bit) != 0)) bad_place(slabs, held, cache, &places[marked]);
         bits |= bit;
         marked++;
     } while (marked < count && places[marked].slab == slab && places[marked].index / 64 == word);
@@ -337,55 +359,78 @@ STRATA_INLINE unsigned mark_free(struct slab_cache *cache, const struct place *p
     return marked;
 }
 
-/*
- * A slab that got objects back has come to another bucket, or is wholly free; true: it is gone. Out of the way of the loop below, which seldom comes
- * to it.
- */
-static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab) {
+/* A slab that got objects back has come to another bucket; true: it is wholly free. Out of the way of the loop below, which seldom comes to it. */
+static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab) {
     const uint32_t head = zone_head_of(slabs->zone, slab->granule);
-    if (slab->limit != FULL_LIMIT) bucket_remove(slabs, cache, slab);
-    bucket_insert(slabs, cache, slab, head, slab_bucket_of(slab));
+    if (slab->limit != FULL_LIMIT) slab_bucket_remove(slabs, shard, slab);
+    slab_bucket_insert(slabs, shard, slab, head, slab_bucket_of(slab));
     if (slab->free != slab->capacity) return false;
-    count_empty(slabs, cache, slab, 1);
-    if (STRATA_LIKELY(populated(slabs) <= __atomic_load_n(&slabs->zone->config.soft_limit_bytes, __ATOMIC_RELAXED) >> GRANULE_SHIFT))
-        return false; /* until it is wanted, or the next tick */
-    destroy_empty(slabs, cache, slab, head);
+    COUNTER_ADD(shard->empty_slabs, 1);
+    slab_count_empty(slabs, slab->shard, slab->granules);
     return true;
+}
+
+STRATA_INLINE unsigned shard_of_slab(const struct slab *slab) { return __atomic_load_n(&slab->shard, __ATOMIC_RELAXED); }
+static bool above_soft_limit(const struct slab_layer *slabs) {
+    return populated(slabs) > __atomic_load_n(&slabs->zone->config.soft_limit_bytes, __ATOMIC_RELAXED) >> GRANULE_SHIFT;
+}
+
+/*
+ * Of these objects, frees those in slabs of the shard, under its lock; the places of the others move to the front; how many they are. Slabs that
+ * become wholly free stay until all is marked: an object that is freed twice shall find its place.
+ */
+STRATA_INLINE unsigned free_of_shard(struct slab_layer *slabs, struct slab_cache *cache, unsigned index, struct place *places, unsigned count) {
+    struct slab_shard *shard = slab_shard_at(cache, index);
+    unsigned left = 0;
+    bool empty = false;
+    for (unsigned i = 0; i < count;) {
+        struct slab *slab = places[i].slab;
+        if (STRATA_UNLIKELY(shard_of_slab(slab) != index)) {
+            places[left++] = places[i++];
+            continue;
+        }
+        i += mark_free(slabs, shard, cache, places + i, count - i);
+        if (slab->free >= slab->limit) empty |= settle(slabs, shard, slab);
+    }
+    COUNTER_ADD(shard->free, count - left);
+    shard->frees += count - left;
+    if (STRATA_UNLIKELY(empty) && above_soft_limit(slabs)) destroy_empties(slabs, cache, index); /* otherwise until wanted, or the next tick */
+    return left;
 }
 
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
     const struct slab_lookup lookup = slab_lookup_of(slabs, cache);
     struct place places[PLACES_MAX];
-    platform_lock_acquire_here(&cache->lock);
+    unsigned index = 0;
+    struct slab_shard *held = NULL; /* from batch to batch: mostly the next one's is the same */
     for (unsigned done = 0; done < count;) {
-        const unsigned end = (unsigned)min_u64(count - done, PLACES_MAX);
-        look_up(&lookup, cache, objects + done, places, end);
-        bool gone = false; /* then an object of it that is freed twice has no place any more */
-        for (unsigned i = 0; i < end && !gone;) {
-            struct slab *slab = places[i].slab;
-            const unsigned marked = mark_free(cache, places + i, objects + done, end - i);
-            i += marked;
-            done += marked;
-            if (slab->free >= slab->limit) gone = settle(slabs, cache, slab);
+        unsigned left = (unsigned)min_u64(count - done, PLACES_MAX);
+        look_up(&lookup, held, cache, objects + done, places, left);
+        for (done += left; left != 0;) {
+            /* What was read without the lock may be another's by now, and is read again. */
+            if (held == NULL || shard_of_slab(places[0].slab) != index) {
+                if (held != NULL) platform_lock_release(&held->lock);
+                index = shard_of_slab(places[0].slab);
+                held = slab_shard_at(cache, index);
+                platform_lock_acquire_here(&held->lock);
+            }
+            left = free_of_shard(slabs, cache, index, places, left);
         }
     }
-    cache->in_use -= count;
-    platform_lock_release_here(&cache->lock);
+    if (held != NULL) platform_lock_release_here(&held->lock);
 }
 
 void slab_reap(struct slab_layer *slabs) {
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) {
         struct slab_cache *cache = &slabs->caches[tag];
-        if (__atomic_load_n(&cache->empty_slabs, __ATOMIC_RELAXED) == 0) continue;
-        platform_lock_acquire(&cache->lock);
-        for (uint32_t head = cache->buckets[SLAB_BUCKETS - 1]; head != SLAB_NONE;) {
-            struct slab *slab = slab_at(slabs, head);
-            uint32_t next = slab->next;
-            if (slab->free == slab->capacity) destroy_empty(slabs, cache, slab, head);
-            head = next;
+        FOR_EACH_SHARD(index, slab_shards_of(cache)) {
+            struct slab_shard *shard = slab_shard_at(cache, index);
+            if (__atomic_load_n(&shard->empty_slabs, __ATOMIC_RELAXED) == 0) continue;
+            platform_lock_acquire(&shard->lock);
+            destroy_empties(slabs, cache, index);
+            platform_lock_release(&shard->lock);
         }
-        platform_lock_release(&cache->lock);
     }
 }
 
@@ -396,26 +441,17 @@ void slab_reap_for(struct slab_layer *slabs, uint64_t granules) {
     if (counters.idle < granules) slab_reap(slabs);
 }
 
-/* ------------------------------------------------------------------ looking inside, fork */
-
 STRATA_COLD void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
     struct slab_cache *cache = &slabs->caches[tag];
-    platform_lock_acquire(&cache->lock);
+    slab_shards_lock(cache);
+    const struct slab_shard sum = slab_shards_sum(cache);
     *stats = (struct slab_stats){.object_bytes = cache->object_bytes,
                                  .slab_bytes = (uint64_t)next_slab_granules(cache) << GRANULE_SHIFT,
                                  .slabs = cache->slabs,
                                  .total = cache->total,
-                                 .in_use = cache->in_use,
+                                 .in_use = cache->total - sum.free,
                                  .memory_bytes = cache->granules << GRANULE_SHIFT,
-                                 .allocs = cache->allocs,
-                                 .frees = cache->allocs - cache->in_use};
-    platform_lock_release(&cache->lock);
+                                 .allocs = sum.allocs,
+                                 .frees = sum.frees};
+    slab_shards_unlock(cache);
 }
-
-STRATA_COLD void slab_fork_prepare(struct slab_layer *slabs) {
-    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END; tag++) platform_lock_hold(&slabs->caches[tag].lock);
-}
-STRATA_COLD void slab_fork_parent(struct slab_layer *slabs) {
-    for (unsigned tag = SLAB_CACHE_END; tag-- > SLAB_CACHE_FIRST;) platform_lock_unhold(&slabs->caches[tag].lock);
-}
-STRATA_COLD void slab_fork_child(struct slab_layer *slabs) { slab_fork_parent(slabs); }

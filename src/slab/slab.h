@@ -4,11 +4,14 @@
  * A slab is a run of granules; its head (beside the heap, never in it: 32 bytes of up to 64 objects) has one
  * bit an object, set while the object is free here. Slabs with free objects stand in lists by the share that is free;
  * objects are taken from the fullest, lowest address first, so that the emptier ones get time to empty (kmem paper,
- * section 3.5); where CPUs keep apart, from the fullest of the caller's own. A slab that is wholly free goes back to the zone when its pages are
- * wanted, or at the next tick.
+ * section 3.5). A slab that is wholly free goes back to the zone when its pages are wanted, or at the next tick.
  *
- * Invariants (slab_check): free = popcount(bits); total = sum of capacities; in_use = total - sum of free; a slab is in the
- * list of its share. Lock: one a cache, LOCK_RANK_SLAB, above LOCK_RANK_ZONE in the order of taking.
+ * The lists come in shards: one that all share, and some for CPUs that keep apart, made when the first of them asks. A slab is in one shard, and goes
+ * to another where that one needs it (slab_shard.c).
+ *
+ * Invariants (slab_check): free = popcount(bits); total = sum of capacities; allocs - frees = total - sum of free; a slab is in the
+ * list of its share, in its shard. Locks: one a shard, LOCK_RANK_SLAB, above LOCK_RANK_ZONE in the order of taking. Who holds one may try another's;
+ * who holds the common shard's may wait for all others, in their order.
  */
 #ifndef STRATA_SLAB_SLAB_H
 #define STRATA_SLAB_SLAB_H
@@ -26,29 +29,41 @@
 #define SLAB_RECIPROCAL_SHIFT 40
 #define SLAB_NAME_BYTES 16
 
+/* Shard 0 is common; the others are for homes (see below), some of which share one. */
+#define SLAB_HOME_SHARDS 8
+#define SLAB_SHARDS (1 + SLAB_HOME_SHARDS)
+
+/* Some of the slabs of a cache, under one lock. A cache line, so that CPUs that keep apart don't wait for each other. */
+struct slab_shard {
+    struct platform_lock lock;
+    uint8_t bucket_map;             /* bit b: bucket b is not empty */
+    uint32_t empty_slabs;           /* wholly free ones */
+    uint32_t buckets[SLAB_BUCKETS]; /* by (free - 1) * SLAB_BUCKETS / capacity: the first slab's head; SLAB_NONE */
+    uint64_t free;                  /* objects */
+    uint64_t allocs, frees;         /* objects that went through this shard */
+} STRATA_ALIGNED(CACHE_LINE_BYTES);
+
 /* Two cache lines: there are many caches, and a small program pays for the pages that they are in. */
 struct slab_cache {
-    struct platform_lock lock;
+    struct slab_shard common;
     char name[SLAB_NAME_BYTES]; /* immutable, as are the next seven */
+    uint64_t reciprocal;        /* ceil(2^40 / object_bytes): a division by one multiplication */
     uint32_t object_bytes;
     uint16_t granules_min;   /* of the smallest slab that wastes at most a sixteenth */
     uint16_t granules_usual; /* granules_min * 2^n: in a cache that is not small */
     uint16_t granules_max;   /* the same, or more where that wastes less: in a dense cache */
-    uint64_t reciprocal;     /* ceil(2^40 / object_bytes): a division by one multiplication */
     uint8_t tag;
     uint8_t mobility; /* enum mobility */
 
-    uint8_t bucket_map;             /* bit b: bucket b is not empty */
-    uint32_t empty_slabs;           /* wholly free ones */
-    uint32_t buckets[SLAB_BUCKETS]; /* by (free - 1) * SLAB_BUCKETS / capacity: the first slab's head; SLAB_NONE */
-    uint64_t slabs, granules, total, in_use;
-    uint64_t allocs; /* objects; less in_use, those that came back */
-} STRATA_ALIGNED(CACHE_LINE_BYTES);
+    uint16_t shards;                 /* bit s: shard s was begun; set under the common lock, never cleared; atomic */
+    uint64_t slabs, granules, total; /* of all shards, atomic: whoever makes or unmakes a slab holds its shard's lock only */
+};
 
 struct slab_layer {
     struct zone *zone;
-    uint64_t empty_granules;                  /* of wholly free slabs of all caches; changed atomically, relaxed: who reads it has a rule of thumb */
-    struct slab_cache caches[SLAB_CACHE_END]; /* by tag; the first SLAB_CACHE_FIRST are unused */
+    uint64_t empty_granules;                    /* of wholly free slabs in common shards; atomic, relaxed: who reads it has a rule of thumb */
+    uint32_t shards;                            /* bit s: shard s was begun, of one cache at least; atomic */
+    struct slab_cache caches[SLAB_CACHE_END];   /* by tag; the first SLAB_CACHE_FIRST are unused */
     uint8_t class_of[SIZE_CLASS_TABLE_ENTRIES]; /* size_class_index -> tag */
     uint64_t sizes[SLAB_CACHE_END];             /* reciprocal << 16 | object_bytes: eight in a line that nobody writes to */
 };
@@ -77,7 +92,7 @@ unsigned slab_sort_by_home(const struct slab_layer *slabs, unsigned cache, unsig
 
 /*
  * Up to `count` objects, ascending in each slab; fewer only where memory ends, or a new slab would be needed for the rest. Constant time an object.
- * `home`: who asks. `apart`: from the caller's own slabs, from wholly free ones and from new ones, as long as not too much of the cache is free.
+ * `home`: who asks. `apart`: from slabs of the home's shard, from wholly free ones and from new ones, as long as not too much of the cache is free.
  */
 unsigned slab_alloc_home(struct slab_layer *slabs, unsigned cache, unsigned home, bool apart, void **objects, unsigned count);
 STRATA_INLINE unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned cache, void **objects, unsigned count) {

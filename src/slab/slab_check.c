@@ -3,12 +3,13 @@
  */
 #include "slab/slab_internal.h"
 
-static STRATA_COLD const char *check_cache(struct slab_layer *slabs, const struct slab_cache *cache) {
+static STRATA_COLD const char *check_shard(struct slab_layer *slabs, struct slab_cache *cache, unsigned index) {
+    const struct slab_shard *shard = slab_shard_at(cache, index);
     uint64_t free_objects = 0, empty = 0;
     for (unsigned b = 0; b < SLAB_BUCKETS; b++) {
-        if ((cache->buckets[b] != SLAB_NONE) != ((cache->bucket_map >> b & 1) != 0)) return "slab: bucket map differs from the buckets";
+        if ((shard->buckets[b] != SLAB_NONE) != ((shard->bucket_map >> b & 1) != 0)) return "slab: bucket map differs from the buckets";
         uint32_t prev = SLAB_NONE;
-        for (uint32_t head = cache->buckets[b]; head != SLAB_NONE; head = slab_at(slabs, head)->next) {
+        for (uint32_t head = shard->buckets[b]; head != SLAB_NONE; head = slab_at(slabs, head)->next) {
             const struct slab *slab = slab_at(slabs, head);
             unsigned bits = 0;
             for (unsigned w = 0; w < (slab->capacity + 63u) / 64; w++) {
@@ -17,6 +18,7 @@ static STRATA_COLD const char *check_cache(struct slab_layer *slabs, const struc
             }
             if (bits != slab->free || bits == 0) return "slab: free differs from its bits, or a full slab is in a bucket";
             if (slab->bucket != b || slab_bucket_of(slab) != b || slab->limit != slab_limit_of(slab, b)) return "slab: in the wrong bucket";
+            if (slab->shard != index) return "slab: in the wrong shard";
             if (slab->prev != prev || slabs->zone->tags[slab->granule] != cache->tag || zone_head_of(slabs->zone, slab->granule) != head)
                 return "slab: broken link";
             prev = head;
@@ -24,17 +26,26 @@ static STRATA_COLD const char *check_cache(struct slab_layer *slabs, const struc
             empty += slab->free == slab->capacity;
         }
     }
-    if (cache->in_use + free_objects != cache->total) return "slab: in use + free differs from the total";
-    if (empty != cache->empty_slabs) return "slab: empty slabs differ from their count";
+    if (free_objects != shard->free) return "slab: free objects of a shard differ from their count";
+    if (empty != shard->empty_slabs) return "slab: empty slabs differ from their count";
     return NULL;
+}
+
+static STRATA_COLD const char *check_cache(struct slab_layer *slabs, struct slab_cache *cache) {
+    FOR_EACH_SHARD(shard, slab_shards_of(cache)) {
+        const char *broken = check_shard(slabs, cache, shard);
+        if (broken != NULL) return broken;
+    }
+    const struct slab_shard sum = slab_shards_sum(cache);
+    return sum.allocs - sum.frees + sum.free != cache->total ? "slab: in use + free differs from the total" : NULL;
 }
 
 STRATA_COLD const char *slab_check(struct slab_layer *slabs) {
     const char *broken = NULL;
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_END && broken == NULL; tag++) {
-        platform_lock_acquire(&slabs->caches[tag].lock);
+        slab_shards_lock(&slabs->caches[tag]);
         broken = check_cache(slabs, &slabs->caches[tag]);
-        platform_lock_release(&slabs->caches[tag].lock);
+        slab_shards_unlock(&slabs->caches[tag]);
     }
     return broken;
 }

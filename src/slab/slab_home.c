@@ -1,7 +1,15 @@
 /*
- * slab_home.c - whose slab an object is in: of processes whose threads work side by side (slab.h). Without the lock.
+ * slab_home.c - what is asked about objects without a lock: whether an address is one, and whose slab it is in (slab.h).
  */
 #include "slab/slab_internal.h"
+
+bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
+    const struct slab_lookup lookup = slab_lookup_of(slabs, &slabs->caches[tag]);
+    uint64_t behind;
+    unsigned index;
+    const struct slab *slab = slab_look_up(&lookup, object, &behind);
+    return slab != NULL && slab_index_at(&lookup, behind, &index) && index < slab->capacity;
+}
 
 unsigned slab_home_of(const struct slab_layer *slabs, unsigned tag, const void *object) {
     const struct slab_lookup lookup = slab_lookup_of(slabs, &slabs->caches[tag]);

@@ -1,5 +1,6 @@
 /*
- * slab_internal.h - a slab's head, which bucket it stands in, and the way from an object to it. Private to slab.c, its check and slab_home.c.
+ * slab_internal.h - a slab's head, which bucket it stands in, and the way from an object to it. Private to slab.c, slab_shard.c,
+ * slab_check.c and slab_home.c.
  */
 #ifndef STRATA_SLAB_SLAB_INTERNAL_H
 #define STRATA_SLAB_SLAB_INTERNAL_H
@@ -21,6 +22,7 @@ struct slab {
     uint8_t bucket;
     uint8_t first; /* no word before this one has a bit set */
     uint8_t home;  /* who took objects last; also read without the lock */
+    uint8_t shard; /* changed under the locks of the old one and the new one; also read without */
     uint64_t bits[];
 };
 _Static_assert(sizeof(struct slab_cache) == 2 * CACHE_LINE_BYTES, "as slab.h says");
@@ -43,6 +45,52 @@ STRATA_INLINE unsigned slab_limit_of(const struct slab *slab, unsigned bucket) {
     const unsigned next = ((bucket + 1) * slab->capacity + SLAB_BUCKETS - 1) / SLAB_BUCKETS + 1;
     return bucket < SLAB_BUCKETS - 1 && next < slab->capacity ? next : slab->capacity;
 }
+
+/* ------------------------------------------------------------------ shards: slab_shard.c */
+
+/* What one home's shards of all caches are. In memory that a process touches only once CPUs keep apart in it. */
+struct slab_home {
+    uint64_t empty_granules STRATA_ALIGNED(CACHE_LINE_BYTES); /* as that of struct slab_layer */
+    struct slab_shard of[SLAB_CACHE_END];
+};
+extern struct slab_home slab_homes[SLAB_HOME_SHARDS] __attribute__((visibility("hidden"))); /* there is one struct slab_layer in a process */
+
+STRATA_INLINE struct slab_shard *slab_shard_at(struct slab_cache *cache, unsigned shard) {
+    return STRATA_LIKELY(shard == 0) ? &cache->common : &slab_homes[shard - 1].of[cache->tag];
+}
+/* The shards of a cache that were begun, a bit each. Acquire order: pairs with the release of who began one. */
+STRATA_INLINE unsigned slab_shards_of(const struct slab_cache *cache) { return __atomic_load_n(&cache->shards, __ATOMIC_ACQUIRE); }
+/* For each shard of a set; the body may leave it. */
+#define FOR_EACH_SHARD(shard, set) for (unsigned rest_ = (set), shard; rest_ != 0 && (shard = bit_lowest(rest_), true); rest_ &= rest_ - 1)
+
+STRATA_INLINE void slab_shard_init(struct slab_shard *shard) {
+    *shard = (struct slab_shard){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB), .buckets = {SLAB_NONE, SLAB_NONE, SLAB_NONE, SLAB_NONE}};
+}
+/* That of a home, begun if need be; 0, the common one, in the midst of the caller's fork. Under no lock. */
+unsigned slab_shard_of_home(struct slab_layer *slabs, struct slab_cache *cache, unsigned home);
+/*
+ * Moves a slab with free objects from another shard to this one, which has none: a wholly free one; or, where more of the cache is free than keeping
+ * apart is worth, and always for the common shard, the fullest of some shard. False: a new one is better, or others hold their locks. Under the lock
+ * of `shard`. Cost: linear in the shards.
+ */
+bool slab_adopt(struct slab_layer *slabs, struct slab_cache *cache, unsigned shard);
+/* All shards of a cache: none of them changes, and no other begins. */
+void slab_shards_lock(struct slab_cache *cache);
+void slab_shards_unlock(struct slab_cache *cache);
+/* Sums over the shards of a cache, under all locks. Only free, allocs and frees of the result are filled in. */
+struct slab_shard slab_shards_sum(struct slab_cache *cache);
+
+/* ------------------------------------------------------------------ lists: slab.c, under the shard's lock */
+
+void slab_bucket_remove(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab);
+void slab_bucket_insert(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab, uint32_t head, unsigned bucket);
+/* So many granules of wholly free slabs more in a shard. */
+STRATA_INLINE void slab_count_empty(struct slab_layer *slabs, unsigned shard, uint64_t granules) {
+    uint64_t *counter = shard == 0 ? &slabs->empty_granules : &slab_homes[shard - 1].empty_granules;
+    __atomic_fetch_add(counter, granules, __ATOMIC_RELAXED);
+}
+
+/* ------------------------------------------------------------------ from an object to its slab */
 
 /* What looking objects up takes of the zone and the cache, in registers: none of it changes, but the compiler can't know. */
 struct slab_lookup {

@@ -7,6 +7,7 @@
  */
 #include <pthread.h>
 
+#include "../slab_counts.h"
 #include "model_heap.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
@@ -296,8 +297,8 @@ static void end(struct model *of) {
         (void)heap_release(0);
     }
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++)
-        MODEL_EXPECT(model, heap.slabs.caches[tag].in_use == 0 && heap.slabs.caches[tag].slabs == 0, "%s: %llu objects are lost",
-                     heap.slabs.caches[tag].name, (unsigned long long)heap.slabs.caches[tag].in_use);
+        MODEL_EXPECT(model, slab_in_use(&heap.slabs, tag) == 0 && heap.slabs.caches[tag].slabs == 0, "%s: %llu objects are lost",
+                     heap.slabs.caches[tag].name, (unsigned long long)slab_in_use(&heap.slabs, tag));
     struct zone_counters counters;
     zone_counters_get(&heap.zone, &counters);
     MODEL_EXPECT(model, counters.blocks == 0 && counters.idle == 0, "%llu blocks and %llu idle granules are left",

@@ -6,6 +6,7 @@
  * itself, as though it were a call of its own: what was asked for decides which errors there may be; what failed is as it was, what succeeded has its
  * size, alignment, zeros and former contents; and a batch's count is the number of elements without an error. Blocks never overlap.
  */
+#include "../slab_counts.h"
 #include "model_heap.h"
 #include "strata/batch.h"
 #include "strata/malloc.h"
@@ -323,8 +324,8 @@ static void end(struct model *of) {
         (void)heap_release(0);
     }
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++)
-        MODEL_EXPECT(model, heap.slabs.caches[tag].in_use == 0, "%s: %llu objects are lost", heap.slabs.caches[tag].name,
-                     (unsigned long long)heap.slabs.caches[tag].in_use);
+        MODEL_EXPECT(model, slab_in_use(&heap.slabs, tag) == 0, "%s: %llu objects are lost", heap.slabs.caches[tag].name,
+                     (unsigned long long)slab_in_use(&heap.slabs, tag));
     struct zone_counters counters;
     zone_counters_get(&heap.zone, &counters);
     MODEL_EXPECT(model, counters.blocks == 0 && counters.idle == 0, "%llu blocks and %llu idle granules are left",

@@ -4,9 +4,10 @@
  * The reference is an array with the owner of every 16 bytes of the heap: a cache, or nobody. What is handed out must be nobody's, lie in its
  * slab at a multiple of the size with no free object below it, and come from a slab that is as full as any, to an eighth; what is held keeps
  * its stamp. Counts must say what the reference says; a batch comes short only where every slab is full, and not at all only where no page is left.
+ * Where homes keep apart, which slab serves is not judged; but a new one is made only where no other is wholly free, and little is free at all.
  */
 #include "model.h"
-#include "slab/slab.h"
+#include "slab/slab_internal.h"
 
 #define HEAP_BYTES (32 * MIB)
 #define UNIT_BYTES 16
@@ -18,6 +19,7 @@
 static struct zone zone;
 static struct slab_layer slabs;
 static struct model *model;
+static unsigned homes;    /* CPUs that keep apart; 0: none do */
 static uint64_t failures; /* injected before the operation under way */
 
 static const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES] = {32, 64, 96, 160, 288, 544, 1056};
@@ -123,17 +125,31 @@ static void adopt(unsigned cache, char *object) {
     stamp(object, cache);
 }
 
+static uint64_t empty_slabs(unsigned tag) {
+    uint64_t sum = 0;
+    FOR_EACH_SHARD(shard, slab_shards_of(&slabs.caches[tag])) sum += slab_shard_at(&slabs.caches[tag], shard)->empty_slabs;
+    return sum;
+}
+
 static void step_alloc(const struct model_record *record) {
     static void *objects[BATCH_MAX];
     unsigned cache = record->byte[1] % CACHES, tag = tag_of(cache);
     unsigned count = record->byte[2] % 2 == 0 ? 1 : 1 + record->byte[3] % BATCH_MAX;
     if (ref.count + count > HELD_MAX) return;
     bool had_free = slabs.caches[tag].total != ref.in_use[cache], scarce = is_memory_scarce(tag);
-    unsigned taken = slab_alloc_batch(&slabs, tag, objects, count);
-    model_trace(model, "%u objects of %s: %u, the first %p", count, slabs.caches[tag].name, taken, taken != 0 ? objects[0] : NULL);
+    bool apart = homes != 0 && record->byte[4] % 4 != 0;
+    unsigned home = homes == 0 ? 0 : record->byte[5] % (homes + 1);
+    uint64_t total = slabs.caches[tag].total, made = slabs.caches[tag].slabs, empty = empty_slabs(tag), free_before = total - ref.in_use[cache];
+    unsigned taken = slab_alloc_home(&slabs, tag, home, apart, objects, count);
+    model_trace(model, "%u objects of %s for home %u%s: %u, the first %p", count, slabs.caches[tag].name, home, apart ? ", apart" : "", taken,
+                taken != 0 ? objects[0] : NULL);
+    /* A new slab is made only where others can't spare theirs. */
+    if (slabs.caches[tag].slabs > made)
+        MODEL_EXPECT(model, free_before == 0 || (apart && home != 0 && empty == 0 && free_before <= total / 8 + 8 * KIB / bytes_of(cache)),
+                     "a new slab, and %llu of %llu objects are free", (unsigned long long)free_before, (unsigned long long)total);
     MODEL_EXPECT(model, taken <= count, "%u objects instead of %u", taken, count);
     MODEL_EXPECT(model, taken != 0 || (!had_free && (scarce || call_failed())), "none, though there is %s", had_free ? "one" : "memory");
-    if (taken == 1 && count == 1 && (!model->long_run || model->operation % 32 == 0)) {
+    if (homes == 0 && taken == 1 && count == 1 && (!model->long_run || model->operation % 32 == 0)) {
         unsigned capacity;
         size_t slab = slab_of(zone_granule_of(&zone, objects[0]));
         judge_slab(tag, slab, count_free(slab, tag, &capacity));
@@ -141,7 +157,7 @@ static void step_alloc(const struct model_record *record) {
     for (unsigned i = 0; i < taken && !model->failed; i++) adopt(cache, objects[i]);
     ref.in_use[cache] += taken;
     ref.allocs[cache] += taken;
-    if (taken < count)
+    if (taken < count && (!apart || home == 0 || taken == 0))
         MODEL_EXPECT(model, slabs.caches[tag].total == ref.in_use[cache], "a batch was cut short, and %llu objects are free",
                      (unsigned long long)(slabs.caches[tag].total - ref.in_use[cache]));
 }
@@ -204,7 +220,7 @@ static void step_reap(void) {
     model_trace(model, "reap");
     for (unsigned cache = 0; cache < CACHES; cache++) {
         const struct slab_cache *of = &slabs.caches[tag_of(cache)];
-        MODEL_EXPECT(model, of->empty_slabs == 0, "%s has empty slabs after a reap", of->name);
+        MODEL_EXPECT(model, empty_slabs(tag_of(cache)) == 0, "%s has empty slabs after a reap", of->name);
         MODEL_EXPECT(model, of->slabs <= ref.in_use[cache], "%s has more slabs than objects after a reap", of->name);
     }
 }
@@ -266,8 +282,10 @@ static void begin(struct model *of, const struct model_record *stage) {
     memset(&ref, 0, sizeof ref);
     memset(&slabs, 0, sizeof slabs);
     sim_reset(&sim);
-    model_trace(model, "pages of %zu, limit %llu, soft limit %llu, thp %u, populate %u", sim.page_bytes, (unsigned long long)config.hard_limit_bytes,
-                (unsigned long long)config.soft_limit_bytes, config.thp, config.populate_granules);
+    homes = (unsigned[]){0, 0, 2, 11}[stage->byte[5] % 4];
+    memset(slab_homes, 0, sizeof slab_homes);
+    model_trace(model, "%u homes, pages of %zu, limit %llu, soft limit %llu, thp %u, populate %u", homes, sim.page_bytes,
+                (unsigned long long)config.hard_limit_bytes, (unsigned long long)config.soft_limit_bytes, config.thp, config.populate_granules);
     MODEL_EXPECT(model, zone_init(&zone, &config), "no zone");
     slab_init(&slabs, &zone, magazine_bytes);
 }

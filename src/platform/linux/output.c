@@ -18,7 +18,7 @@
 #define FILE_MODE 0644
 #define STATUS_OF_SIGABRT 134 /* what a shell shows for a process that SIGABRT ended */
 
-static bool write_all(int file, const char *bytes, size_t count) {
+static STRATA_COLD bool write_all(int file, const char *bytes, size_t count) {
     while (count != 0) {
         ssize_t written = write(file, bytes, count);
         if (written < 0 && errno == EINTR) continue;
@@ -29,13 +29,13 @@ static bool write_all(int file, const char *bytes, size_t count) {
     return true;
 }
 
-void platform_write_error(const char *text, size_t bytes) {
+STRATA_COLD void platform_write_error(const char *text, size_t bytes) {
     int saved = errno;
     write_all(STDERR_FILENO, text, bytes);
     errno = saved;
 }
 
-void platform_die(void) {
+STRATA_COLD void platform_die(void) {
     sigset_t abort_only;
     sigemptyset(&abort_only);
     sigaddset(&abort_only, SIGABRT);

@@ -3,6 +3,7 @@
  * middle; that they are debugged as malloc is; and promises.
  */
 #include "batch_api_support.h"
+#include "slab_counts.h"
 
 static int by_address(const void *a, const void *b) {
     const char *left = *(char *const *)a, *right = *(char *const *)b;
@@ -37,7 +38,7 @@ static void batches_of_one_size_are_disjoint_and_come_back(void **state) {
         }
     }
     (void)heap_release(0);
-    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) assert_int_equal(heap.slabs.caches[tag].in_use, 0);
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) assert_int_equal(slab_in_use(&heap.slabs, tag), 0);
 }
 
 /* The point of it: 4,096 nodes one by one visit the depot and slabs each half an array; a batch asks for 256 at a time, or for magazines. */
@@ -57,10 +58,10 @@ static void groups_go_past_the_arrays(void **state) {
     cache_stats_get(&heap.caches, tag, &stats);
     assert_true(stats.cached >= heap.caches.depots[tag].rounds); /* the array is full, and the depot has its share */
     assert_true(stats.depot_magazines != 0);
-    visits = heap.slabs.caches[tag].allocs;
+    visits = slab_allocs(&heap.slabs, tag);
     strata_batch_alloc1(NULL, p, &count, &size, 0, 0, 0);
     /* All that is cached goes first; the rest of a group fills the array again. */
-    assert_in_range(heap.slabs.caches[tag].allocs - visits, COUNT - stats.cached, COUNT - stats.cached + CACHE_TRANSFER_MAX);
+    assert_in_range(slab_allocs(&heap.slabs, tag) - visits, COUNT - stats.cached, COUNT - stats.cached + CACHE_TRANSFER_MAX);
     strata_batch_alloc1(NULL, p, &count, NULL, 0, 0, 0);
     ASSERT_SOUND();
 }

@@ -2,6 +2,7 @@
  * test_kmem.c - kmem's forms: the map of the header is the library's for every size; what is freed by size or cookie is malloc's block; what
  * sleeping promises; where memory is short, and where nothing is cached.
  */
+#include "slab_counts.h"
 #include "strata/kmem.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
@@ -146,7 +147,7 @@ static void without_arrays_everything_works_too(void **state) {
     void *p = strata_kmem_cookie_alloc(STRATA_KMEM_COOKIE(200), 0);
     assert_non_null(p);
     strata_kmem_cookie_free(STRATA_KMEM_COOKIE(200), p);
-    assert_int_equal(heap.slabs.caches[class_of(STRATA_KMEM_COOKIE(200))].in_use, 0); /* nothing is cached */
+    assert_int_equal(slab_in_use(&heap.slabs, class_of(STRATA_KMEM_COOKIE(200))), 0); /* nothing is cached */
 }
 
 /* ------------------------------------------------------------------ no memory */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../slab_counts.h"
 #include "cache/cache_internal.h"
 #include "platform/sim/sim.h"
 
@@ -163,7 +164,7 @@ static inline const char *unbalanced_magazines(void) {
                 of_kind[magazine->kind]++;
     }
     for (unsigned kind = 0; kind < SLAB_MAGAZINE_CACHES; kind++)
-        if (of_kind[kind] != slabs.caches[SLAB_CACHE_MAGAZINES + kind].in_use) return "magazines are lost, or in two places";
+        if (of_kind[kind] != slab_in_use(&slabs, SLAB_CACHE_MAGAZINES + kind)) return "magazines are lost, or in two places";
     return NULL;
 }
 
@@ -184,7 +185,7 @@ static inline const char *stack_check_drained(void) {
     if (stack_check() != NULL) return stack_wrong;
     cache_drain(&caches);
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_END; cache++)
-        if (slabs.caches[cache].in_use != (cache < SLAB_CACHE_MAGAZINES ? held[cache] : 0)) stack_fail("a drain leaves something behind");
+        if (slab_in_use(&slabs, cache) != (cache < SLAB_CACHE_MAGAZINES ? held[cache] : 0)) stack_fail("a drain leaves something behind");
     return stack_check();
 }
 

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "platform/sim/sim.h"
-#include "slab/slab.h"
+#include "slab/slab_internal.h"
 
 static struct zone zone;
 static struct slab_layer slabs;
@@ -34,6 +34,7 @@ static inline struct zone_config plain_config(void) {
 static inline void begin(const struct sim_config *sim, struct zone_config config) {
     sim_reset(sim);
     memset(&slabs, 0, sizeof slabs);
+    memset(slab_homes, 0, sizeof slab_homes);
     assert_true(zone_init(&zone, &config));
     slab_init(&slabs, &zone, magazine_bytes);
 }

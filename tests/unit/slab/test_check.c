@@ -7,7 +7,7 @@
 struct head {
     uint32_t next, prev, granule;
     uint16_t limit, free, capacity;
-    uint8_t granules, bucket, first, home;
+    uint8_t granules, bucket, first, home, shard;
     uint64_t bits[];
 };
 #define NONE UINT32_MAX
@@ -85,20 +85,20 @@ static void places_in_the_buckets(void **state) {
     EXPECT_WITH(half->limit, half->limit + 1, "slab: in the wrong bucket");
     /* The half free one in the bucket of those that are nearly empty. */
     unsigned from = half->bucket, to = SLAB_BUCKETS - 1;
-    EXPECT_WITH(cache->bucket_map, cache->bucket_map | 1u << to, "slab: bucket map differs from the buckets");
-    cache->buckets[to] = cache->buckets[from];
-    cache->buckets[from] = NONE;
-    cache->bucket_map ^= (uint8_t)(1u << to | 1u << from);
+    EXPECT_WITH(cache->common.bucket_map, cache->common.bucket_map | 1u << to, "slab: bucket map differs from the buckets");
+    cache->common.buckets[to] = cache->common.buckets[from];
+    cache->common.buckets[from] = NONE;
+    cache->common.bucket_map ^= (uint8_t)(1u << to | 1u << from);
     half->bucket = (uint8_t)to;
     expect("slab: in the wrong bucket");
 }
 
 static void bucket_map(void **state) {
     (void)state;
-    EXPECT_WITH(cache->bucket_map, 0, "slab: bucket map differs from the buckets");
-    EXPECT_WITH(cache->bucket_map, cache->bucket_map & ~1u, "slab: bucket map differs from the buckets");
-    EXPECT_WITH(cache->bucket_map, cache->bucket_map | 4, "slab: bucket map differs from the buckets");
-    EXPECT_WITH(cache->buckets[0], NONE, "slab: bucket map differs from the buckets");
+    EXPECT_WITH(cache->common.bucket_map, 0, "slab: bucket map differs from the buckets");
+    EXPECT_WITH(cache->common.bucket_map, cache->common.bucket_map & ~1u, "slab: bucket map differs from the buckets");
+    EXPECT_WITH(cache->common.bucket_map, cache->common.bucket_map | 4, "slab: bucket map differs from the buckets");
+    EXPECT_WITH(cache->common.buckets[0], NONE, "slab: bucket map differs from the buckets");
 }
 
 static void links_and_tags(void **state) {
@@ -109,17 +109,20 @@ static void links_and_tags(void **state) {
     EXPECT_WITH(zone.heads[number_of(objects[0]) / HEAD_UNITS].at[few->granule % SUPERPAGE_GRANULES], 1000, "slab: broken link");
     EXPECT_WITH(few->granule, many->granule, "slab: broken link");
     /* One that fell out of its list: nobody would ever use it again. */
-    EXPECT_WITH(many->next, NONE, "slab: in use + free differs from the total");
+    EXPECT_WITH(many->next, NONE, "slab: free objects of a shard differ from their count");
+    EXPECT_WITH(few->shard, 1, "slab: in the wrong shard");
 }
 
 static void sums_of_a_cache(void **state) {
     (void)state;
-    EXPECT_WITH(cache->in_use, cache->in_use + 1, "slab: in use + free differs from the total");
+    EXPECT_WITH(cache->common.free, cache->common.free + 1, "slab: free objects of a shard differ from their count");
+    EXPECT_WITH(cache->common.allocs, cache->common.allocs + 1, "slab: in use + free differs from the total");
+    EXPECT_WITH(cache->common.frees, cache->common.frees + 1, "slab: in use + free differs from the total");
     EXPECT_WITH(cache->total, cache->total - 64, "slab: in use + free differs from the total");
-    EXPECT_WITH(cache->empty_slabs, 1, "slab: empty slabs differ from their count");
+    EXPECT_WITH(cache->common.empty_slabs, 1, "slab: empty slabs differ from their count");
     struct slab_cache *last = &slabs.caches[SLAB_CACHE_END - 1]; /* none is left out */
     EXPECT_WITH(last->total, 1, "slab: in use + free differs from the total");
-    EXPECT_WITH(slabs.caches[SLAB_CACHE_FIRST].empty_slabs, 1, "slab: empty slabs differ from their count");
+    EXPECT_WITH(slabs.caches[SLAB_CACHE_FIRST].common.empty_slabs, 1, "slab: empty slabs differ from their count");
 }
 
 int main(void) {

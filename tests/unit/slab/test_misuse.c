@@ -80,7 +80,7 @@ static void what_is_wrong_is_seen_in_every_group(void **state) {
     }
 }
 
-/* The batch looks its objects up before it marks them; a slab that goes meanwhile takes what was found out with it. */
+/* The batch looks its objects up before it marks them; a slab that becomes free at once goes only when all are marked. */
 static void twice_in_a_batch_is_seen_where_the_slab_goes(void **state) {
     (void)state;
     struct zone_config config = plain_config();
@@ -93,7 +93,7 @@ static void twice_in_a_batch_is_seen_where_the_slab_goes(void **state) {
     void *batch[10];
     memcpy(batch, objects, (capacity + 1) * sizeof batch[0]); /* and one of another slab: what lies side by side is marked at once */
     batch[capacity + 1] = objects[0];
-    expect_death(cache, batch, capacity + 2, objects[0], "not the start of an object");
+    expect_death(cache, batch, capacity + 2, objects[0], "double free");
 }
 
 /* Neighbours are marked one after the other, after one look at their slab: each is looked at all the same. */

@@ -113,19 +113,19 @@ static void a_slab_moves_through_all_lists(void **state) {
     for (unsigned s = 0; s < ARRAY_LENGTH(sizes); s++) {
         unsigned cache = cache_of(sizes[s]), capacity = capacity_min(cache);
         take(cache, objects, capacity);
-        assert_int_equal(slabs.caches[cache].bucket_map, 0);
+        assert_int_equal(slabs.caches[cache].common.bucket_map, 0);
         for (unsigned i = 0; i < capacity; i++) {
             unsigned at = i % 2 == 0 ? i / 2 : capacity - 1 - i / 2;
             give(cache, &objects[at], 1);
-            assert_int_equal(bit_count(slabs.caches[cache].bucket_map), 1);
+            assert_int_equal(bit_count(slabs.caches[cache].common.bucket_map), 1);
             ASSERT_SOUND();
         }
-        assert_int_equal(slabs.caches[cache].empty_slabs, 1);
+        assert_int_equal(slabs.caches[cache].common.empty_slabs, 1);
         for (unsigned i = 0; i < capacity; i++) {
             take(cache, &objects[i], 1);
             ASSERT_SOUND();
         }
-        assert_int_equal(slabs.caches[cache].empty_slabs, 0);
+        assert_int_equal(slabs.caches[cache].common.empty_slabs, 0);
         give(cache, objects, capacity);
         assert_empty();
     }
@@ -146,7 +146,7 @@ static void empty_slabs_stay_until_their_pages_are_wanted(void **state) {
         uint64_t made = stats_of(cache).slabs, bytes = stats_of(cache).memory_bytes, before = populated();
         give(cache, objects, n);
         assert_int_equal(stats_of(cache).slabs, made);
-        assert_int_equal(slabs.caches[cache].empty_slabs, made);
+        assert_int_equal(slabs.caches[cache].common.empty_slabs, made);
         take(cache, objects, n); /* the same again, of slabs that are there */
         assert_int_equal(stats_of(cache).slabs, made);
         give(cache, objects, n);
@@ -154,7 +154,7 @@ static void empty_slabs_stay_until_their_pages_are_wanted(void **state) {
         n = (unsigned)min_u64(MANY, bytes / 2 / stats_of(other).object_bytes);
         take(other, objects, n);
         assert_int_equal(populated(), before);
-        assert_int_equal(slabs.caches[cache].empty_slabs, 0);
+        assert_int_equal(slabs.caches[cache].common.empty_slabs, 0);
         give(other, objects, n);
         slab_reap(&slabs);
         assert_int_equal(stats_of(cache).memory_bytes + stats_of(other).memory_bytes, 0);
@@ -243,13 +243,13 @@ static void partial_slabs_serve_before_empty_ones(void **state) {
     size_t partial = slab_of(objects[capacity]);
     give(cache, &objects[capacity], capacity / 2);
     give(cache, objects, capacity);
-    assert_int_equal(slabs.caches[cache].empty_slabs, 1);
+    assert_int_equal(slabs.caches[cache].common.empty_slabs, 1);
     for (unsigned i = 0; i < capacity / 2; i++) {
         take(cache, &object, 1);
         assert_int_equal(slab_of(object), partial);
         objects[capacity + i] = object;
     }
-    assert_int_equal(slabs.caches[cache].empty_slabs, 1);
+    assert_int_equal(slabs.caches[cache].common.empty_slabs, 1);
     ASSERT_SOUND();
     give(cache, &objects[capacity], capacity);
     assert_empty();
@@ -341,7 +341,7 @@ static void the_child_of_a_fork_goes_on(void **state) {
     unsigned cache = cache_of(64);
     take(cache, objects, 100);
     slab_fork_prepare(&slabs);
-    for (unsigned c = SLAB_CACHE_FIRST; c < SLAB_CACHE_END; c++) assert_int_not_equal(slabs.caches[c].lock.word, 0);
+    for (unsigned c = SLAB_CACHE_FIRST; c < SLAB_CACHE_END; c++) assert_int_not_equal(slabs.caches[c].common.lock.word, 0);
     slab_fork_parent(&slabs);
     give(cache, &objects[50], 50);
     slab_fork_prepare(&slabs);
