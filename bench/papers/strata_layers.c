@@ -75,11 +75,12 @@ static uint64_t contention_of(unsigned tag) {
 struct strata_sim_depot strata_sim_depot_of(size_t bytes) {
     unsigned tag = slab_class_of_size(&heap.slabs, bytes);
     const struct depot *depot = &heap.caches.depots[tag];
-    const struct slab_cache *slabs = &heap.slabs.caches[tag];
+    struct slab_stats slabs;
+    slab_stats_get(&heap.slabs, tag, &slabs);
     return (struct strata_sim_depot){.transfer = depot->rounds / 2u,
                                      .full = full_magazines_of(tag),
-                                     .slab_allocs = slabs->allocs,
-                                     .slab_frees = slabs->allocs - slabs->in_use,
+                                     .slab_allocs = slabs.allocs,
+                                     .slab_frees = slabs.frees,
                                      .contention = contention_of(tag)};
 }
 
@@ -110,8 +111,9 @@ static uint64_t visits_of(unsigned tag) {
 }
 
 static struct below below_of(unsigned tag) {
-    const struct slab_cache *slabs = &heap.slabs.caches[tag];
-    return (struct below){.visits = visits_of(tag), .allocs = slabs->allocs, .frees = slabs->allocs - slabs->in_use, .slabs = slabs->slabs};
+    struct slab_stats slabs;
+    slab_stats_get(&heap.slabs, tag, &slabs);
+    return (struct below){.visits = visits_of(tag), .allocs = slabs.allocs, .frees = slabs.frees, .slabs = slabs.slabs};
 }
 
 /* Where a CPU's magazines of a cache are: its shelf's number, or DEPOT_HOMES for the depot. */
@@ -245,8 +247,11 @@ static void check_empty(void) {
     const char *broken = heap_check();
     if (broken) fail(broken);
     cache_drain(&heap.caches);
-    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++)
-        if (heap.slabs.caches[tag].in_use) fail("objects were lost");
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
+        struct slab_stats slabs;
+        slab_stats_get(&heap.slabs, tag, &slabs);
+        if (slabs.in_use) fail("objects were lost");
+    }
 }
 
 const struct layers strata_layers = {

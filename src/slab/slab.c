@@ -370,7 +370,8 @@ static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_shard *
     return true;
 }
 
-STRATA_INLINE unsigned shard_of_slab(const struct slab *slab) { return __atomic_load_n(&slab->shard, __ATOMIC_RELAXED); }
+/* Acquire order: pairs with the release of who moved the slab there, so that who then takes the shard's lock sees it begun. */
+STRATA_INLINE unsigned shard_of_slab(const struct slab *slab) { return __atomic_load_n(&slab->shard, __ATOMIC_ACQUIRE); }
 static bool above_soft_limit(const struct slab_layer *slabs) {
     return populated(slabs) > __atomic_load_n(&slabs->zone->config.soft_limit_bytes, __ATOMIC_RELAXED) >> GRANULE_SHIFT;
 }

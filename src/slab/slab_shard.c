@@ -45,7 +45,7 @@ static void move(struct slab_layer *slabs, struct slab_cache *cache, uint32_t he
     struct slab *slab = slab_at(slabs, head);
     slab_bucket_remove(slabs, giver, slab);
     slab_bucket_insert(slabs, taker, slab, head, slab->bucket);
-    __atomic_store_n(&slab->shard, (uint8_t)to, __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->shard, (uint8_t)to, __ATOMIC_RELEASE); /* who frees into it without having seen the shard begin sees that by this */
     COUNTER_SUB(giver->free, slab->free);
     COUNTER_ADD(taker->free, slab->free);
     if (slab->free != slab->capacity) return;
