@@ -40,7 +40,9 @@ def test_many_cpus_come_to_the_depot_as_rarely_as_the_bound_says(launcher, progr
         assert one["m"] == (256 if grown else 128) and one["of_bound"] <= 1, one
         assert (one["found_taken_per_visit"] > 0) == grown, one
         if one["load"] == "passed" and one["cpus"] > 1:
-            assert one["visits_per_operation"] == pytest.approx(2 / one["m"], rel=0.02)
+            # But for what each CPU starts with, from the slabs, and what it ends with, in its array: a visit of each kind. Never more.
+            ends = 2 * one["cpus"] / visits.OPERATIONS
+            assert 2 / one["m"] - ends <= one["visits_per_operation"] <= 2 / one["m"], one
     made = verdicts(rows)
     assert made[BOUND]["met"] and made[FALL]["met"] and made[FALL]["value"] == pytest.approx(0.5, abs=0.05)
 
