@@ -42,6 +42,7 @@ STRATA_INLINE void prefetch_superpage(const struct superpage *superpage) {
 #define PREFETCH_AHEAD 8
 
 void block_adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility) {
+    zone_litter_clear(zone, first + from, to - from);
     zone_join_absent(zone, first + from, to - from);
     for (size_t i = from; i < to; i++) {
         struct superpage *superpage = &first[i];
@@ -111,6 +112,7 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
     char *address = superpage_address(zone, first);
     struct huge_question question = {0};
     bool whole = stays_whole(zone, config, granules);
+    if (!config->huge && !whole && zone_is_sparse(zone, true)) zone_litter_keep(zone, first, capacity);
     block_adopt(zone, first, 0, capacity, config->mobility);
     if (config->huge) {
         zone_ask_huge(zone, first, granules / SUPERPAGE_GRANULES);
@@ -156,6 +158,7 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
     zone_lock(zone);
     block.granules = run.granules;
     zone_note_fresh(zone, &block, run.fresh);
+    zone_litter_taken(zone, superpage_of(zone, run.address), run.fresh);
     block_begin(zone, run.address, block);
     platform_lock_release(&zone->lock);
     *zeroed = run.zeroed;
@@ -173,7 +176,8 @@ void zone_block_dissolve(struct zone *zone, char *address, const struct block_de
         zone_mark_free(zone, first, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), (unsigned)block->granules);
     else
         block_mark_free(zone, first, 0, block->granules);
-    if (zone_may_lack_pages(block)) zone_settle_holes(zone, block, address, block->granules);
+    if (zone_may_lack_pages(block) && !zone_litter_leave(zone, block, address, block->granules))
+        zone_settle_holes(zone, block, address, block->granules);
     if (block->superpages == 0)
         zone_superpage_settle(zone, first);
     else

@@ -71,6 +71,7 @@ static struct superpage *take_apart(struct zone *zone, size_t count, const char 
 static struct superpage *take_scratch(struct zone *zone, size_t count, const char *a, const char *b, size_t bytes) {
     struct superpage *first = take_apart(zone, count, a, b, bytes);
     if (first == NULL) return NULL;
+    zone_litter_clear(zone, first, count);
     for (size_t i = 0; i < count; i++) {
         if (first[i].idle == 0) continue;
         if (!platform_release(superpage_address(zone, &first[i]), SUPERPAGE_BYTES)) {

@@ -59,6 +59,15 @@ static unsigned look_at_all(struct zone *zone, char *address, size_t granules) {
     return mark_absent(zone, superpage_of(zone, address), absent);
 }
 
+size_t zone_mark_holes(struct zone *zone, char *address, size_t granules) {
+    size_t absent = 0, at = zone_granule_of(zone, address), end = at + granules;
+    for (size_t next; at < end; at = next) {
+        next = next_border(at, end);
+        absent += look_at_all(zone, zone_address_of(zone, at), next - at);
+    }
+    return absent;
+}
+
 /* Of so many pages, in the middles of equal parts. */
 #define SAMPLES 8
 #define SAMPLES_SPARSE 1 /* up to so many there: nobody uses such a block as a whole */
@@ -79,7 +88,7 @@ static unsigned count_samples(const struct zone *zone, const char *address, size
  * What the last ones of one kind tell counts a quarter. Nothing is told by a block whose pages went missing otherwise, and by a tail that is the
  * smaller part of one.
  */
-static void learn(struct zone *zone, const struct block_desc *block, size_t granules, size_t absent) {
+void zone_learn_untouched(struct zone *zone, const struct block_desc *block, size_t granules, size_t absent) {
     unsigned *untouched = &zone->untouched[block->superpages != 0];
     size_t fresh = min_u64(block->fresh, granules);
     if (fresh == 0 || block->holes || granules < block->granules / 2) return;
@@ -97,11 +106,7 @@ void zone_settle_holes(struct zone *zone, const struct block_desc *block, char *
     if (hits <= SAMPLES_SPARSE) {
         absent = give_back(zone, address, granules) ? granules : 0;
     } else if (block->holes || hits != SAMPLES) {
-        size_t at = zone_granule_of(zone, address), end = at + granules;
-        for (size_t next; at < end; at = next) {
-            next = next_border(at, end);
-            absent += look_at_all(zone, (char *)zone->base + (at << GRANULE_SHIFT), next - at);
-        }
+        absent = zone_mark_holes(zone, address, granules);
     }
-    learn(zone, block, granules, absent);
+    zone_learn_untouched(zone, block, granules, absent);
 }

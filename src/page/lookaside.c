@@ -257,6 +257,7 @@ uint64_t zone_soft_limit(struct zone *zone) {
 size_t zone_release(struct zone *zone, size_t keep_bytes) {
     zone_lock(zone);
     zone_wake_blocks(zone);
+    zone_litter_sweep(zone);
     uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, 0, true);
     platform_lock_release(&zone->lock);
     return released << GRANULE_SHIFT;
@@ -266,6 +267,7 @@ size_t zone_tick(struct zone *zone) {
     zone_lock(zone);
     uint64_t unused = zone->counters.idle_low, released = 0;
     zone_wake_blocks(zone); /* what rested was wanted until now: it counts from the next interval on */
+    zone_litter_sweep(zone);
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     platform_lock_release(&zone->lock);

@@ -100,7 +100,8 @@ struct superpage {
     bool young;     /* room is being made for its huge page, out of other superpages */
     uint8_t splits; /* ends of ranges that moved here, each of which is counted as one mapping more */
     bool apart;     /* being emptied by compact.c: in no bucket, and the arena's no more, whatever its state */
-    uint8_t spare[17];
+    bool littered;  /* some pages may be present that count as absent: litter.c */
+    uint8_t spare[16];
 };
 
 #define ZONE_BUCKETS 10 /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */
@@ -152,6 +153,17 @@ struct exchanges {
         size_t bytes;
     } notes[EXCHANGES_MAX];
     unsigned count;
+};
+
+/* Of litter.c. Guarded by the zone's lock. */
+struct litter {
+    size_t from, to;     /* all littered superpages lie in here; to = 0: there are none */
+    uint64_t superpages; /* how many they are */
+    uint64_t granules;   /* so many of theirs are expected to be present, and to count as absent */
+    struct litter_kind {
+        uint32_t share;  /* of 65,536 granules of such blocks so many were present at their end, of late */
+        uint32_t blocks; /* that have ended so far */
+    } kinds[2];          /* runs, blocks of superpages */
 };
 
 /* Of move.c: who moves pages one by one. Guarded by the zone's lock. */
@@ -222,6 +234,7 @@ struct zone {
     struct resting resting;
     struct exchanges exchanges;
     struct unmarked unmarked;
+    struct litter litter;
     struct mover mover;
     void (*end_watches)(char *address, size_t bytes); /* see zone_pages_watch */
     struct huge_policy {

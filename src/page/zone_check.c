@@ -74,6 +74,7 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
     struct superpage fresh = *superpage;
     superpage_recount(&fresh);
     if (superpage->state == SUPERPAGE_FREE && bits_count(superpage->allocated) != 0) return "a free superpage has allocated granules";
+    if (superpage->littered && superpage->state == SUPERPAGE_BLOCK) return "superpage: a block's, and some of its present pages count as absent";
     if (superpage->state != SUPERPAGE_FREE || superpage->linked != IDLE_NONE) {
         if (fresh.idle != superpage->idle) return "superpage: idle differs from its bitfields";
         if (fresh.free != superpage->free) return "superpage: free differs from its bitfield";
@@ -96,7 +97,7 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
 
 const char *zone_check(struct zone *zone) {
     const char *broken = NULL;
-    uint64_t allocated = 0, populated = 0, idle = 0, idle_huge = 0, taken = 0, described = 0;
+    uint64_t allocated = 0, populated = 0, idle = 0, idle_huge = 0, taken = 0, described = 0, littered = 0;
     zone_lock(zone);
     zone_wake_blocks(zone);
     for (size_t i = 0; i < zone->extent_bytes >> SUPERPAGE_SHIFT && broken == NULL; i++) {
@@ -109,6 +110,8 @@ const char *zone_check(struct zone *zone) {
             idle_huge += superpage_kept_idle(superpage, superpage->idle);
         }
         described += superpage->described;
+        littered += superpage->littered;
+        if (superpage->littered && (i < zone->litter.from || i >= zone->litter.to)) broken = "zone: litter outside of where it is looked for";
         if (superpage->state == SUPERPAGE_FREE && superpage->described)
             for (unsigned w = 0; w < ARRAY_LENGTH(zone->heads[i].taken); w++)
                 if (zone->heads[i].taken[w] != 0) broken = "superpage: heads without runs";
@@ -129,6 +132,8 @@ const char *zone_check(struct zone *zone) {
             broken = "zone: idle_huge differs from the sum over superpages";
         else if (described != counters->described)
             broken = "zone: described differs from the number of such superpages";
+        else if (littered != zone->litter.superpages)
+            broken = "zone: littered superpages differ from their count";
         else if (counters->allocated + counters->idle != counters->populated)
             broken = "zone: allocated + idle differs from populated";
         else if (taken << SUPERPAGE_SHIFT != arena_size(&zone->addresses, ARENA_ALLOCATED))

@@ -71,6 +71,40 @@ STRATA_INLINE uint64_t zone_expect_touched(const struct zone *zone, bool superpa
 }
 STRATA_INLINE bool zone_is_sparse(const struct zone *zone, bool superpages) { return zone->untouched[superpages] > UNTOUCHED_SPARSE; }
 
+/*
+ * litter.c: pages that hardly used blocks leave where they are, and that nobody knows of. leave: of a block that has just become idle, in a heap where
+ * most of its kind are hardly used; false: it is to be settled as others are. keep: superpages become a block whose pages may be there or not. clear:
+ * they become something else, or nothing is known of that: what is there goes back. sweep: of all superpages. taken: a run has got so many absent
+ * granules.
+ */
+#define LITTER_WHOLE 65536
+/* How many of a block's granules are expected to be there at its end. */
+STRATA_INLINE uint64_t zone_litter_expected(const struct litter *litter, bool superpages, uint64_t granules) {
+    return granules * litter->kinds[superpages].share / LITTER_WHOLE + 1;
+}
+bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *address, size_t granules);
+void zone_litter_keep_slow(struct zone *zone, struct superpage *first, size_t count);
+void zone_litter_clear_slow(struct zone *zone, struct superpage *first, size_t count);
+STRATA_INLINE void zone_litter_keep(struct zone *zone, struct superpage *first, size_t count) {
+    if (STRATA_UNLIKELY(zone->litter.to != 0)) zone_litter_keep_slow(zone, first, count);
+}
+STRATA_INLINE void zone_litter_clear(struct zone *zone, struct superpage *first, size_t count) {
+    if (STRATA_UNLIKELY(zone->litter.to != 0)) zone_litter_clear_slow(zone, first, count);
+}
+STRATA_INLINE void zone_litter_taken(struct zone *zone, const struct superpage *superpage, uint64_t fresh) {
+    struct litter *litter = &zone->litter;
+    if (STRATA_LIKELY(litter->to == 0 || !superpage->littered || fresh == 0)) return;
+    litter->granules -= min_u64(litter->granules, zone_litter_expected(litter, false, fresh));
+}
+STRATA_INLINE void zone_litter_sweep(struct zone *zone) {
+    const struct litter *litter = &zone->litter;
+    zone_litter_clear(zone, &zone->superpages[litter->from], litter->to - litter->from);
+}
+/* Of holes.c: asks the system which granules of a block are there, and marks the others absent; how many these are. */
+size_t zone_mark_holes(struct zone *zone, char *address, size_t granules);
+/* And learns from that for blocks that come. */
+void zone_learn_untouched(struct zone *zone, const struct block_desc *block, size_t granules, size_t absent);
+
 /* A block that is nobody's any more: its granules are idle, its superpages free. Its own counters aside. */
 void zone_block_dissolve(struct zone *zone, char *address, const struct block_desc *block);
 /* Blocks that rest (resting.c). rest: false: this one can't. rouse: one of just this kind, whose fresh granules it then has; NULL: none. */

@@ -2,7 +2,7 @@
  * page_support.h - what the tests of page/ share: one zone on a fresh simulated machine, and short ways to say what is expected of it.
  *
  * ASSERT_SOUND is zone_check plus the truth of the marks: a granule that is not marked populated has no page in the simulated machine, one
- * that is idle and not marked dirty reads as zeros.
+ * that is idle and not marked dirty reads as zeros; where a superpage is littered, what is marked dirty may be present, too.
  */
 #ifndef STRATA_TESTS_PAGE_SUPPORT_H
 #define STRATA_TESTS_PAGE_SUPPORT_H
@@ -58,9 +58,10 @@ static inline bool holds_zeros(const char *address, size_t bytes) {
 /* NULL, or which mark of a superpage says what is not so. */
 static inline const char *lying_mark_of(const struct superpage *superpage, char *address) {
     uint64_t clean[SUPERPAGE_WORDS]; /* idle, and said to be zeros */
-    for (unsigned at = bits_next(superpage->populated, 0, ~UINT64_C(0)), end; at < SUPERPAGE_GRANULES;
-         at = bits_next(superpage->populated, end, ~UINT64_C(0))) {
-        end = bits_next(superpage->populated, at, 0);
+    uint64_t present[SUPERPAGE_WORDS];
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) present[w] = superpage->populated[w] | (superpage->littered ? superpage->dirty[w] : 0);
+    for (unsigned at = bits_next(present, 0, ~UINT64_C(0)), end; at < SUPERPAGE_GRANULES; at = bits_next(present, end, ~UINT64_C(0))) {
+        end = bits_next(present, at, 0);
         if (sim_populated_pages(address + ((size_t)at << GRANULE_SHIFT), (size_t)(end - at) << GRANULE_SHIFT) != 0)
             return "a page is present that is not marked populated";
     }

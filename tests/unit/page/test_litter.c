@@ -1,0 +1,228 @@
+/*
+ * test_litter.c - where blocks are hardly used, their pages stay where they are and nobody asks for them: few calls, no more left than a small share of
+ * the heap, nothing that shows through where zeros are promised, and all of it back in the end.
+ */
+#include "unit/page/page_support.h"
+
+#define BLOCK_GRANULES ((size_t)8 * MIB / GRANULE_BYTES)
+#define RUN_GRANULES ((size_t)100)
+#define LEFT_MOST 128 /* granules, of a heap of this size */
+
+static char *fresh_block(size_t granules) {
+    char *block = zone_block_alloc(&zone, granules << GRANULE_SHIFT, 1, NULL);
+    assert_non_null(block);
+    return block;
+}
+static void touch(char *block, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++) memset(block + (i << GRANULE_SHIFT), 1, 8);
+}
+static void use_and_drop(size_t granules, size_t from, size_t to) {
+    char *block = fresh_block(granules);
+    touch(block, from, to);
+    drop_block(block);
+}
+static uint64_t calls(void) { return sim_calls(SIM_PRESENCE) + sim_calls(SIM_RELEASE); }
+/* In the whole heap. */
+static size_t present(void) { return sim_populated_pages((char *)zone.base, zone.extent_bytes); }
+
+static char *large, *wall;
+/* A heap that is worth a look; blocks of two sizes in turn, as one of the same size would be taken as it rested. */
+static void become_sparse(size_t granules) {
+    large = fresh_block((size_t)16 * MIB / GRANULE_BYTES);
+    touch(large, 0, (size_t)16 * MIB / GRANULE_BYTES);
+    for (unsigned i = 0; !zone_is_sparse(&zone, granules > SUPERPAGE_GRANULES) && i < 40; i++) {
+        use_and_drop(granules + i % 2, 0, 3);
+        (void)counters(); /* nothing rests any more */
+    }
+    assert_true(zone_is_sparse(&zone, granules > SUPERPAGE_GRANULES));
+}
+static void end_sparse(void) {
+    drop_block(large);
+    assert_empty();
+}
+
+static void most_blocks_end_without_a_call(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    const uint64_t before = calls();
+    for (unsigned i = 0; i < 64; i++) {
+        use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
+        (void)counters();
+        ASSERT_SOUND();
+    }
+    assert_in_range(calls() - before, 64 / 4, 64 / 2);
+    assert_true(zone.litter.superpages != 0);
+    end_sparse();
+}
+
+static void no_more_is_left_than_a_share(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    size_t base = present(), most = 0;
+    for (unsigned i = 0; i < 400; i++) {
+        use_and_drop(BLOCK_GRANULES + i % 2, i * 4 % BLOCK_GRANULES, i * 4 % BLOCK_GRANULES + 4);
+        (void)counters();
+        if (present() > most) most = present();
+    }
+    assert_in_range(most, base + LEFT_MOST / 2, base + 3 * LEFT_MOST); /* what a block leaves is an estimate */
+    ASSERT_SOUND();
+    end_sparse();
+}
+
+/* Zeros are not promised where something was left, and are where a tick has passed. */
+static void nothing_shows_through(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    for (unsigned i = 0; i < 100; i++) {
+        bool zeroed;
+        char *block = zone_block_alloc(&zone, (BLOCK_GRANULES + i % 3) << GRANULE_SHIFT, 1, &zeroed);
+        assert_non_null(block);
+        if (zeroed) assert_true(holds_zeros(block, BLOCK_GRANULES << GRANULE_SHIFT));
+        touch(block, i, i + 3);
+        drop_block(block);
+        if (i % 10 == 9) zone_tick(&zone);
+    }
+    zone_tick(&zone);
+    assert_int_equal(zone.litter.superpages, 0);
+    bool zeroed;
+    char *block = zone_block_alloc(&zone, BLOCK_GRANULES << GRANULE_SHIFT, 1, &zeroed);
+    assert_true(zeroed && holds_zeros(block, BLOCK_GRANULES << GRANULE_SHIFT));
+    drop_block(block);
+    end_sparse();
+}
+
+static void a_tick_and_a_request_take_all(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < 2; way++) {
+        begin(NULL, plain_config());
+        become_sparse(BLOCK_GRANULES);
+        for (unsigned i = 0; i < 20; i++) {
+            use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
+            (void)counters();
+        }
+        assert_true(present() > (size_t)16 * MIB / GRANULE_BYTES);
+        if (way == 0)
+            zone_tick(&zone);
+        else
+            (void)zone_release(&zone, 64 * MIB);
+        assert_int_equal(present(), (size_t)16 * MIB / GRANULE_BYTES);
+        assert_int_equal(zone.litter.superpages, 0);
+        end_sparse();
+    }
+}
+
+/* A page of one block in four is asked for: as soon as one is there, all are, and what is present counts. */
+static void blocks_that_are_used_again_are_noticed(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    for (unsigned i = 0; i < 20; i++) {
+        use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
+        (void)counters();
+    }
+    unsigned blocks = 0;
+    for (; zone_is_sparse(&zone, true) && blocks < 40; blocks++) {
+        use_and_drop(BLOCK_GRANULES + blocks % 2, 0, BLOCK_GRANULES);
+        (void)counters();
+    }
+    assert_in_range(blocks, 1, 8);
+    assert_true(counters().idle >= BLOCK_GRANULES);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
+/* Slabs, and blocks that pages move to, find nothing where nothing is counted. */
+static void others_find_no_pages_that_nobody_counts(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    use_and_drop(BLOCK_GRANULES, 0, 3);
+    (void)counters();
+    for (unsigned i = 0; zone.litter.superpages == 0 && i < 8; i++) {
+        use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
+        (void)counters();
+    }
+    assert_true(zone.litter.superpages != 0);
+    struct zone_run run = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    assert_false(superpage_of(&zone, run.address)->littered);
+    ASSERT_SOUND();
+    struct zone_block_config config = {.bytes = BLOCK_GRANULES << GRANULE_SHIFT, .mobility = MOBILITY_MOVABLE, .whole = true};
+    char *whole = zone_block_create(&zone, &config, NULL);
+    assert_non_null(whole);
+    assert_false(superpage_of(&zone, whole)->littered);
+    ASSERT_SOUND();
+    drop_run(run), drop_block(whole);
+    end_sparse();
+}
+
+static void runs_leave_theirs_in_superpages_that_are_in_use(void **state) {
+    (void)state;
+    become_sparse(RUN_GRANULES);
+    wall = fresh_block(1);
+    const uint64_t before = calls();
+    for (unsigned i = 0; i < 64; i++) {
+        use_and_drop(RUN_GRANULES + i % 2, 50, 53);
+        (void)counters();
+        ASSERT_SOUND();
+    }
+    assert_in_range(calls() - before, 1, 64);
+    assert_true(zone.litter.superpages != 0);
+    zone_tick(&zone);
+    assert_int_equal(zone.litter.superpages, 0);
+    ASSERT_SOUND();
+    drop_block(wall);
+    end_sparse();
+}
+
+/* All that may be there counts as present then, and is tried again as idle pages are. */
+static void what_the_system_refuses_to_take_is_counted(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < 2; way++) {
+        const size_t granules = way == 0 ? BLOCK_GRANULES : RUN_GRANULES;
+        begin(NULL, plain_config());
+        become_sparse(granules);
+        wall = fresh_block(1);
+        for (unsigned i = 0; zone.litter.superpages == 0 && i < 20; i++) {
+            use_and_drop(granules + i % 2, 0, 3);
+            (void)counters();
+        }
+        assert_true(zone.litter.superpages != 0);
+        sim_fail_only(UINT64_C(1) << SIM_RELEASE);
+        sim_fail_call(1, SIM_FOREVER);
+        zone_tick(&zone);
+        sim_fail_call(0, 0);
+        assert_int_equal(zone.litter.superpages, 0);
+        assert_true(counters().idle >= 3);
+        ASSERT_SOUND();
+        drop_block(wall);
+        end_sparse();
+    }
+}
+
+/* Nor is anything asked behind a filter, and nothing left. */
+static void behind_a_filter_nothing_is_left(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    zone_tick(&zone);
+    const struct sim_config sim = {.filtered = true};
+    begin(&sim, plain_config());
+    large = fresh_block((size_t)16 * MIB / GRANULE_BYTES);
+    zone.untouched[1] = 256;
+    use_and_drop(BLOCK_GRANULES, 0, 1);
+    assert_int_equal(counters().idle, BLOCK_GRANULES);
+    assert_int_equal(zone.litter.superpages, 0);
+    end_sparse();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(most_blocks_end_without_a_call, plain_zone),
+        cmocka_unit_test_setup(no_more_is_left_than_a_share, plain_zone),
+        cmocka_unit_test_setup(nothing_shows_through, plain_zone),
+        cmocka_unit_test(a_tick_and_a_request_take_all),
+        cmocka_unit_test_setup(blocks_that_are_used_again_are_noticed, plain_zone),
+        cmocka_unit_test_setup(others_find_no_pages_that_nobody_counts, plain_zone),
+        cmocka_unit_test_setup(runs_leave_theirs_in_superpages_that_are_in_use, plain_zone),
+        cmocka_unit_test(what_the_system_refuses_to_take_is_counted),
+        cmocka_unit_test_setup(behind_a_filter_nothing_is_left, plain_zone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
