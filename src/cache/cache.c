@@ -185,9 +185,19 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     depot_give_empty(caches, depot, magazine);
 }
 
+/*
+ * Whether an object that comes to an array that was closed, as its first one, is of another CPU's slab. It would be the next one out, and who then
+ * writes to it would share the line with what that CPU still has beside it (passive false sharing: Berger et al., Hoard, section 2.2).
+ */
+static bool is_others(const struct cache_layer *caches, unsigned cache, const void *object) {
+    if (caches->backend->home == NULL || !cpu_layer_is_empty(caches, cache)) return false;
+    const unsigned home = caches->backend->home(caches->backend_context, cache, object);
+    return home != 0 && home != cache_home();
+}
+
 void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
     const bool full = cpu_layer_is_full(caches, cache);
-    if (STRATA_LIKELY(full) || cpu_layer_open(caches, cache)) {
+    if (STRATA_LIKELY(full) || (cpu_layer_open(caches, cache) && !is_others(caches, cache, object))) {
         if (!full && cpu_push_in(&caches->areas_at, cache, object)) return; /* it was only closed, or has grown */
         overflow(caches, cache);
         if (cpu_push_in(&caches->areas_at, cache, object)) return;

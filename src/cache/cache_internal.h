@@ -174,6 +174,11 @@ STRATA_INLINE bool cpu_layer_is_full(const struct cache_layer *caches, unsigned 
     const uint32_t upper = (uint32_t)(header >> 32), top = (uint32_t)header, limit = upper >> 16, bottom = upper & 0xffff;
     return cpu_upper_open(upper) && top == limit && limit - bottom == __atomic_load_n(&caches->depots[cache].rounds, __ATOMIC_RELAXED);
 }
+/* Of an open array: nothing is in it. */
+STRATA_INLINE bool cpu_layer_is_empty(const struct cache_layer *caches, unsigned cache) {
+    const uint64_t header = cpu_header_read(&caches->areas_at, cache);
+    return (uint32_t)header == ((uint32_t)(header >> 32) & 0xffff);
+}
 /* A later layer, with `main` set, gets its areas and is from now on one of those that new ids of threads are made for. False: no memory. */
 bool cache_layer_join(struct cache_layer *caches);
 /* Areas for all CPUs or threads; `first`: the layer whose ids a later one shares; NULL: it is the first. */

@@ -3,9 +3,9 @@
  *
  * Where programs take large blocks and touch a few pages of each, as buffers for all cases, to find out which pages those were and to give them back
  * costs several times what the program does with them. So the pages of most of these blocks count as absent, unasked, but not as zeros: their
- * superpages are littered. Of one in a few blocks the system is asked for one page; if that is there, and of one in many, all are looked at, from which
- * follows how much the others leave. Once that is more than a small share of the heap, and with each tick, all littered superpages go back to the
- * system, by one call for neighbours.
+ * superpages are littered. Of one in a few blocks the system is asked for one page; if that is there, and of one in many, all are looked at, from
+ * which follows how much the others leave. Once that is more than a small share of the heap, and with each tick, all littered superpages go back to
+ * the system, by one call for neighbours.
  *
  * Who takes a littered superpage for another block of the kind leaves its pages to that; for anything else they go back first, as nobody else expects
  * pages where none are counted. Within superpages that are cut into runs they are what may hold something and counts as absent; pages do not move
@@ -117,8 +117,8 @@ static bool release_left(const struct zone *zone, const struct superpage *superp
     find_left(superpage, left);
     for (unsigned start = bits_next(left, 0, 0), end; start < SUPERPAGE_GRANULES && ok; start = bits_next(left, end, 0)) {
         end = bits_next(left, start, ~UINT64_C(0));
-        ranges[count++] = (struct platform_range){superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT),
-                                                  (size_t)(end - start) << GRANULE_SHIFT};
+        ranges[count++] =
+            (struct platform_range){superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT), (size_t)(end - start) << GRANULE_SHIFT};
         if (count < RANGES_A_CALL) continue;
         ok = platform_release_all(ranges, count);
         count = 0;

@@ -117,6 +117,7 @@ static void free_one(struct reference_cache *cache, unsigned n) {
     unsigned area = area_now(), full_before = stack_full_count(cache->tag);
     struct reference_array *array = area == AREAS ? NULL : &cache->arrays[area];
     bool hit = array != NULL && array->count < array->limit;
+    const unsigned home = slab_home_of(&slabs, cache->tag, object); /* before it is free */
     MODEL_EXPECT(model, is_stamped(cache, object), "the object has changed while it was held");
     cache->held[n] = cache->held[--cache->held_count];
     give(cache->tag, object);
@@ -125,7 +126,9 @@ static void free_one(struct reference_cache *cache, unsigned n) {
         array = area == AREAS ? NULL : &cache->arrays[area];
         if (array != NULL) reference_open(cache, area);
         if (homes) {
-            bool in_array = area != AREAS && header_is_open(area, cache->tag);
+            /* Another CPU's that comes first goes home. */
+            const bool first = array != NULL && array->count == 0, others = home != 0 && home != slab_home_of_cpu(area);
+            bool in_array = area != AREAS && header_is_open(area, cache->tag) && !(first && others);
             adopt_miss(cache, area);
             /* After m has gone down an array may be too long still. */
             if (in_array && array->count < array->limit)

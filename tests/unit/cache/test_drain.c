@@ -50,6 +50,7 @@ static void a_drain_takes_the_rounds_of_every_cpu(void **state) {
 static void a_drained_array_is_opened_by_its_owner_only(void **state) {
     (void)state;
     unsigned second, cache = fill_cpus(&second);
+    sim_cpu_set(1);
     void *object = must_take(cache);
     cache_drain(&caches);
     for (unsigned cpu = 0; cpu < CPUS; cpu++) assert_int_equal(upper_of(cpu, cache), CPU_DRAINED);
@@ -118,6 +119,8 @@ static void only_idle_cpus_are_drained_by_time(void **state) {
     ASSERT_SOUND();
     /* What was drained is left alone, and comes back to work. */
     sim_cpu_set(1);
+    give(cache, must_take(cache));
+    cpu_layer_drain_own(&caches);
     give(cache, object);
     cache_tick(&caches);
     assert_int_equal(rounds_in(1, cache), 1);

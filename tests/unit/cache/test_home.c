@@ -207,6 +207,31 @@ static void many_cpus_find_their_magazines(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+/*
+ * cache-scratch of Hoard's authors: one thread makes small objects, which lie in one cache line; others free one each and then allocate and write. No
+ * slab's lines are written by two of them, whatever was closed: arrays that were never used, and such as a drain has emptied.
+ */
+static void an_object_of_another_cpu_is_not_the_next_one_out(void **state) {
+    (void)state;
+    for (unsigned drained = 0; drained < 2; drained++) {
+        void *made[3], *next[3];
+        build(3, 256);
+        cache = cache_of(16);
+        for (unsigned cpu = 3; drained != 0 && cpu-- != 0;) {
+            sim_cpu_set(cpu);
+            give(cache, must_take(cache));
+        }
+        if (drained != 0) cache_drain(&caches);
+        take_on(0, made, 3);
+        for (unsigned cpu = 0; cpu < 3; cpu++) give_on(cpu, &made[cpu], 1);
+        for (unsigned cpu = 0; cpu < 3; cpu++) take_on(cpu, &next[cpu], 1);
+        for (unsigned cpu = 1; cpu < 3; cpu++)
+            for (unsigned other = 0; other < cpu; other++) assert_true(slab_of(next[cpu]) != slab_of(next[other]));
+        for (unsigned cpu = 0; cpu < 3; cpu++) give_on(cpu, &next[cpu], 1);
+        ASSERT_NOTHING_LEFT();
+    }
+}
+
 /* What a CPU left that comes no more goes at a tick, not what those that are there need. */
 static void magazines_of_a_cpu_that_is_gone_leave(void **state) {
     (void)state;
@@ -346,6 +371,7 @@ static void the_last_objects_are_had_from_others_magazines(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(independent_cpus_share_no_slab),
+        cmocka_unit_test(an_object_of_another_cpu_is_not_the_next_one_out),
         cmocka_unit_test(what_was_mixed_comes_apart),
         cmocka_unit_test(passed_on_objects_go_by_the_depot),
         cmocka_unit_test(strangers_cost_few_visits),

@@ -1,6 +1,6 @@
 /*
- * test_litter.c - where blocks are hardly used, their pages stay where they are and nobody asks for them: few calls, no more left than a small share of
- * the heap, nothing that shows through where zeros are promised, and all of it back in the end.
+ * test_litter.c - where blocks are hardly used, their pages stay where they are and nobody asks for them: few calls, no more left than a small share
+ * of the heap, nothing that shows through where zeros are promised, and all of it back in the end.
  */
 #include "unit/page/page_support.h"
 
