@@ -142,25 +142,23 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
     struct block_desc block = {.granules = granules, .mobility = config->mobility, .fixed = config->fixed};
     zone_lock(zone);
     char *rested = zone_within_limit(zone, granules) ? zone_block_rouse(zone, &block, align_granules << GRANULE_SHIFT) : NULL;
-    if (rested != NULL)
-        block_begin(zone, rested, block);
-    else
+    struct zone_run run = {.address = rested};
+    struct run_touches touches = {0};
+    if (rested == NULL) {
+        /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
+        const bool grouped = config->grouped || granules > SUPERPAGE_GRANULES / 4;
         zone_wake_runs(zone); /* their pages serve before others do */
-    platform_lock_release(&zone->lock);
-    if (rested != NULL) {
-        *zeroed = false;
-        return rested;
+        if (!zone_run_take(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, RUN_PAGES_AHEAD, &run, &touches)) {
+            platform_lock_release(&zone->lock);
+            return NULL;
+        }
+        block.granules = run.granules;
+        zone_note_fresh(zone, &block, run.fresh);
+        zone_litter_taken(zone, superpage_of(zone, run.address), run.fresh);
     }
-    struct zone_run run;
-    /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
-    bool grouped = config->grouped || granules > SUPERPAGE_GRANULES / 4;
-    if (!zone_run_alloc_in(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, RUN_PAGES_AHEAD, &run)) return NULL;
-    zone_lock(zone);
-    block.granules = run.granules;
-    zone_note_fresh(zone, &block, run.fresh);
-    zone_litter_taken(zone, superpage_of(zone, run.address), run.fresh);
     block_begin(zone, run.address, block);
     platform_lock_release(&zone->lock);
+    zone_run_touch(zone, &run, &touches);
     *zeroed = run.zeroed;
     return run.address;
 }
@@ -194,6 +192,10 @@ void block_end(struct zone *zone, void *address) {
 }
 
 bool zone_block_free(struct zone *zone, void *address) {
+    if (STRATA_LIKELY(zone_contains(zone, address))) { /* what is read under the lock is on its way before it */
+        __builtin_prefetch(block_of(zone, address));
+        prefetch_superpage(superpage_of(zone, address));
+    }
     zone_lock(zone);
     bool ok = zone_is_block(zone, address), moving = address == zone->compaction.from;
     if (ok && STRATA_UNLIKELY(moving)) {

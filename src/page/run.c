@@ -249,14 +249,13 @@ static void fill_run(struct zone *zone, struct superpage *superpage, unsigned st
     }
 }
 
-bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
-                       struct zone_run *run) {
+bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
+                   struct zone_run *run, struct run_touches *touches) {
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
-    zone_lock(zone);
     struct superpage *superpage = NULL;
     unsigned start = 0, fresh_huge = 0;
-    bool measure = false;
+    *touches = (struct run_touches){0};
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle < granules) zone_wake_blocks(zone);
         const uint64_t from = zone->config.grouped_granules;
@@ -267,19 +266,13 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
             zone_wake_runs(zone);
             superpage = search_present(zone, group, granules, align, &start);
         }
-        if (superpage == NULL && pages == RUN_PAGES_PRESENT) {
-            platform_lock_release(&zone->lock);
-            return false;
-        }
+        if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
         if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
-        if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &measure);
+        if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
         if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
     }
-    if (superpage == NULL) {
-        platform_lock_release(&zone->lock);
-        return false;
-    }
+    if (superpage == NULL) return false;
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
     run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     run->granules = granules;
@@ -291,22 +284,27 @@ bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enu
     if (run->fresh + fresh_huge != 0) zone_make_room(zone, touched + fresh_huge);
     superpage->young = false;
     /* After room was made: pages that are marked ahead must not be handed back before they are there. */
-    unsigned populate =
-        run->fresh == granules && mobility != MOBILITY_MOVABLE && pages == RUN_PAGES_AHEAD ? populate_ahead(zone, superpage, start, granules) : 0;
-    platform_lock_release(&zone->lock);
-    if (populate != 0) platform_populate(run->address, (size_t)populate << GRANULE_SHIFT);
-    if (measure) zone_measure_huge(zone, run->address);
+    if (run->fresh == granules && mobility != MOBILITY_MOVABLE && pages == RUN_PAGES_AHEAD)
+        touches->populate = populate_ahead(zone, superpage, start, granules);
     return true;
 }
 
+static bool run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, enum run_pages pages, struct zone_run *run) {
+    struct run_touches touches;
+    zone_lock(zone);
+    const bool ok = zone_run_take(zone, granules, align, mobility, false, pages, run, &touches);
+    platform_lock_release(&zone->lock);
+    if (ok) zone_run_touch(zone, run, &touches);
+    return ok;
+}
 bool zone_run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
-    return zone_run_alloc_in(zone, granules, align, mobility, false, RUN_PAGES_AHEAD, run);
+    return run_alloc(zone, granules, align, mobility, RUN_PAGES_AHEAD, run);
 }
 bool zone_run_alloc_lazy(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
-    return zone_run_alloc_in(zone, granules, align, mobility, false, RUN_PAGES_LAZY, run);
+    return run_alloc(zone, granules, align, mobility, RUN_PAGES_LAZY, run);
 }
 bool zone_run_alloc_present(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, struct zone_run *run) {
-    return zone_run_alloc_in(zone, granules, align, mobility, false, RUN_PAGES_PRESENT, run);
+    return run_alloc(zone, granules, align, mobility, RUN_PAGES_PRESENT, run);
 }
 
 void zone_run_free(struct zone *zone, void *address, unsigned granules) {

@@ -247,9 +247,22 @@ bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool ti
 
 /* Which pages of a run of slabs are made present before they are touched: with those behind it; none, but it has to lie where all are; none. */
 enum run_pages { RUN_PAGES_AHEAD, RUN_PAGES_PRESENT, RUN_PAGES_LAZY };
-/* As zone_run_alloc; grouped: with its mobility alone, whatever the zone's size. */
-bool zone_run_alloc_in(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
-                       struct zone_run *run);
+/* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
+void zone_measure_huge(struct zone *zone, void *address);
+/*
+ * As zone_run_alloc, under the lock, which may be dropped and retaken; grouped: with its mobility alone, whatever the zone's size. The pages are
+ * touched by zone_run_touch, which the caller calls without the lock before anyone else knows of the run.
+ */
+struct run_touches {
+    unsigned populate; /* granules from the start on */
+    bool measure;      /* the first touch, which may bring a huge page: see zone_measure_huge */
+};
+bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
+                   struct zone_run *run, struct run_touches *touches);
+STRATA_INLINE void zone_run_touch(struct zone *zone, const struct zone_run *run, const struct run_touches *touches) {
+    if (touches->populate != 0) platform_populate(run->address, (size_t)touches->populate << GRANULE_SHIFT);
+    if (touches->measure) zone_measure_huge(zone, run->address);
+}
 
 /* Of a superpage of which less is free neither an exchange takes pages, nor a gap that is short: its holes are filled where they are, soon. */
 #define SPARED_FREE_GRANULES (SUPERPAGE_GRANULES / 2)
@@ -288,8 +301,6 @@ void zone_decide_huge_block(struct zone *zone, struct superpage *first, size_t f
 void zone_answer_huge(struct zone *zone, const struct huge_question *question);
 /* Huge pages for `count` superpages of a block whose program asks for them, of which no granule is allocated yet, as far as the policy allows. */
 void zone_ask_huge(struct zone *zone, struct superpage *first, size_t count);
-/* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
-void zone_measure_huge(struct zone *zone, void *address);
 /* `count` superpages from `first`, which all had the other advice, have this one now: neighbours with the same advice share a mapping. */
 void zone_note_advice(struct zone *zone, struct superpage *first, size_t count, bool on);
 /* Mappings may be spent on moves and advice up to here. */
