@@ -109,7 +109,8 @@ struct depot {
     uint8_t reaps;                /* of the bytes that must have come back the power of two: reaps have ended it */
     uint32_t went_past;           /* to the slabs, for want of room here; atomic, a rule of thumb */
     uint32_t came_back;           /* of these, since the last tick */
-    uint8_t passed;               /* how often others' rounds were met of late: home.c; atomic, written without the lock */
+    uint8_t passed;               /* how often others' rounds were met of late: home.c; atomic, written without the lock, as the next two */
+    uint8_t trust, trusted;       /* so many looks in a row may do without sorting; and have, since rounds were sorted last */
     bool shared, changed_hands;   /* whether more than one thread visits (also read without the lock), and whether another one than before has since
                                      the last tick */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);

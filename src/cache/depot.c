@@ -129,7 +129,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->shared = depot->changed_hands = depot->cycles = depot->contends = false;
-    depot->passed = 0;
+    depot->passed = depot->trust = depot->trusted = 0;
     depot->went_past = depot->came_back = 0;
     depot->reaps = 0;
     depot->visitor = 0;

@@ -22,6 +22,12 @@
 #define PASSED_STEP 2
 #define PASSED_MAX (2 * HOME_PASSED)
 
+/*
+ * To sort rounds is to look up the slab of each, which is what a visit of the depot costs once more. Where nothing else's was found as they were
+ * sorted, the next looks of that kind are taken at their word: one the first time, then three, at most seven, until a sort finds some again.
+ */
+#define TRUST_MAX 7
+
 static unsigned home_of(const struct cache_layer *caches, unsigned cache, const void *round) {
     return caches->backend->home(caches->backend_context, cache, round);
 }
@@ -49,6 +55,18 @@ static unsigned sort_rounds(const struct cache_layer *caches, unsigned cache, un
     return caches->backend->sort(caches->backend_context, cache, own, rounds, count);
 }
 
+/* Whether a look that found the caller's own alone is enough this time. Likewise. */
+static bool is_trusted(struct depot *depot) {
+    const uint8_t trusted = __atomic_load_n(&depot->trusted, __ATOMIC_RELAXED);
+    const bool enough = trusted < __atomic_load_n(&depot->trust, __ATOMIC_RELAXED);
+    __atomic_store_n(&depot->trusted, enough ? (uint8_t)(trusted + 1) : 0, __ATOMIC_RELAXED);
+    return enough;
+}
+static void note_sorted(struct depot *depot, bool own) {
+    const uint8_t trust = __atomic_load_n(&depot->trust, __ATOMIC_RELAXED);
+    __atomic_store_n(&depot->trust, own ? (uint8_t)min_u64(2u * trust + 1, TRUST_MAX) : 0, __ATOMIC_RELAXED);
+}
+
 unsigned home_pop(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted, unsigned *home) {
     const unsigned own = cache_home();
     unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted), kept = 0;
@@ -56,9 +74,15 @@ unsigned home_pop(struct cache_layer *caches, unsigned cache, void **rounds, uns
     if (count == 0) return 0;
     const bool apart = cache_keeps_apart(caches, cache), few = apart && count <= SAMPLES; /* then sorting them tells as much */
     if (few) kept = sort_rounds(caches, cache, own, rounds, count);
-    note_homes(caches, cache, few ? kept == count : all_own(caches, cache, own, rounds, count));
+    const bool own_seen = few ? kept == count : all_own(caches, cache, own, rounds, count);
+    note_homes(caches, cache, own_seen);
     if (!apart || !cache_keeps_apart(caches, cache)) return count;
-    if (!few) kept = sort_rounds(caches, cache, own, rounds, count);
+    if (!few) {
+        struct depot *depot = &caches->depots[cache];
+        const bool trusted = own_seen && is_trusted(depot);
+        kept = trusted ? count : sort_rounds(caches, cache, own, rounds, count);
+        if (!trusted) note_sorted(depot, kept == count);
+    }
     if (kept < count) {
         backend_free(caches, cache, rounds + kept, count - kept);
         count = kept;
