@@ -325,7 +325,7 @@ STRATA_COLD enum arena_status arena_take_back(struct arena *arena, uint64_t star
     return status == ARENA_NOT_ALLOCATED ? arena_free(arena, start, size) : status; /* out of a quantum cache */
 }
 
-enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {
+STRATA_RARE enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {
     struct arena_tag *tag;
     if (!round_size(arena, &old_size) || !round_size(arena, &new_size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);
@@ -339,7 +339,7 @@ enum arena_status arena_resize(struct arena *arena, uint64_t start, uint64_t old
     return status;
 }
 
-enum arena_status arena_split(struct arena *arena, uint64_t start, uint64_t size, uint64_t first_size) {
+STRATA_RARE enum arena_status arena_split(struct arena *arena, uint64_t start, uint64_t size, uint64_t first_size) {
     struct arena_tag *tag;
     if (!round_size(arena, &size) || first_size == 0 || first_size >= size || (first_size & (arena->quantum - 1)) != 0) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);
@@ -359,7 +359,7 @@ static enum arena_status find_neighbours(struct arena *arena, uint64_t start, ui
     return *next == NULL || (*next)->lent ? ARENA_NOT_ALLOCATED : (*next)->size != next_size ? ARENA_SIZE_MISMATCH : ARENA_OK;
 }
 
-static enum arena_status join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size, bool check_only) {
+static STRATA_RARE enum arena_status join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size, bool check_only) {
     struct arena_tag *tag, *next;
     if (!round_size(arena, &size) || !round_size(arena, &next_size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);

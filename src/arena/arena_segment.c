@@ -122,12 +122,12 @@ static enum arena_status shrink(struct arena *arena, struct arena_tag *tag, uint
     return ARENA_OK;
 }
 
-enum arena_status arena_segment_resize(struct arena *arena, struct arena_tag *tag, uint64_t new_size) {
+STRATA_RARE enum arena_status arena_segment_resize(struct arena *arena, struct arena_tag *tag, uint64_t new_size) {
     if (new_size > tag->size) return grow(arena, tag, new_size - tag->size);
     return new_size < tag->size ? shrink(arena, tag, tag->size - new_size) : ARENA_OK;
 }
 
-bool arena_segment_split(struct arena *arena, struct arena_tag *tag, uint64_t size) {
+STRATA_RARE bool arena_segment_split(struct arena *arena, struct arena_tag *tag, uint64_t size) {
     if (arena->tags_spare == 0) return false;
     struct arena_tag *rest = insert_behind(arena, tag, tag->start + size, tag_last(tag));
     tag->size = size;
@@ -143,7 +143,7 @@ struct arena_tag *arena_segment_behind(struct arena *arena, struct arena_tag *ta
     return node != &arena->segments && tag_of(node)->kind == TAG_ALLOCATED ? tag_of(node) : NULL;
 }
 
-void arena_segment_join(struct arena *arena, struct arena_tag *tag, struct arena_tag *next) {
+STRATA_RARE void arena_segment_join(struct arena *arena, struct arena_tag *tag, struct arena_tag *next) {
     arena_hash_remove(arena, next);
     arena->segments_allocated--;
     tag->size += next->size;

@@ -263,6 +263,14 @@ size_t zone_release(struct zone *zone, size_t keep_bytes) {
     return released << GRANULE_SHIFT;
 }
 
+uint64_t zone_idle_granules(struct zone *zone) {
+    zone_lock(zone);
+    zone_wake_blocks(zone);
+    const uint64_t idle = zone->counters.idle;
+    platform_lock_release(&zone->lock);
+    return idle;
+}
+
 size_t zone_tick(struct zone *zone) {
     zone_lock(zone);
     uint64_t unused = zone->counters.idle_low, released = 0;

@@ -406,6 +406,8 @@ enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t by
 
 /* Hands idle pages back to the system until at most keep_bytes are idle; returns the bytes handed back. */
 size_t zone_release(struct zone *zone, size_t keep_bytes);
+/* How many granules are idle, those of blocks that rest among them. */
+uint64_t zone_idle_granules(struct zone *zone);
 /* Changes the limit on populated pages; UINT64_MAX: none. */
 void zone_set_soft_limit(struct zone *zone, uint64_t bytes);
 /* The limit in force; 0: none. */

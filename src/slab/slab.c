@@ -436,10 +436,7 @@ void slab_reap(struct slab_layer *slabs) {
 }
 
 void slab_reap_for(struct slab_layer *slabs, uint64_t granules) {
-    struct zone_counters counters;
-    if (!much_is_empty(slabs)) return;
-    zone_counters_get(slabs->zone, &counters);
-    if (counters.idle < granules) slab_reap(slabs);
+    if (much_is_empty(slabs) && zone_idle_granules(slabs->zone) < granules) slab_reap(slabs);
 }
 
 STRATA_COLD void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {

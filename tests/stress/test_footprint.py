@@ -97,6 +97,47 @@ def test_a_program_of_some_mib_comes_to_two_windows_of_code(strata, compile_c):
     assert sum(rss for _, _, rss in found) <= 192
 
 
+# Two threads with small objects of many sizes, which each ends what it made, and some of what the other did.
+TWO_THREADS = (
+    PRINT_FILE
+    + r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+static void *passed[1000];
+static void *work(void *unused) {
+    void *kept[500] = {0};
+    for (unsigned i = 0; i < 2000000; i++) {
+        unsigned at = i * 7919u % 500;
+        if ((i & 15) == 0) {
+            free(__atomic_exchange_n(&passed[i % 1000], malloc(100), __ATOMIC_ACQ_REL));
+            continue;
+        }
+        free(kept[at]);
+        if ((kept[at] = malloc(8 + i * 37u % 2000)) == NULL) _exit(3);
+        memset(kept[at], 1, 8);
+    }
+    for (unsigned i = 0; i < 500; i++) free(kept[i]);
+    return unused;
+}
+int main(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], NULL, work, NULL) != 0) return 4;
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    return print_file("/proc/self/smaps");
+}
+"""
+)
+
+
+@pytest.mark.strata_only
+def test_two_threads_come_to_two_windows_of_code(strata, compile_c):
+    """What keeps their objects apart (homes, shelves, shards) lies in the one that programs of some MiB come to."""
+    code = [rss for permissions, _, rss in library_mappings(strata, compile_c("two_threads", TWO_THREADS, "-pthread")) if "x" in permissions]
+    assert len(code) == 1 and 0 < code[0] <= 2 * 16 * PAGE_KIB
+
+
 # A block of pages from its first MiB to 16 MiB, by the library's own names.
 GROWING_PAGES = (
     PRINT_FILE

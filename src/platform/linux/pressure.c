@@ -397,4 +397,4 @@ enum platform_pressure platform_pressure_wait(struct platform_event *event, uint
     return pressure;
 }
 
-uint64_t platform_memory_limit_bytes(void) { return cgroup_tightest_bytes(PROCESS); }
+STRATA_RARE uint64_t platform_memory_limit_bytes(void) { return cgroup_tightest_bytes(PROCESS); }
