@@ -42,7 +42,6 @@ STRATA_INLINE void prefetch_superpage(const struct superpage *superpage) {
 #define PREFETCH_AHEAD 8
 
 void block_adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility) {
-    zone_litter_clear(zone, first + from, to - from);
     zone_join_absent(zone, first + from, to - from);
     for (size_t i = from; i < to; i++) {
         struct superpage *superpage = &first[i];
@@ -112,7 +111,10 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
     char *address = superpage_address(zone, first);
     struct huge_question question = {0};
     bool whole = stays_whole(zone, config, granules);
-    if (!config->huge && !whole && zone_is_sparse(zone, true)) zone_litter_keep(zone, first, capacity);
+    if (!config->huge && !whole && zone_is_sparse(zone, true))
+        zone_litter_keep(zone, first, granules / SUPERPAGE_GRANULES); /* behind its end it stays litter */
+    else
+        zone_litter_clear(zone, first, capacity);
     block_adopt(zone, first, 0, capacity, config->mobility);
     if (config->huge) {
         zone_ask_huge(zone, first, granules / SUPERPAGE_GRANULES);

@@ -8,9 +8,9 @@
  * the system, by one call for neighbours.
  *
  * Who takes a littered superpage for another block of the kind leaves its pages to that; for anything else they go back first, as nobody else expects
- * pages where none are counted. Within superpages that are cut into runs they are what may hold something and counts as absent; pages do not move
- * there meanwhile. Invariant (zone_check): littered superpages are no block's, as many as litter.superpages, in [litter.from, litter.to). Lock:
- * LOCK_RANK_ZONE.
+ * pages where none are counted. Within superpages that are cut into runs, and behind the end of a block in its last one, they are what may hold
+ * something and counts as absent; pages do not move there meanwhile. Invariant (zone_check): littered superpages are not wholly in use, as many as
+ * litter.superpages, and in [litter.from, litter.to). Lock: LOCK_RANK_ZONE.
  */
 #include "page/zone_internal.h"
 
@@ -148,7 +148,7 @@ static void end_litter(struct zone *zone, struct superpage *superpage, bool rele
 void zone_litter_clear_slow(struct zone *zone, struct superpage *first, size_t count) {
     for (size_t i = 0; i < count;) {
         size_t end = i + 1;
-        if (first[i].littered && first[i].state == SUPERPAGE_RUNS) {
+        if (first[i].littered && first[i].state != SUPERPAGE_FREE) {
             end_litter(zone, &first[i], release_left(zone, &first[i]));
         } else if (first[i].littered) {
             while (end < count && first[end].littered && first[end].state == SUPERPAGE_FREE && first[end].idle == 0) end++;

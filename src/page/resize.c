@@ -49,6 +49,7 @@ enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wa
         CHECK(block_resize_space(zone, address, wanted, block->superpages));
         return ZONE_NO_MEMORY;
     }
+    zone_litter_clear(zone, first + block->superpages, wanted - block->superpages);
     block_adopt(zone, first, block->superpages, wanted, (enum mobility)block->mobility);
     block->superpages = wanted;
     return ZONE_OK;
@@ -78,6 +79,7 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
     } else {
         bool zeroed;
         zone_wake_blocks(zone);
+        zone_litter_clear(zone, first + block->granules / SUPERPAGE_GRANULES, needed - block->granules / SUPERPAGE_GRANULES);
         fill_growth(zone, first, block, block->granules, granules);
         uint64_t fresh = block_mark_allocated(zone, first, block->granules, granules, &zeroed);
         zone_note_fresh(zone, block, fresh);
@@ -124,6 +126,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     if (first == NULL) first = zone_superpages_take_moved(zone, moved.superpages = needed, block->granules, granules);
     if (first == NULL) return NULL;
     char *target = superpage_address(zone, first);
+    zone_litter_clear(zone, first, moved.superpages);
     block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
     size_t old = moved.granules, kept_bytes;
     zone_clear_way(zone, first, old, moved.superpages);

@@ -74,7 +74,7 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
     struct superpage fresh = *superpage;
     superpage_recount(&fresh);
     if (superpage->state == SUPERPAGE_FREE && bits_count(superpage->allocated) != 0) return "a free superpage has allocated granules";
-    if (superpage->littered && superpage->state == SUPERPAGE_BLOCK) return "superpage: a block's, and some of its present pages count as absent";
+    if (superpage->littered && superpage->state == SUPERPAGE_BLOCK && superpage->free == 0) return "superpage: littered, but a block's to its end";
     if (superpage->state != SUPERPAGE_FREE || superpage->linked != IDLE_NONE) {
         if (fresh.idle != superpage->idle) return "superpage: idle differs from its bitfields";
         if (fresh.free != superpage->free) return "superpage: free differs from its bitfield";

@@ -73,9 +73,9 @@ STRATA_INLINE bool zone_is_sparse(const struct zone *zone, bool superpages) { re
 
 /*
  * litter.c: pages that hardly used blocks leave where they are, and that nobody knows of. leave: of a block that has just become idle, in a heap
- * where most of its kind are hardly used; false: it is to be settled as others are. keep: superpages become a block whose pages may be there or not.
- * clear: they become something else, or nothing is known of that: what is there goes back. sweep: of all superpages. taken: a run has got so many
- * absent granules.
+ * where most of its kind are hardly used; false: it is to be settled as others are. keep: superpages become wholly a block's, whose pages may be
+ * there or not. clear: they become something else, or nothing is known of that: what is there goes back. sweep: of all superpages. taken: a run has
+ * got so many absent granules.
  */
 #define LITTER_WHOLE 65536
 /* How many of a block's granules are expected to be there at its end. */
