@@ -145,17 +145,18 @@ static void end_litter(struct zone *zone, struct superpage *superpage, bool rele
     zone_superpage_relink(zone, superpage, idle_before);
 }
 
+/* All of it may go, by one call with its neighbours. */
+static bool goes_whole(const struct superpage *superpage) {
+    return superpage->littered && superpage->state == SUPERPAGE_FREE && superpage->idle == 0;
+}
+
 void zone_litter_clear_slow(struct zone *zone, struct superpage *first, size_t count) {
-    for (size_t i = 0; i < count;) {
-        size_t end = i + 1;
-        if (first[i].littered && first[i].state != SUPERPAGE_FREE) {
-            end_litter(zone, &first[i], release_left(zone, &first[i]));
-        } else if (first[i].littered) {
-            while (end < count && first[end].littered && first[end].state == SUPERPAGE_FREE && first[end].idle == 0) end++;
-            const bool ok = first[i].idle != 0 ? release_left(zone, &first[i])
-                                               : platform_release(superpage_address(zone, &first[i]), (end - i) * SUPERPAGE_BYTES);
-            for (size_t at = i; at < end; at++) end_litter(zone, &first[at], ok);
-        }
-        i = end;
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i; end < count && goes_whole(&first[end]); end++) continue;
+        const bool ok = end == i || platform_release(superpage_address(zone, &first[i]), (end - i) * SUPERPAGE_BYTES);
+        for (size_t at = i; at < end; at++) end_litter(zone, &first[at], ok);
+        if (end != i) continue;
+        if (first[i].littered) end_litter(zone, &first[i], release_left(zone, &first[i]));
+        end = i + 1;
     }
 }

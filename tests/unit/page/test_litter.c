@@ -130,6 +130,32 @@ static void blocks_that_are_used_again_are_noticed(void **state) {
     end_sparse();
 }
 
+/* Superpages with idle pages besides, which stay, in front of such without: each gives back what it has, not the one for the other. */
+static void idle_pages_beside_litter_stay(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    char *block = fresh_block(2 * SUPERPAGE_GRANULES - 100);
+    touch(block, 150, 153), touch(block, SUPERPAGE_GRANULES, SUPERPAGE_GRANULES + 3);
+    zone.litter.kinds[1].blocks = 1; /* none is looked at */
+    drop_block(block);
+    (void)counters();
+    struct superpage *first = superpage_of(&zone, block);
+    assert_true(first[0].littered && first[1].littered);
+    memset(block, 1, GRANULE_BYTES); /* an idle page, as a block that was looked at leaves it */
+    bits_set(first[0].populated, 0, 1);
+    superpage_recount(&first[0]);
+    COUNTER_ADD(zone.counters.populated, 1);
+    zone_superpage_relink(&zone, &first[0], 0);
+    platform_lock_acquire(&zone.lock);
+    zone_litter_sweep(&zone);
+    platform_lock_release(&zone.lock);
+    assert_int_equal(zone.litter.superpages, 0);
+    assert_int_equal(sim_populated_pages(block, SUPERPAGE_BYTES), 1);
+    assert_int_equal(sim_populated_pages(block + SUPERPAGE_BYTES, SUPERPAGE_BYTES), 0);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
 /* What lies behind the end of a block in its last superpage is nobody's, and is found by the next sweep; or where the block grows, before it does. */
 static void what_is_left_behind_the_end_of_a_block_is_not_forgotten(void **state) {
     (void)state;
@@ -237,6 +263,7 @@ int main(void) {
         cmocka_unit_test_setup(nothing_shows_through, plain_zone),
         cmocka_unit_test(a_tick_and_a_request_take_all),
         cmocka_unit_test_setup(blocks_that_are_used_again_are_noticed, plain_zone),
+        cmocka_unit_test_setup(idle_pages_beside_litter_stay, plain_zone),
         cmocka_unit_test_setup(what_is_left_behind_the_end_of_a_block_is_not_forgotten, plain_zone),
         cmocka_unit_test_setup(others_find_no_pages_that_nobody_counts, plain_zone),
         cmocka_unit_test_setup(runs_leave_theirs_in_superpages_that_are_in_use, plain_zone),
