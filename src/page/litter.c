@@ -9,8 +9,8 @@
  *
  * Who takes a littered superpage for another block of the kind leaves its pages to that; for anything else they go back first, as nobody else expects
  * pages where none are counted. Within superpages that are cut into runs, and behind the end of a block in its last one, they are what may hold
- * something and counts as absent; pages do not move there meanwhile. Invariant (zone_check): littered superpages are not wholly in use, as many as
- * litter.superpages, and in [litter.from, litter.to). Lock: LOCK_RANK_ZONE.
+ * something and counts as absent; pages do not move there meanwhile. Invariant (zone_check): littered superpages are no block's to their end, as
+ * many as litter.superpages, and in [litter.from, litter.to). Lock: LOCK_RANK_ZONE.
  */
 #include "page/zone_internal.h"
 
@@ -20,8 +20,6 @@
 /* So much is left at most: of a heap this share, and so many granules at least. */
 #define LITTER_SHARE 128
 #define LITTER_GRANULES_MIN 128
-/* Described on the stack of whoever frees. */
-#define RANGES_A_CALL 16
 
 /* Granules of one superpage, none of which is allocated; what the marks have of their pages is left, too. */
 static void litter_superpage(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
@@ -74,7 +72,7 @@ static bool has_some_page(const struct zone *zone, const char *address, size_t g
 
 /* Of a block that was chosen by nothing that it has: one that was found by a page is likely to have more than others. */
 static void learn_share(struct litter_kind *kind, uint32_t share) {
-    kind->share = kind->blocks == 1 ? share : kind->share - kind->share / 4 + share / 4;
+    kind->share = kind->share == 0 ? share : kind->share - kind->share / 4 + share / 4;
 }
 
 bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *address, size_t granules) {
@@ -82,15 +80,15 @@ bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *
     const bool superpages = block->superpages != 0;
     struct litter_kind *kind = &zone->litter.kinds[superpages];
     if (block->holes || !is_littering(zone, superpage, granules, superpages)) return false;
+    if (platform_is_filtered()) return false; /* to ask may be the end of the program, and nothing is left that is never asked for */
     const uint32_t number = kind->blocks++;
     uint64_t left = zone_litter_expected(&zone->litter, superpages, granules);
-    if (number % SAMPLE_EACH == 0 && platform_is_filtered()) return false; /* to ask may be the end of the program */
     if (number % LOOK_EACH == 0 || (number % SAMPLE_EACH == 0 && has_some_page(zone, address, granules, number))) {
         const size_t absent = zone_mark_holes(zone, address, granules);
-        zone_learn_untouched(zone, block, granules, absent);
-        if (!zone_is_sparse(zone, superpages)) return true; /* what is there counts from now on */
         left = granules - absent;
         if (number % LOOK_EACH == 0) learn_share(kind, (uint32_t)(left * LITTER_WHOLE / granules));
+        zone_learn_untouched(zone, block, granules, absent);
+        if (!zone_is_sparse(zone, superpages)) return true; /* what is there counts from now on */
     }
     litter_all(zone, superpage, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), granules);
     zone->litter.granules += left;
@@ -110,20 +108,9 @@ static void find_left(const struct superpage *superpage, uint64_t left[SUPERPAGE
 }
 
 static bool release_left(const struct zone *zone, const struct superpage *superpage) {
-    struct platform_range ranges[RANGES_A_CALL];
     uint64_t left[SUPERPAGE_WORDS];
-    size_t count = 0;
-    bool ok = true;
     find_left(superpage, left);
-    for (unsigned start = bits_next(left, 0, 0), end; start < SUPERPAGE_GRANULES && ok; start = bits_next(left, end, 0)) {
-        end = bits_next(left, start, ~UINT64_C(0));
-        ranges[count++] =
-            (struct platform_range){superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT), (size_t)(end - start) << GRANULE_SHIFT};
-        if (count < RANGES_A_CALL) continue;
-        ok = platform_release_all(ranges, count);
-        count = 0;
-    }
-    return ok && (count == 0 || platform_release_all(ranges, count));
+    return zone_release_picked(zone, superpage, left);
 }
 
 /* It has gone back; or the system refused, and all that may be there counts as present from now on. */

@@ -82,7 +82,7 @@ static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsi
 }
 
 /* Holes are short and many, and a call for each costs six times what it costs within one for several. */
-static bool release_picked(struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
+bool zone_release_picked(const struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
     char *address = superpage_address(zone, superpage);
     bool several = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED) >= HOLES_HEAP_GRANULES && !platform_is_filtered();
     size_t a_call = several ? HOLES_A_CALL : 1;
@@ -141,7 +141,7 @@ static unsigned release_holes(struct zone *zone, struct superpage *superpage, ui
     struct capture capture = {.superpage = superpage};
     unsigned count = capture.count = pick_idle(superpage, want, zone->page_granules, capture.picked);
     if (superpage->state == SUPERPAGE_BLOCK) {
-        bool ok = release_picked(zone, superpage, capture.picked);
+        bool ok = zone_release_picked(zone, superpage, capture.picked);
         if (ok) mark_picked(zone, superpage, capture.picked, false, true);
         return ok ? count : 0;
     }
@@ -149,7 +149,7 @@ static unsigned release_holes(struct zone *zone, struct superpage *superpage, ui
     mark_picked(zone, superpage, capture.picked, true, false);
     zone->counters.allocated += count;
     platform_lock_release(&zone->lock);
-    bool ok = release_picked(zone, superpage, capture.picked);
+    bool ok = zone_release_picked(zone, superpage, capture.picked);
     zone_lock(zone);
     end_capture(zone, &capture, ok);
     return ok ? count : 0;

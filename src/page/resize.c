@@ -108,6 +108,7 @@ static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct
         block->superpages = 0;
         return status;
     }
+    zone_litter_clear(zone, superpage, 1);
     list_remove(&superpage->bucket);
     list_init(&superpage->bucket);
     zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);

@@ -142,7 +142,7 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     struct superpage *superpage = zone->counters.idle >= SEARCHED_IDLE_GRANULES ? zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES)
                                                                                 : zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
-    if (mobility != MOBILITY_MOVABLE || !zone_is_sparse(zone, false)) zone_litter_clear(zone, superpage, 1);
+    if (mobility != MOBILITY_MOVABLE || !zone_is_sparse(zone, false) || zone->config.thp == ZONE_THP_ALWAYS) zone_litter_clear(zone, superpage, 1);
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
     superpage->mobility = (uint8_t)mobility;

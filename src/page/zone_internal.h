@@ -277,6 +277,8 @@ void zone_make_room(struct zone *zone, uint64_t fresh);
  */
 uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsigned holes_min, bool split_huge);
 
+/* Gives granules of a superpage back, by few calls where several holes may go by one. False: some were refused. */
+bool zone_release_picked(const struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]);
 /* In a forked child: what threads that are gone had captured is idle again. */
 void zone_drop_captures(struct zone *zone);
 

@@ -142,6 +142,8 @@ bool platform_bind_node(void *address, size_t bytes, unsigned node);
 
 /* Monotonic nanoseconds; resolution may be as coarse as 10 ms, cost a few ns. */
 uint64_t platform_now_ns(void);
+/* The same, when a process begins: without code of the C library that a small one has no other use for. */
+uint64_t platform_first_ns(void);
 /* The same as exactly as the system can tell, to measure what took microseconds. The two must not be compared with each other. */
 uint64_t platform_precise_ns(void);
 

@@ -413,6 +413,9 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
             if (held == NULL || shard_of_slab(places[0].slab) != index) {
                 if (held != NULL) platform_lock_release(&held->lock);
                 index = shard_of_slab(places[0].slab);
+                /* A slab that went meanwhile, as the object had been freed before. */
+                if (STRATA_UNLIKELY(index >= SLAB_SHARDS || (slab_shards_of(cache) >> index & 1) == 0))
+                    bad_free(NULL, cache, objects[done - left], NO_OBJECT);
                 held = slab_shard_at(cache, index);
                 platform_lock_acquire_here(&held->lock);
             }

@@ -55,13 +55,17 @@ static void move(struct slab_layer *slabs, struct slab_cache *cache, uint32_t he
     slab_count_empty(slabs, to, slab->granules);
 }
 
+/* So many slabs are looked at for a wholly free one. */
+#define EMPTY_LOOKS 64
+
 /* The first slab of a shard that is wholly free, or, where any will do, the fullest; SLAB_NONE. Under its lock. */
 static uint32_t find(const struct slab_layer *slabs, const struct slab_shard *shard, bool any) {
     if (any) return shard->bucket_map != 0 ? shard->buckets[bit_lowest(shard->bucket_map)] : SLAB_NONE;
     if (shard->empty_slabs == 0) return SLAB_NONE;
-    uint32_t head = shard->buckets[SLAB_BUCKETS - 1];
-    while (slab_at(slabs, head)->free != slab_at(slabs, head)->capacity) head = slab_at(slabs, head)->next;
-    return head;
+    unsigned looks = 0;
+    for (uint32_t head = shard->buckets[SLAB_BUCKETS - 1]; head != SLAB_NONE && looks < EMPTY_LOOKS; head = slab_at(slabs, head)->next, looks++)
+        if (slab_at(slabs, head)->free == slab_at(slabs, head)->capacity) return head;
+    return SLAB_NONE;
 }
 
 static bool adopt_from(struct slab_layer *slabs, struct slab_cache *cache, unsigned from, unsigned to, bool any) {

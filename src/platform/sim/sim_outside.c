@@ -73,6 +73,7 @@ void sim_outside_reset(void) {
 /* ------------------------------------------------------------------ clock */
 
 uint64_t platform_now_ns(void) { return outside.now_ns; }
+uint64_t platform_first_ns(void) { return outside.now_ns; }
 uint64_t platform_precise_ns(void) { return outside.now_ns; }
 void sim_clock_advance(uint64_t ns) { outside.now_ns += ns; }
 void sim_set_populate_ns(uint64_t ns) { outside.populate_ns = ns; }
