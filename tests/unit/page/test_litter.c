@@ -2,6 +2,7 @@
  * test_litter.c - where blocks are hardly used, their pages stay where they are and nobody asks for them: few calls, no more left than a small share
  * of the heap, nothing that shows through where zeros are promised, and all of it back in the end.
  */
+#include "page/cost.h"
 #include "unit/page/page_support.h"
 
 #define BLOCK_GRANULES ((size_t)8 * MIB / GRANULE_BYTES)
@@ -174,26 +175,47 @@ static void what_is_left_behind_the_end_of_a_block_is_not_forgotten(void **state
     end_sparse();
 }
 
-/* Slabs, and blocks that pages move to, find nothing where nothing is counted. */
-static void others_find_no_pages_that_nobody_counts(void **state) {
-    (void)state;
-    become_sparse(BLOCK_GRANULES);
-    use_and_drop(BLOCK_GRANULES, 0, 3);
-    (void)counters();
+/* Until something is littered; nothing that is left is looked at. */
+static void leave_litter(size_t granules) {
     for (unsigned i = 0; zone.litter.superpages == 0 && i < 8; i++) {
-        use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
+        use_and_drop(granules + i % 2, 0, 3);
         (void)counters();
     }
     assert_true(zone.litter.superpages != 0);
-    struct zone_run run = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
-    assert_false(superpage_of(&zone, run.address)->littered);
+}
+
+/* Slabs, and blocks that are to be of one mapping, find nothing where nothing is counted. */
+static void others_find_no_pages_that_nobody_counts(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    leave_litter(BLOCK_GRANULES);
+    const struct superpage *littered = &zone.superpages[zone.litter.from];
+    struct zone_run runs[8];
+    unsigned count = 0;
+    while (littered->littered && count < ARRAY_LENGTH(runs)) {
+        runs[count++] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+        ASSERT_SOUND();
+    }
+    assert_false(littered->littered);
+    while (count != 0) drop_run(runs[--count]);
+    end_sparse();
+
+    struct zone_config config = plain_config();
+    config.reserve_bytes = 512 * MIB;
+    begin(NULL, config);
+    const size_t granules = COST_WHOLE_SUPERPAGES * SUPERPAGE_GRANULES;
+    become_sparse(granules);
+    leave_litter(granules);
+    littered = &zone.superpages[zone.litter.from];
+    const char *left = superpage_address(&zone, littered);
+    assert_true(sim_populated_pages(left, SUPERPAGE_BYTES) != 0);
+    const struct zone_block_config whole_config = {.bytes = granules << GRANULE_SHIFT, .mobility = MOBILITY_MOVABLE, .whole = true};
+    char *whole = zone_block_create(&zone, &whole_config, NULL);
+    assert_ptr_equal(whole, left);
+    assert_false(littered->littered);
+    assert_int_equal(sim_populated_pages(left, SUPERPAGE_BYTES), 0);
     ASSERT_SOUND();
-    struct zone_block_config config = {.bytes = BLOCK_GRANULES << GRANULE_SHIFT, .mobility = MOBILITY_MOVABLE, .whole = true};
-    char *whole = zone_block_create(&zone, &config, NULL);
-    assert_non_null(whole);
-    assert_false(superpage_of(&zone, whole)->littered);
-    ASSERT_SOUND();
-    drop_run(run), drop_block(whole);
+    drop_block(whole);
     end_sparse();
 }
 
