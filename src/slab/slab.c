@@ -339,6 +339,14 @@ static STRATA_COLD void bad_place(struct slab_layer *slabs, struct slab_shard *h
     bad_free(held, cache, start + (size_t)place->index * cache->object_bytes, "double free");
 }
 
+/* Of these objects one was free already, and its slab has gone since they were looked up: what its head says is another's. */
+static STRATA_COLD void bad_slab(const struct slab_lookup *lookup, const struct slab_cache *cache, void *const *objects, unsigned count) {
+    uint64_t behind;
+    for (unsigned i = 0; i < count; i++)
+        if (slab_look_up(lookup, objects[i], &behind) == NULL) bad_free(NULL, cache, objects[i], NO_OBJECT);
+    fatal("free(): %p, or one freed with it: double free (cache %s)", objects[0], cache->name);
+}
+
 /* Marks the first of these objects, and those behind it of which the marks lie in the same word; how many they are. */
 STRATA_INLINE unsigned mark_free(struct slab_layer *slabs, struct slab_shard *held, const struct slab_cache *cache, const struct place *places,
                                  unsigned count) {
@@ -407,15 +415,15 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
     struct slab_shard *held = NULL; /* from batch to batch: mostly the next one's is the same */
     for (unsigned done = 0; done < count;) {
         unsigned left = (unsigned)min_u64(count - done, PLACES_MAX);
+        const unsigned group = done;
         look_up(&lookup, held, cache, objects + done, places, left);
         for (done += left; left != 0;) {
             /* What was read without the lock may be another's by now, and is read again. */
             if (held == NULL || shard_of_slab(places[0].slab) != index) {
                 if (held != NULL) platform_lock_release(&held->lock);
                 index = shard_of_slab(places[0].slab);
-                /* A slab that went meanwhile, as the object had been freed before. */
                 if (STRATA_UNLIKELY(index >= SLAB_SHARDS || (slab_shards_of(cache) >> index & 1) == 0))
-                    bad_free(NULL, cache, objects[done - left], NO_OBJECT);
+                    bad_slab(&lookup, cache, objects + group, done - group);
                 held = slab_shard_at(cache, index);
                 platform_lock_acquire_here(&held->lock);
             }

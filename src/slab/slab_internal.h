@@ -71,7 +71,7 @@ unsigned slab_shard_of_home(struct slab_layer *slabs, struct slab_cache *cache, 
 /*
  * Moves a slab with free objects from another shard to this one, which has none: a wholly free one; or, where more of the cache is free than keeping
  * apart is worth, and always for the common shard, the fullest of some shard. False: a new one is better, or others hold their locks. Under the lock
- * of `shard`. Cost: linear in the shards.
+ * of `shard`. Cost: linear in the shards, of each of which a bounded number of slabs is looked at.
  */
 bool slab_adopt(struct slab_layer *slabs, struct slab_cache *cache, unsigned shard);
 /* All shards of a cache: none of them changes, and no other begins. */

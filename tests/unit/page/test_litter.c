@@ -21,6 +21,7 @@ static void use_and_drop(size_t granules, size_t from, size_t to) {
     char *block = fresh_block(granules);
     touch(block, from, to);
     drop_block(block);
+    (void)counters(); /* nothing rests any more */
 }
 static uint64_t calls(void) { return sim_calls(SIM_PRESENCE) + sim_calls(SIM_RELEASE); }
 /* In the whole heap. */
@@ -31,10 +32,7 @@ static char *large, *wall;
 static void become_sparse(size_t granules) {
     large = fresh_block((size_t)16 * MIB / GRANULE_BYTES);
     touch(large, 0, (size_t)16 * MIB / GRANULE_BYTES);
-    for (unsigned i = 0; !zone_is_sparse(&zone, granules > SUPERPAGE_GRANULES) && i < 40; i++) {
-        use_and_drop(granules + i % 2, 0, 3);
-        (void)counters(); /* nothing rests any more */
-    }
+    for (unsigned i = 0; !zone_is_sparse(&zone, granules > SUPERPAGE_GRANULES) && i < 40; i++) use_and_drop(granules + i % 2, 0, 3);
     assert_true(zone_is_sparse(&zone, granules > SUPERPAGE_GRANULES));
 }
 static void end_sparse(void) {
@@ -48,7 +46,6 @@ static void most_blocks_end_without_a_call(void **state) {
     const uint64_t before = calls();
     for (unsigned i = 0; i < 64; i++) {
         use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
-        (void)counters();
         ASSERT_SOUND();
     }
     assert_in_range(calls() - before, 64 / 4, 64 / 2);
@@ -62,7 +59,6 @@ static void no_more_is_left_than_a_share(void **state) {
     size_t base = present(), most = 0;
     for (unsigned i = 0; i < 400; i++) {
         use_and_drop(BLOCK_GRANULES + i % 2, i * 4 % BLOCK_GRANULES, i * 4 % BLOCK_GRANULES + 4);
-        (void)counters();
         if (present() > most) most = present();
     }
     assert_in_range(most, base + LEFT_MOST / 2, base + 3 * LEFT_MOST); /* what a block leaves is an estimate */
@@ -97,10 +93,7 @@ static void a_tick_and_a_request_take_all(void **state) {
     for (unsigned way = 0; way < 2; way++) {
         begin(NULL, plain_config());
         become_sparse(BLOCK_GRANULES);
-        for (unsigned i = 0; i < 20; i++) {
-            use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
-            (void)counters();
-        }
+        for (unsigned i = 0; i < 20; i++) use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
         assert_true(present() > (size_t)16 * MIB / GRANULE_BYTES);
         if (way == 0)
             zone_tick(&zone);
@@ -116,15 +109,9 @@ static void a_tick_and_a_request_take_all(void **state) {
 static void blocks_that_are_used_again_are_noticed(void **state) {
     (void)state;
     become_sparse(BLOCK_GRANULES);
-    for (unsigned i = 0; i < 20; i++) {
-        use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
-        (void)counters();
-    }
+    for (unsigned i = 0; i < 20; i++) use_and_drop(BLOCK_GRANULES + i % 2, 0, 3);
     unsigned blocks = 0;
-    for (; zone_is_sparse(&zone, true) && blocks < 40; blocks++) {
-        use_and_drop(BLOCK_GRANULES + blocks % 2, 0, BLOCK_GRANULES);
-        (void)counters();
-    }
+    for (; zone_is_sparse(&zone, true) && blocks < 40; blocks++) use_and_drop(BLOCK_GRANULES + blocks % 2, 0, BLOCK_GRANULES);
     assert_in_range(blocks, 1, 8);
     assert_true(counters().idle >= BLOCK_GRANULES);
     ASSERT_SOUND();
@@ -163,7 +150,6 @@ static void what_is_left_behind_the_end_of_a_block_is_not_forgotten(void **state
     become_sparse(BLOCK_GRANULES);
     for (unsigned i = 0; i < 60; i++) {
         use_and_drop(BLOCK_GRANULES - 1 - i, BLOCK_GRANULES - 8 - i, BLOCK_GRANULES - 4 - i);
-        (void)counters();
         char *shorter = fresh_block(BLOCK_GRANULES - SUPERPAGE_GRANULES / 2 - i);
         ASSERT_SOUND();
         if (i % 3 == 0) assert_ptr_equal(zone_block_resize(&zone, shorter, BLOCK_GRANULES << GRANULE_SHIFT, false), shorter);
@@ -177,10 +163,7 @@ static void what_is_left_behind_the_end_of_a_block_is_not_forgotten(void **state
 
 /* Until something is littered; nothing that is left is looked at. */
 static void leave_litter(size_t granules) {
-    for (unsigned i = 0; zone.litter.superpages == 0 && i < 8; i++) {
-        use_and_drop(granules + i % 2, 0, 3);
-        (void)counters();
-    }
+    for (unsigned i = 0; zone.litter.superpages == 0 && i < 8; i++) use_and_drop(granules + i % 2, 0, 3);
     assert_true(zone.litter.superpages != 0);
 }
 
@@ -226,7 +209,6 @@ static void runs_leave_theirs_in_superpages_that_are_in_use(void **state) {
     const uint64_t before = calls();
     for (unsigned i = 0; i < 64; i++) {
         use_and_drop(RUN_GRANULES + i % 2, 50, 53);
-        (void)counters();
         ASSERT_SOUND();
     }
     assert_in_range(calls() - before, 1, 64);
@@ -246,10 +228,7 @@ static void what_the_system_refuses_to_take_is_counted(void **state) {
         begin(NULL, plain_config());
         become_sparse(granules);
         wall = fresh_block(1);
-        for (unsigned i = 0; zone.litter.superpages == 0 && i < 20; i++) {
-            use_and_drop(granules + i % 2, 0, 3);
-            (void)counters();
-        }
+        for (unsigned i = 0; zone.litter.superpages == 0 && i < 20; i++) use_and_drop(granules + i % 2, 0, 3);
         assert_true(zone.litter.superpages != 0);
         sim_fail_only(UINT64_C(1) << SIM_RELEASE);
         sim_fail_call(1, SIM_FOREVER);
