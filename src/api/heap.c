@@ -160,8 +160,13 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
             return object != NULL ? object : alloc_small_slow(bytes, align, cache);
         }
     }
+    void *block = zone_block_cached(&heap.zone, bytes, align);
+    if (block != NULL) {
+        maintenance_large_call();
+        return block;
+    }
     slab_reap_for(&heap.slabs, bytes >> GRANULE_SHIFT);
-    void *block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
+    block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     maintenance_slow_call(true);
     maintenance_large_call();

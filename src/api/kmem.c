@@ -40,7 +40,7 @@ static bool is_dying(void) { return __atomic_load_n(&heap.dying, __ATOMIC_RELAXE
 /* What a block of that tag would have been freed with, for messages. */
 static STRATA_COLD _Noreturn void wrong_size(const char *function, const void *p, size_t size, unsigned tag) {
     if (slab_is_cache(tag)) fatal("%s(): %p: size is %zu, but this is a block of cache %s", function, p, size, heap.slabs.caches[tag].name);
-    fatal("%s(): %p: size is %zu, but this is a block of %zu bytes", function, p, size, zone_block_bytes(&heap.zone, p));
+    fatal("%s(): %p: size is %zu, but this is a block of %zu bytes", function, p, size, zone_block_asked(&heap.zone, p));
 }
 
 /*
@@ -75,7 +75,7 @@ static void verify(const struct kmem_form *form, void *p, size_t size) {
         if (tag != wanted) wrong_size(function, p, size, tag);
         return;
     }
-    size_t bytes = tag == TAG_BLOCK ? zone_block_bytes(&heap.zone, p) : 0;
+    size_t bytes = tag == TAG_BLOCK ? zone_block_asked(&heap.zone, p) : 0;
     if (bytes == 0) fatal("%s(): %p: not an allocated block (double free, or inside a block)", function, p);
     size_t unit = max_u64(GRANULE_BYTES, platform_info()->page_bytes);
     if (wanted != TAG_BLOCK || size > bytes || bytes - size >= unit) wrong_size(function, p, size, tag);

@@ -240,7 +240,7 @@ static uint64_t *digest_at(struct cache_layer *caches, unsigned area) {
     return caches->thread_mode ? cpu_thread_digest(caches, area) : &caches->digests[area];
 }
 
-void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
+STRATA_RARE void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
     platform_lock_acquire(&caches->drain_lock);
     unsigned count = last_area(caches), looks = count, at = 0;
     if (caches->thread_mode && idle_only) {

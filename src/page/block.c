@@ -134,22 +134,26 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
     return address;
 }
 
-void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed) {
+static size_t wanted_granules(const struct zone *zone, size_t bytes) { return block_granules(zone, bytes == 0 ? 1 : bytes); }
+
+/* Not out of what CPUs keep. */
+static void *create(struct zone *zone, const struct zone_block_config *config, bool *zeroed) {
     bool ignored;
     if (zeroed == NULL) zeroed = &ignored;
-    size_t granules = block_granules(zone, config->bytes == 0 ? 1 : config->bytes);
+    size_t granules = wanted_granules(zone, config->bytes);
     size_t align_granules = config->align <= GRANULE_BYTES ? 1 : config->align >> GRANULE_SHIFT;
     if (granules > RUN_GRANULES_MAX || align_granules > RUN_GRANULES_MAX || config->huge || config->reserve_bytes > config->bytes)
         return create_superpages(zone, config, granules, config->align > SUPERPAGE_BYTES ? config->align >> SUPERPAGE_SHIFT : 1, zeroed);
     struct block_desc block = {.granules = granules, .mobility = config->mobility, .fixed = config->fixed};
     zone_lock(zone);
-    char *rested = zone_within_limit(zone, granules) ? zone_block_rouse(zone, &block, align_granules << GRANULE_SHIFT) : NULL;
+    const bool rests = zone->resting.count != 0 && zone_within_limit(zone, granules);
+    char *rested = rests ? zone_block_rouse(zone, &block, align_granules << GRANULE_SHIFT) : NULL;
     struct zone_run run = {.address = rested};
     struct run_touches touches = {0};
     if (rested == NULL) {
         /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
         const bool grouped = config->grouped || granules > SUPERPAGE_GRANULES / 4;
-        zone_wake_runs(zone); /* their pages serve before others do */
+        if (rests) zone_wake_resting_runs(zone); /* their pages serve before others do */
         if (!zone_run_take(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, RUN_PAGES_AHEAD, &run, &touches)) {
             platform_lock_release(&zone->lock);
             return NULL;
@@ -165,9 +169,22 @@ void *zone_block_create(struct zone *zone, const struct zone_block_config *confi
     return run.address;
 }
 
+void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed) {
+    const bool plain =
+        config->mobility == MOBILITY_MOVABLE && config->reserve_bytes <= config->bytes && !(config->fixed | config->grouped | config->huge);
+    char *cached = plain ? zone_run_cache_take(zone, wanted_granules(zone, config->bytes), config->align, false) : NULL;
+    if (cached == NULL) return create(zone, config, zeroed);
+    if (zeroed != NULL) *zeroed = false;
+    return cached;
+}
+
+void *zone_block_cached(struct zone *zone, size_t bytes, size_t align) {
+    return zone_run_cache_take(zone, wanted_granules(zone, bytes), align, true);
+}
+
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed) {
     const struct zone_block_config config = {.bytes = bytes, .align = align, .mobility = MOBILITY_MOVABLE};
-    return zone_block_create(zone, &config, zeroed);
+    return create(zone, &config, zeroed);
 }
 
 void zone_block_dissolve(struct zone *zone, char *address, const struct block_desc *block) {
@@ -184,16 +201,21 @@ void zone_block_dissolve(struct zone *zone, char *address, const struct block_de
         block_give_up(zone, first, 0, block->superpages);
 }
 
+void block_uncount(struct zone *zone, char *address, const struct block_desc *block) {
+    zone_tag_run(zone, address, 1, TAG_NONE);
+    zone->counters.blocks--;
+    zone->counters.block_granules -= block->granules;
+}
+
 void block_end(struct zone *zone, void *address) {
     struct block_desc block = *block_of(zone, address);
     zone_end_watches(zone, &block, address, block.granules << GRANULE_SHIFT);
-    zone_tag_run(zone, address, 1, TAG_NONE);
-    zone->counters.blocks--;
-    zone->counters.block_granules -= block.granules;
+    block_uncount(zone, address, &block);
     if (!zone_block_rest(zone, address, &block)) zone_block_dissolve(zone, address, &block);
 }
 
 bool zone_block_free(struct zone *zone, void *address) {
+    if (zone_run_cache_give(zone, address)) return true;
     if (STRATA_LIKELY(zone_contains(zone, address))) { /* what is read under the lock is on its way before it */
         __builtin_prefetch(block_of(zone, address));
         prefetch_superpage(superpage_of(zone, address));
@@ -215,4 +237,8 @@ bool zone_block_free(struct zone *zone, void *address) {
 size_t zone_block_bytes(struct zone *zone, const void *address) {
     /* The owner asks for its own block, which nobody else changes: no lock. */
     return zone_is_block(zone, address) ? block_of(zone, address)->granules << GRANULE_SHIFT : 0;
+}
+
+size_t zone_block_asked(struct zone *zone, const void *address) {
+    return zone_is_block(zone, address) ? (block_of(zone, address)->granules - block_of(zone, address)->longer) << GRANULE_SHIFT : 0;
 }

@@ -25,6 +25,8 @@ void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, 
 bool block_resize_space(struct zone *zone, const char *address, uint64_t old, uint64_t superpages);
 /* What has its granules becomes a block. */
 void block_begin(struct zone *zone, char *address, struct block_desc block);
+/* It is none any more: its tag goes, and the zone no longer counts it; its granules are as they were. */
+void block_uncount(struct zone *zone, char *address, const struct block_desc *block);
 /* The block goes; its tag first, so that a second free is seen. */
 void block_end(struct zone *zone, void *address);
 

@@ -26,7 +26,8 @@ static bool is_covered(const struct exchanges *exchanges, unsigned i) {
 }
 
 static void drop_note(struct exchanges *exchanges, unsigned i) {
-    for (exchanges->count--; i < exchanges->count; i++) exchanges->notes[i] = exchanges->notes[i + 1];
+    __atomic_store_n(&exchanges->count, exchanges->count - 1, __ATOMIC_RELAXED);
+    for (; i < exchanges->count; i++) exchanges->notes[i] = exchanges->notes[i + 1];
 }
 
 void zone_exchange_note(struct zone *zone, char *a, char *b, size_t bytes) {
@@ -43,7 +44,8 @@ void zone_exchange_note(struct zone *zone, char *a, char *b, size_t bytes) {
     zone_note_cuts(zone, a, bytes);
     zone_note_cuts(zone, b, bytes);
     if (exchanges->count == EXCHANGES_MAX) drop_note(exchanges, 0);
-    exchanges->notes[exchanges->count++] = (struct exchange){.a = a, .b = b, .bytes = bytes};
+    exchanges->notes[exchanges->count] = (struct exchange){.a = a, .b = b, .bytes = bytes};
+    __atomic_store_n(&exchanges->count, exchanges->count + 1, __ATOMIC_RELAXED);
 }
 
 bool zone_exchange_meets_slow(const struct zone *zone, const char *address, size_t bytes) {

@@ -31,7 +31,7 @@ STRATA_COLD void zone_mark_growth(struct zone *zone) {
 }
 
 /* What a block that is wholly used, and the last one of all that were ever used, may have without a look at marks. */
-static bool can_grow_unmarked(const struct zone *zone, const struct block_desc *block, size_t end_superpage, size_t granules) {
+static bool can_grow_unmarked(struct zone *zone, const struct block_desc *block, size_t end_superpage, size_t granules) {
     const struct unmarked *unmarked = &zone->unmarked;
     if (block->superpages == 0 || block->granules != block->superpages * SUPERPAGE_GRANULES || block->watched || block->huge) return false;
     if (block_superpages(granules) < block->superpages + UNMARKED_SUPERPAGES_MIN || end_superpage < zone->used_superpages) return false;

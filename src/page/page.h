@@ -132,6 +132,19 @@ struct zone_counters {
     uint64_t mappings;                 /* an estimate of what the heap's address space costs */
 };
 
+/* Of run_cache.c: two cache lines a CPU, or CPUs whose numbers are the same modulo RUN_CACHES. */
+#define RUN_CACHES 16
+#define RUN_CACHE_RUNS 14
+struct run_cache {
+    struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES); /* LOCK_RANK_RUN_CACHE */
+    uint32_t count;                                             /* read without it */
+    uint32_t granules;                                          /* of all of them */
+    struct cached_run {
+        uint32_t at; /* its first granule in the zone */
+        uint32_t granules;
+    } runs[RUN_CACHE_RUNS]; /* the latest last */
+};
+
 /* Of resting.c. Guarded by the zone's lock. */
 #define RESTING_BLOCKS 4
 struct resting {
@@ -152,7 +165,7 @@ struct exchanges {
         char *a, *b;
         size_t bytes;
     } notes[EXCHANGES_MAX];
-    unsigned count;
+    unsigned count; /* read without the lock */
 };
 
 /* Of litter.c. Guarded by the zone's lock. */
@@ -245,6 +258,8 @@ struct zone {
     unsigned untouched[2];          /* of 256 absent granules that blocks got, so many were never touched, of late: runs, blocks of superpages */
     struct compaction compaction;
     struct metadata metadata;
+    unsigned run_caches_used;                /* changed under the lock */
+    struct run_cache run_caches[RUN_CACHES]; /* last, and not looked at before they are used: most programs have none */
 };
 
 /* Builds the zone; false where not even the metadata could be reserved (then it may be called again). */
@@ -311,12 +326,19 @@ struct zone_block_config {
 };
 /* NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
 void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed);
-/* The same of what most blocks are: movable, with nothing reserved. */
+/*
+ * What most blocks are: movable, with nothing reserved. cached: one that this CPU has kept, of any contents, which may be longer by one part in
+ * ZONE_LONGER_SHARE; without the zone's lock. NULL: there is none. alloc: another one, as zone_block_create.
+ */
+#define ZONE_LONGER_SHARE 8
+void *zone_block_cached(struct zone *zone, size_t bytes, size_t align);
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed);
 /* False: `address` is not the start of a block now. */
 bool zone_block_free(struct zone *zone, void *address);
 /* Usable bytes; 0: not the start of a block. */
 size_t zone_block_bytes(struct zone *zone, const void *address);
+/* Of these the whole pages that were asked for when it was allocated, or last resized. */
+size_t zone_block_asked(struct zone *zone, const void *address);
 /*
  * Grows or shrinks: in place where it can, else, if may_move, by moving the pages to a new address. NULL: neither can be had
  * more cheaply than by a copy, or there is no memory; the block is as it was.

@@ -18,7 +18,8 @@ static char *start_of(struct zone *zone, const char *address) {
             if (granule == lowest || zone->tags[granule] != TAG_NONE) return NULL; /* a slab's, or nobody's */
             granule--;
         }
-        return zone_address_of(zone, granule);
+        char *start = zone_address_of(zone, granule);
+        return zone_is_block(zone, start) ? start : NULL;
     }
     /* The first superpage of a block has its tag; one that rests has none. */
     for (granule -= granule % SUPERPAGE_GRANULES; superpage->state == SUPERPAGE_BLOCK; superpage--, granule -= SUPERPAGE_GRANULES) {
@@ -103,6 +104,7 @@ enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes
             status = ZONE_NO_MEMORY;
         if (status == ZONE_OK) {
             char *second = (char *)address + bytes;
+            rest.longer = block->longer = 0; /* whoever cuts it goes by how long it is */
             rest.granules -= first_granules;
             rest.superpages -= first_superpages;
             block->reserved = false; /* what was reserved lies behind the second part */
@@ -143,6 +145,7 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
     if (status == ZONE_OK) {
         struct block_desc *block = block_of(zone, address), behind = *block_of(zone, next);
         zone_tag_run(zone, next, 1, TAG_NONE);
+        block->longer = 0;
         block->granules += behind.granules;
         block->superpages += behind.superpages;
         block->holes |= behind.holes;

@@ -171,6 +171,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     zone_mark_growth(zone);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
+    block->longer = 0; /* what is asked for now is what it gets, if it gets it */
     if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
     if (granules == old) {
         status = ZONE_OK;

@@ -9,7 +9,8 @@
  */
 #include "page/zone_internal.h"
 
-/* Shorter runs rest where nothing else is in their superpage: elsewhere the place that fits best for the next one packs them denser. */
+/* Of runs that no CPU keeps (run_cache.c): shorter ones rest where nothing else is in their superpage: elsewhere the place that fits best for the
+ * next one packs them denser. */
 #define RESTING_GRANULES_MIN 128
 
 /* Its granules are idle now. */
@@ -55,7 +56,7 @@ char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_
     return NULL;
 }
 
-void zone_wake_blocks_slow(struct zone *zone) {
+void zone_wake_resting(struct zone *zone) {
     struct resting *resting = &zone->resting;
     while (resting->count != 0) {
         struct resting_block block = resting->blocks[--resting->count];
@@ -63,7 +64,7 @@ void zone_wake_blocks_slow(struct zone *zone) {
     }
 }
 
-void zone_wake_runs(struct zone *zone) {
+void zone_wake_resting_runs(struct zone *zone) {
     struct resting *resting = &zone->resting;
     unsigned kept = 0;
     for (unsigned i = 0; i < resting->count; i++) {

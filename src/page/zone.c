@@ -95,7 +95,7 @@ static bool reserve_window(struct zone *zone, uint64_t window_bytes, bool whole,
 
 bool zone_init(struct zone *zone, const struct zone_config *config) {
     const struct platform_info *info = platform_info();
-    __builtin_memset(zone, 0, sizeof *zone);
+    __builtin_memset(zone, 0, offsetof(struct zone, run_caches));
     zone->config = *config;
     zone->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_ZONE);
     zone->metadata.lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_METADATA);
@@ -337,9 +337,10 @@ void zone_superpages_give(struct zone *zone, struct superpage *first, size_t cou
     CHECK(arena_free(&zone->addresses, address, (uint64_t)count << SUPERPAGE_SHIFT) == ARENA_OK);
 }
 
-bool zone_within_limit(const struct zone *zone, uint64_t granules) {
+bool zone_within_limit(struct zone *zone, uint64_t granules) {
     uint64_t limit = zone->config.hard_limit_bytes >> GRANULE_SHIFT;
-    return granules <= limit && zone->counters.allocated <= limit - granules;
+    if (granules > limit) return false;
+    return zone->counters.allocated <= limit - granules || (zone_wake_runs(zone) && zone->counters.allocated <= limit - granules);
 }
 
 void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag) {
@@ -350,17 +351,20 @@ void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned 
 STRATA_COLD void zone_fork_prepare(struct zone *zone) {
     platform_lock_hold(&zone->lock);
     zone_mark_growth(zone); /* the child has only marks that are true */
+    zone_run_caches_hold(zone);
     arena_fork_prepare(&zone->addresses);
     platform_lock_hold(&zone->metadata.lock);
 }
 STRATA_COLD void zone_fork_parent(struct zone *zone) {
     platform_lock_unhold(&zone->metadata.lock);
     arena_fork_parent(&zone->addresses);
+    zone_run_caches_unhold(zone);
     platform_lock_unhold(&zone->lock);
 }
 STRATA_COLD void zone_fork_child(struct zone *zone) {
     platform_lock_unhold(&zone->metadata.lock);
     arena_fork_child(&zone->addresses);
+    zone_run_caches_unhold(zone);
     platform_lock_unhold(&zone->lock);
     zone_drop_captures(zone);
     platform_faults_close(&zone->mover.faults);

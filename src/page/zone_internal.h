@@ -17,7 +17,9 @@ struct block_desc {
     bool holes;            /* pages went missing from inside it, which count as present: see zone_settle_holes */
     bool watched;          /* a range of it may be watched: see zone_end_watches */
     bool huge;             /* the program asked for huge pages: whole superpages of them, also when it grows */
+    bool cached;           /* it is nobody's: run_cache.c; changed atomically */
     uint32_t fresh;        /* granules that were absent when it got them, the last time that these were many, and may still be; 0: none */
+    uint32_t longer;       /* granules beyond those that its owner asked for, who took it out of a run cache */
     zone_block_move *move; /* the owner's, to be called without the lock; NULL: the block stays where it is */
     void *argument;
 };
@@ -42,9 +44,10 @@ STRATA_INLINE void zone_lock(struct zone *zone) {
     if (STRATA_UNLIKELY(zone->unmarked.to != 0)) zone_mark_growth(zone);
 }
 
-/* Under the lock: whether a block starts at the address now. */
+/* Whether somebody's block starts at the address now: under the lock, or asked by its owner. */
 STRATA_INLINE bool zone_is_block(struct zone *zone, const void *address) {
-    return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 && zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK;
+    return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 &&
+           zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK && !__atomic_load_n(&block_of(zone, address)->cached, __ATOMIC_RELAXED);
 }
 /* Somebody watches a range of the block, and must not any more once its pages go elsewhere. */
 STRATA_INLINE void zone_end_watches(struct zone *zone, const struct block_desc *block, char *address, size_t bytes) {
@@ -110,12 +113,25 @@ void zone_block_dissolve(struct zone *zone, char *address, const struct block_de
 /* Blocks that rest (resting.c). rest: false: this one can't. rouse: one of just this kind, whose fresh granules it then has; NULL: none. */
 bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *block);
 char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_bytes);
-/* All that rests becomes idle pages: before these are looked for, handed back or counted. */
-void zone_wake_blocks_slow(struct zone *zone);
-/* Of these the runs: for other runs, which whole superpages are too good for. */
-void zone_wake_runs(struct zone *zone);
+/*
+ * Runs that CPUs keep for themselves (run_cache.c), without the zone's lock. give: false: the block is none that may wait there, or none at all.
+ * take: one of this size, or a little longer where that will do, whose contents are anything; NULL: this CPU has none.
+ */
+bool zone_run_cache_give(struct zone *zone, char *address);
+char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer);
+/* This CPU's become idle pages: others' may be in use again soon. False: there were none. */
+bool zone_wake_own_runs(struct zone *zone);
+/* They all do. False: there were none. */
+bool zone_wake_runs(struct zone *zone);
+void zone_run_caches_hold(struct zone *zone);
+void zone_run_caches_unhold(struct zone *zone);
+/* Of those that rest the runs: for other runs, which whole superpages are too good for. */
+void zone_wake_resting_runs(struct zone *zone);
+/* All that rests or is cached becomes idle pages: before these are looked for, handed back or counted. */
+void zone_wake_resting(struct zone *zone);
 STRATA_INLINE void zone_wake_blocks(struct zone *zone) {
-    if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_blocks_slow(zone);
+    if (STRATA_UNLIKELY(zone->run_caches_used != 0)) (void)zone_wake_runs(zone);
+    if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_resting(zone);
 }
 
 /* A block of whole superpages gets more of them behind it, `wanted` in all, for later growth. ZONE_NO_ROOM: they are taken; ZONE_NO_MEMORY. */
@@ -267,8 +283,8 @@ STRATA_INLINE void zone_run_touch(struct zone *zone, const struct zone_run *run,
 /* Of a superpage of which less is free neither an exchange takes pages, nor a gap that is short: its holes are filled where they are, soon. */
 #define SPARED_FREE_GRANULES (SUPERPAGE_GRANULES / 2)
 
-/* Whether `granules` more may be allocated under the hard limit. */
-bool zone_within_limit(const struct zone *zone, uint64_t granules);
+/* Whether `granules` more may be allocated under the hard limit; before it says no, cached runs are woken. */
+bool zone_within_limit(struct zone *zone, uint64_t granules);
 /* One in, one out: before `fresh` absent granules are touched, hand back as many idle ones beyond the reserve. */
 void zone_make_room(struct zone *zone, uint64_t fresh);
 /*

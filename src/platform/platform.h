@@ -167,6 +167,7 @@ enum lock_rank {
     LOCK_RANK_PAGER = LOCK_RANK_ZONE,       /* page/, one a pager: it knows no zone */
     LOCK_RANK_FRAMES = LOCK_RANK_ZONE,      /* then the zone's, */
     LOCK_RANK_ARENA,                        /* arena/, one an arena; an arena never holds it while it calls its source */
+    LOCK_RANK_RUN_CACHE = LOCK_RANK_ARENA,  /* page/ runs that blocks have left, one a CPU; nothing is called under it */
     LOCK_RANK_FRAMES_LRU = LOCK_RANK_ARENA, /* then that of its lists of pages by age */
     LOCK_RANK_METADATA,                     /* page/ bootstrap allocator */
     LOCK_RANK_HANDLES = LOCK_RANK_METADATA, /* api/, one a table of handles */

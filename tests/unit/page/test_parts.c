@@ -173,27 +173,30 @@ static void what_was_freed_rests_for_one_of_its_size(void **state) {
     assert_empty();
 }
 
+/* Runs that a CPU doesn't keep (run_cache.c): of blocks that are not movable, for one. */
+static char *unmovable(size_t bytes) { return must_create((struct zone_block_config){.bytes = bytes, .mobility = MOBILITY_UNMOVABLE}); }
+
 static void runs_rest_too_and_give_way(void **state) {
     (void)state;
-    char *low = must_block(600 * KIB, 1), *block = must_block(600 * KIB, 1), *high = must_block(64 * KIB, 1);
+    char *low = unmovable(600 * KIB), *block = unmovable(600 * KIB), *high = unmovable(64 * KIB);
     assert_ptr_equal(block, low + 600 * KIB);
     drop_block(block);
     assert_int_equal(zone.resting.count, 1);
-    assert_ptr_equal(must_block(600 * KIB, 1), block);
+    assert_ptr_equal(unmovable(600 * KIB), block);
     assert_int_equal(zone.resting.count, 0);
     ASSERT_SOUND();
     drop_block(block);
     assert_int_equal(zone.resting.count, 1);
     assert_false(zone_block_free(&zone, block));
-    char *unlike = must_create((struct zone_block_config){.bytes = 600 * KIB, .mobility = MOBILITY_UNMOVABLE});
+    char *unlike = must_create((struct zone_block_config){.bytes = 600 * KIB, .mobility = MOBILITY_MOVABLE});
     assert_ptr_not_equal(unlike, block); /* of another group */
-    char *aligned = must_create((struct zone_block_config){.bytes = 600 * KIB, .align = MIB, .mobility = MOBILITY_MOVABLE});
+    char *aligned = must_create((struct zone_block_config){.bytes = 600 * KIB, .align = MIB, .mobility = MOBILITY_UNMOVABLE});
     assert_int_equal((uintptr_t)aligned % MIB, 0);
     ASSERT_SOUND();
     drop_block(unlike), drop_block(aligned);
     (void)counters();
 
-    assert_ptr_equal(must_block(600 * KIB, 1), block);
+    assert_ptr_equal(unmovable(600 * KIB), block);
     drop_block(block);
     assert_int_equal(zone.resting.count, 1);
     assert_ptr_equal(zone_block_resize(&zone, low, 700 * KIB, false), low); /* into what rested behind it */
@@ -204,10 +207,10 @@ static void runs_rest_too_and_give_way(void **state) {
     drop_block(low);
     assert_int_equal(zone.resting.count, 1);
     assert_empty();
-    high = must_block(GRANULE_BYTES, 1);
+    high = unmovable(GRANULE_BYTES);
     drop_block(high);
     assert_int_equal(zone.resting.count, 1); /* alone */
-    assert_ptr_equal(must_block(GRANULE_BYTES, 1), high);
+    assert_ptr_equal(unmovable(GRANULE_BYTES), high);
     drop_block(high);
     assert_empty();
 }
@@ -215,12 +218,12 @@ static void runs_rest_too_and_give_way(void **state) {
 /* What rests is no page less for others: they get its pages before any is touched for the first time. */
 static void pages_that_rest_serve_slabs(void **state) {
     (void)state;
-    char *block = must_block(256 * KIB, 1);
-    mark(block, 64, 3);
+    char *block = unmovable(600 * KIB);
+    mark(block, 150, 3);
     uint64_t populated = counters().populated_total;
     drop_block(block);
     assert_int_equal(zone.resting.count, 1);
-    struct zone_run run = must_run(4, 1, MOBILITY_MOVABLE);
+    struct zone_run run = must_run(4, 1, MOBILITY_UNMOVABLE);
     assert_int_equal(zone.resting.count, 0);
     assert_int_equal(run.fresh, 0);
     assert_int_equal(counters().populated_total, populated);

@@ -1,0 +1,323 @@
+/*
+ * test_run_cache.c - what a CPU keeps of the blocks that were freed there: it is handed on as it is, by that CPU alone; a second free is seen; it is
+ * bounded; and nobody misses its pages.
+ */
+#include "unit/page/page_support.h"
+
+#define RUN_GRANULES ((size_t)16)
+#define RUN_BYTES (RUN_GRANULES * GRANULE_BYTES)
+
+static unsigned kept_on(unsigned cpu) { return cpu < zone.run_caches_used ? zone.run_caches[cpu].count : 0; }
+static unsigned kept(void) { return kept_on(sim_cpu_id() % RUN_CACHES); }
+static char *cached(size_t granules, size_t align) { return zone_block_cached(&zone, granules * GRANULE_BYTES, align); }
+
+/* Something else in the superpage, which does not come and go. */
+static char *wall;
+static int zone_with_a_wall(void **state) {
+    plain_zone(state);
+    wall = must_block(GRANULE_BYTES, 1);
+    return 0;
+}
+/* The same, with pages that are idle, so that nobody needs those that are kept. */
+static int zone_with_idle_pages(void **state) {
+    zone_with_a_wall(state);
+    drop_block(must_block(800 * KIB, 1));
+    return (int)(counters().idle - 200); /* none rests any more */
+}
+static void end(void) {
+    drop_block(wall);
+    assert_empty();
+}
+
+static void a_run_is_handed_on_as_it_is(void **state) {
+    (void)state;
+    char *block = must_block(RUN_BYTES, 1);
+    mark(block, RUN_GRANULES, 7);
+    drop_block(block);
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(cached(RUN_GRANULES, 1), block);
+    assert_int_equal(kept(), 0);
+    assert_true(is_marked(block, RUN_GRANULES, 7));
+    assert_int_equal(zone_block_bytes(&zone, block), RUN_BYTES);
+    assert_int_equal(counters().blocks, 2);
+    drop_block(block);
+    bool zeroed = true;
+    const struct zone_block_config config = {.bytes = RUN_BYTES, .mobility = MOBILITY_MOVABLE};
+    assert_ptr_equal(zone_block_create(&zone, &config, &zeroed), block);
+    assert_false(zeroed);
+    drop_block(block);
+    assert_null(cached(RUN_GRANULES + 1, 1));
+    end();
+}
+
+static void what_is_kept_is_nobodys(void **state) {
+    (void)state;
+    struct zone_block_info info;
+    char *block = must_block(RUN_BYTES, 1);
+    drop_block(block);
+    assert_int_equal(kept(), 1);
+    assert_false(zone_block_free(&zone, block));
+    assert_int_equal(kept(), 1);
+    assert_int_equal(zone_block_bytes(&zone, block), 0);
+    assert_int_equal(zone_block_asked(&zone, block), 0);
+    assert_int_equal(zone_block_find(&zone, block, 1, &info), ZONE_NO_BLOCK);
+    assert_int_equal(zone_block_find(&zone, block + GRANULE_BYTES, 1, &info), ZONE_NO_BLOCK);
+    assert_int_equal(zone_block_split(&zone, block, GRANULE_BYTES), ZONE_NO_BLOCK);
+    assert_int_equal(zone_block_join(&zone, wall, block), ZONE_NO_BLOCK);
+    assert_int_equal(counters().allocated, 1); /* the look has woken it */
+    assert_int_equal(kept(), 0);
+    assert_false(zone_block_free(&zone, block));
+    end();
+}
+
+static void one_that_is_a_little_longer_will_do(void **state) {
+    (void)state;
+    char *longer = must_block(18 * GRANULE_BYTES, 1), *longest = must_block(19 * GRANULE_BYTES, 1);
+    drop_block(longest), drop_block(longer);
+    assert_null(cached(15, 1));
+    const struct zone_block_config exact = {.bytes = 17 * GRANULE_BYTES, .mobility = MOBILITY_MOVABLE};
+    char *other = zone_block_create(&zone, &exact, NULL);
+    assert_true(other != longer && other != longest);
+    drop_block(other);
+    assert_ptr_equal(cached(17, 1), other); /* the one that fits best */
+    assert_ptr_equal(cached(17, 1), longer);
+    assert_int_equal(zone_block_bytes(&zone, longer), 18 * GRANULE_BYTES);
+    assert_int_equal(zone_block_asked(&zone, longer), 17 * GRANULE_BYTES);
+    assert_ptr_equal(zone_block_resize(&zone, longer, 18 * GRANULE_BYTES, false), longer);
+    assert_int_equal(zone_block_asked(&zone, longer), 18 * GRANULE_BYTES);
+    assert_ptr_equal(cached(18, 1), longest);
+    assert_int_equal(zone_block_split(&zone, longest, 4 * GRANULE_BYTES), ZONE_OK);
+    assert_int_equal(zone_block_asked(&zone, longest), 4 * GRANULE_BYTES);
+    assert_int_equal(zone_block_asked(&zone, longest + 4 * GRANULE_BYTES), 15 * GRANULE_BYTES);
+    ASSERT_SOUND();
+    drop_block(other), drop_block(longer), drop_block(longest), drop_block(longest + 4 * GRANULE_BYTES);
+    end();
+}
+
+static void it_is_aligned_as_asked(void **state) {
+    (void)state;
+    char *block = must_block(RUN_BYTES, 64 * KIB);
+    assert_int_equal((uintptr_t)block % (128 * KIB), 64 * KIB);
+    drop_block(block);
+    assert_null(cached(RUN_GRANULES, 128 * KIB));
+    assert_ptr_equal(cached(RUN_GRANULES, 64 * KIB), block);
+    drop_block(block);
+    assert_ptr_equal(cached(RUN_GRANULES, 0), block);
+    drop_block(block);
+    end();
+}
+
+static bool no_move(void *from, void *to, size_t bytes, void *argument) {
+    (void)from, (void)to, (void)bytes, (void)argument;
+    return false;
+}
+
+static void what_is_special_goes_to_the_zone(void **state) {
+    (void)state;
+    const struct zone_block_config special[] = {{.bytes = RUN_BYTES, .mobility = MOBILITY_UNMOVABLE},
+                                                {.bytes = RUN_BYTES, .mobility = MOBILITY_RECLAIMABLE},
+                                                {.bytes = RUN_BYTES, .mobility = MOBILITY_MOVABLE, .fixed = true},
+                                                {.bytes = 2 * MIB, .mobility = MOBILITY_MOVABLE},
+                                                {.bytes = RUN_BYTES, .mobility = MOBILITY_MOVABLE, .reserve_bytes = 2 * RUN_BYTES}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(special); i++) {
+        char *block = zone_block_create(&zone, &special[i], NULL);
+        drop_block(block);
+        assert_int_equal(kept(), 0);
+    }
+    char *block = must_block(RUN_BYTES, 1);
+    assert_int_equal(zone_block_set_move(&zone, block, no_move, NULL), ZONE_OK);
+    drop_block(block);
+    assert_int_equal(kept(), 0);
+    block = must_block(RUN_BYTES, 1);
+    block_of(&zone, block)->holes = true;
+    drop_block(block);
+    assert_int_equal(kept(), 0);
+
+    block = must_block(RUN_BYTES, 1); /* nor is one that is kept given to who asks for more */
+    drop_block(block);
+    assert_int_equal(kept(), 1);
+    for (unsigned i = 0; i < ARRAY_LENGTH(special); i++) {
+        char *other = zone_block_create(&zone, &special[i], NULL);
+        assert_true(other != NULL && zone_block_bytes(&zone, other) >= special[i].bytes);
+        if (kept() == 1) assert_ptr_not_equal(other, block);
+        drop_block(other);
+    }
+    end();
+}
+
+static void each_cpu_has_its_own(void **state) {
+    (void)state;
+    char *block = must_block(RUN_BYTES, 1);
+    drop_block(block);
+    unsigned first = sim_cpu_id();
+    sim_cpu_set(1);
+    assert_int_not_equal(sim_cpu_id(), first);
+    assert_null(cached(RUN_GRANULES, 1));
+    char *other = must_block(RUN_BYTES, 1);
+    assert_ptr_not_equal(other, block);
+    drop_block(other);
+    assert_int_equal(kept_on(first), 1);
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(cached(RUN_GRANULES, 1), other);
+    sim_cpu_set(0);
+    assert_ptr_equal(cached(RUN_GRANULES, 1), block);
+    drop_block(block), drop_block(other); /* wherever it came from */
+    assert_int_equal(kept_on(first), 2);
+    end();
+}
+
+static void no_more_is_kept_than_has_room(void **state) {
+    (void)state;
+    char *blocks[RUN_CACHE_RUNS + 1];
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = must_block((1 + i % 3) * GRANULE_BYTES, 1);
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
+        drop_block(blocks[i]);
+        assert_int_equal(kept(), i < RUN_CACHE_RUNS ? i + 1 : RUN_CACHE_RUNS / 2 + 1); /* several go at once */
+    }
+    for (unsigned i = 0; i < kept(); i++) /* the longest there first */
+        assert_int_equal(zone.run_caches[sim_cpu_id()].runs[i].at, zone_granule_of(&zone, blocks[ARRAY_LENGTH(blocks) - kept() + i]));
+    (void)counters();
+    assert_int_equal(kept(), 0);
+
+    char *large = must_block(64 * GRANULE_BYTES, 1), *other = must_block(64 * GRANULE_BYTES, 1), *whole = must_block(MIB, 1);
+    drop_block(large);
+    assert_int_equal(kept(), 1);
+    drop_block(other); /* both are more than a small heap keeps */
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(cached(64, 1), other);
+    drop_block(whole); /* a long one alone */
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(cached(MIB / GRANULE_BYTES, 1), whole);
+    drop_block(other), drop_block(whole);
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(cached(64, 1), other);
+    drop_block(must_block(MIB, 1)); /* which rested meanwhile */
+    assert_int_equal(kept(), 1);
+    drop_block(other);
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(cached(64, 1), other);
+    drop_block(other);
+    end();
+}
+
+static void its_pages_serve_before_any_is_touched_for_the_first_time(void **state) {
+    (void)state;
+    char *block = must_block(RUN_BYTES, 1);
+    mark(block, RUN_GRANULES, 3);
+    uint64_t populated = counters().populated_total;
+    drop_block(block);
+    struct zone_run run = must_run(4, 1, MOBILITY_MOVABLE);
+    assert_int_equal(run.fresh, 0);
+    assert_int_equal(kept(), 0);
+    sim_cpu_set(1); /* nor does it matter who has them */
+    drop_run(run);
+    block = must_block(RUN_BYTES, 1);
+    drop_block(block);
+    sim_cpu_set(0);
+    assert_int_equal(kept_on(1), 1);
+    run = must_run(RUN_GRANULES, 1, MOBILITY_MOVABLE);
+    assert_int_equal(run.fresh, 0);
+    assert_int_equal(kept_on(1), 0);
+    assert_int_equal(counters().populated_total, populated);
+    drop_run(run);
+    end();
+}
+
+static void who_grows_finds_room_behind(void **state) {
+    (void)state;
+    char *low = must_block(RUN_BYTES, 1), *high = must_block(RUN_BYTES, 1);
+    assert_ptr_equal(high, low + RUN_BYTES);
+    drop_block(high);
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(zone_block_resize(&zone, low, 2 * RUN_BYTES, false), low);
+    assert_int_equal(kept(), 0);
+    drop_block(low);
+    end();
+}
+
+static void it_counts_for_no_limit(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.hard_limit_bytes = 2 * RUN_BYTES;
+    begin(NULL, config);
+    wall = must_block(GRANULE_BYTES, 1);
+    char *block = must_block(RUN_BYTES, 1);
+    drop_block(block);
+    assert_int_equal(kept(), 1);
+    block = must_block(2 * RUN_BYTES - GRANULE_BYTES, 1);
+    assert_int_equal(kept(), 0);
+    bool zeroed;
+    assert_null(zone_block_alloc(&zone, GRANULE_BYTES, 1, &zeroed));
+    drop_block(block);
+    zone_set_soft_limit(&zone, GRANULE_BYTES); /* where memory is short nothing is kept */
+    block = must_block(RUN_BYTES, 1);
+    drop_block(block);
+    assert_int_equal(kept(), 0);
+    assert_int_equal(counters().idle, 0);
+    end();
+}
+
+static void a_tick_empties_it(void **state) {
+    (void)state;
+    char *block = must_block(RUN_BYTES, 1);
+    mark(block, RUN_GRANULES, 3);
+    drop_block(block);
+    (void)zone_tick(&zone);
+    assert_int_equal(kept(), 0);
+    (void)zone_tick(&zone);
+    assert_int_equal(present_granules(), 1); /* the wall's */
+    end();
+}
+
+static void a_fork_takes_it_along(void **state) {
+    (void)state;
+    char *block = must_block(RUN_BYTES, 1), *other = must_block(RUN_BYTES, 1);
+    drop_block(block);
+    zone_fork_prepare(&zone);
+    zone_fork_parent(&zone);
+    assert_ptr_equal(cached(RUN_GRANULES, 1), block);
+    drop_block(block);
+    zone_fork_prepare(&zone);
+    zone_fork_child(&zone);
+    assert_ptr_equal(cached(RUN_GRANULES, 1), block);
+    drop_block(block), drop_block(other);
+    end();
+}
+
+/* Two threads free one block at the same time: one of them is told, in every order. */
+static char *disputed;
+static unsigned freed;
+static void free_disputed(void *argument) {
+    (void)argument;
+    if (zone_block_free(&zone, disputed)) __atomic_fetch_add(&freed, 1, __ATOMIC_RELAXED);
+}
+static void of_two_frees_one_is_told(void **state) {
+    (void)state;
+    disputed = must_block(RUN_BYTES, 1);
+    freed = 0;
+    free_disputed(NULL);
+    sim_cpu_set(1);
+    free_disputed(NULL);
+    sim_cpu_set(0);
+    assert_int_equal(freed, 1);
+    end();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_run_is_handed_on_as_it_is, zone_with_idle_pages),
+        cmocka_unit_test_setup(what_is_kept_is_nobodys, zone_with_idle_pages),
+        cmocka_unit_test_setup(one_that_is_a_little_longer_will_do, zone_with_idle_pages),
+        cmocka_unit_test_setup(it_is_aligned_as_asked, zone_with_idle_pages),
+        cmocka_unit_test_setup(what_is_special_goes_to_the_zone, zone_with_idle_pages),
+        cmocka_unit_test_setup(each_cpu_has_its_own, zone_with_idle_pages),
+        cmocka_unit_test_setup(no_more_is_kept_than_has_room, zone_with_idle_pages),
+        cmocka_unit_test_setup(its_pages_serve_before_any_is_touched_for_the_first_time, zone_with_a_wall),
+        cmocka_unit_test_setup(who_grows_finds_room_behind, zone_with_a_wall),
+        cmocka_unit_test(it_counts_for_no_limit),
+        cmocka_unit_test_setup(a_tick_empties_it, zone_with_a_wall),
+        cmocka_unit_test_setup(a_fork_takes_it_along, zone_with_idle_pages),
+        cmocka_unit_test_setup(of_two_frees_one_is_told, zone_with_idle_pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
