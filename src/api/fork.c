@@ -7,8 +7,8 @@
  * the threads of the parent left is not put in order yet.
  *
  * Between, no other thread holds a lock of a layer, or of a fixed pool. Restartable sequences take no lock: they commit with one store, before or
- * after the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of rounds at
- * most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
+ * after the copy. What another thread had in its hands in a slow path, without a lock, the child loses: half an array or one magazine of rounds, or
+ * one run of a block, at most. Pages on their way to the system come back (zone_drop_captures), as they can be many.
  */
 #include <pthread.h>
 

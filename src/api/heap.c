@@ -228,7 +228,7 @@ STRATA_COLD size_t heap_release(size_t keep_bytes) {
     return zone_release(&heap.zone, keep_bytes);
 }
 
-STRATA_COLD const char *heap_check(void) {
+STRATA_SELDOM const char *heap_check(void) {
     if (!heap_init()) return NULL;
     const char *broken = cache_check(&heap.caches);
     if (broken == NULL) broken = object_caches_check(&heap.objects);

@@ -297,7 +297,8 @@ enum strata_page_status strata_page_batch(struct strata_page_op *ops, size_t cou
     size_t bytes = count * 2 * sizeof(struct claim);
     _Static_assert(sizeof(struct platform_range) <= sizeof(struct claim), "ranges find room where the claims were");
     _Static_assert(sizeof(struct zone_pages_move) <= sizeof(struct claim), "so do moves");
-    void *memory = heap_init() ? zone_block_alloc(&heap.zone, bytes, 1, NULL) : NULL;
+    const struct zone_block_config config = {.bytes = bytes, .mobility = MOBILITY_MOVABLE}; /* mostly what this CPU has kept of the last batch */
+    void *memory = heap_init() ? zone_block_create(&heap.zone, &config, NULL) : NULL;
     if (memory == NULL) {
         for (size_t i = 0; i < count; i++) ops[i].status = STRATA_PAGE_NOT_DONE;
         return STRATA_PAGE_NO_MEMORY;

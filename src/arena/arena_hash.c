@@ -122,7 +122,7 @@ static uint64_t check_chain(struct arena *arena, struct arena_tag **bucket) {
     return n;
 }
 
-STRATA_COLD const char *arena_hash_check(struct arena *arena) {
+STRATA_SELDOM const char *arena_hash_check(struct arena *arena) {
     uint64_t found = 0;
     uint64_t old_count = arena->hash_old.count;
     for (uint64_t i = arena->hash_moved; i < old_count; i++) {

@@ -243,7 +243,7 @@ static void release_to_arena(void *source, uint64_t start, uint64_t size) { CHEC
 
 const struct arena_source arena_as_source = {import_from_arena, release_to_arena};
 
-STRATA_COLD const char *arena_span_check(const struct arena *arena, const struct arena_tag *span) {
+STRATA_SELDOM const char *arena_span_check(const struct arena *arena, const struct arena_tag *span) {
     const struct arena_tag *left = span->u.tree.left, *right = span->u.tree.right;
     if (arena_span_floor(arena, span->start) != span) return "spans: one is not in the tree";
     if ((left != NULL && !above(arena, span, left)) || (right != NULL && !above(arena, span, right))) return "spans: the tree is no heap";

@@ -154,7 +154,7 @@ static uint64_t count_spare(const struct arena_tag *tag, uint64_t limit) {
     return n;
 }
 
-STRATA_COLD const char *arena_tags_check(struct arena *arena, uint64_t in_use) {
+STRATA_SELDOM const char *arena_tags_check(struct arena *arena, uint64_t in_use) {
     uint64_t spare = count_spare(arena->boot_spare, ARENA_BOOT_TAGS), batches = 0;
     if (spare > ARENA_BOOT_TAGS) return "boot tags: a spare one is not spare, or listed twice";
     LIST_FOR_EACH(&arena->batches_partial, link) {

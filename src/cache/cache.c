@@ -205,11 +205,11 @@ void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
     backend_free(caches, cache, &object, 1);
 }
 
-STRATA_COLD void cache_shut(struct cache_layer *caches, unsigned cache) {
+STRATA_SELDOM void cache_shut(struct cache_layer *caches, unsigned cache) {
     cpu_layer_shut(caches, cache);
     depot_tick(caches, cache, true);
 }
-STRATA_COLD void cache_open(struct cache_layer *caches, unsigned cache) { cpu_layer_unshut(caches, cache); }
+STRATA_SELDOM void cache_open(struct cache_layer *caches, unsigned cache) { cpu_layer_unshut(caches, cache); }
 
 void cache_tick(struct cache_layer *caches) {
     if (caches->closed) return;
@@ -230,7 +230,7 @@ STRATA_COLD void cache_drain(struct cache_layer *caches) {
     cache_reap(caches);
 }
 
-STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_stats *stats) {
+STRATA_SELDOM void cache_stats_get(struct cache_layer *caches, unsigned cache, struct cache_stats *stats) {
     struct depot *depot = &caches->depots[cache];
     platform_lock_acquire(&depot->lock);
     *stats = (struct cache_stats){.depot_allocs = depot->allocs,
@@ -245,7 +245,7 @@ STRATA_COLD void cache_stats_get(struct cache_layer *caches, unsigned cache, str
     stats->cached += cpu_layer_rounds(caches, cache);
 }
 
-STRATA_COLD const char *cache_check(struct cache_layer *caches) {
+STRATA_SELDOM const char *cache_check(struct cache_layer *caches) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {
         struct depot *depot = &caches->depots[cache];
         uint32_t full = 0, empty = 0;

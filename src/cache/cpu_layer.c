@@ -269,7 +269,7 @@ void cpu_layer_drain_own(struct cache_layer *caches) {
     }
 }
 
-STRATA_COLD void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
+STRATA_SELDOM void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     unsigned last = caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
     for (unsigned area = 0; area < last; area++)
@@ -301,7 +301,7 @@ static bool close_everywhere(struct cache_layer *caches, unsigned cache) {
  * As a drain: closed, fenced, and closed again where an owner's opening committed in between; then nobody can open it who has not seen that the cache
  * is shut. Where there is no fence, the rounds stay in the closed arrays, but for the caller's own in thread mode.
  */
-STRATA_COLD void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
+STRATA_SELDOM void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     __atomic_exchange_n(&caches->depots[cache].shut, 1, __ATOMIC_ACQ_REL);
     bool fenced = true;
@@ -313,7 +313,7 @@ STRATA_COLD void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
 }
 
 /* Arrays that still have rounds are as they were; others are opened by their owners, when they come by. */
-STRATA_COLD void cpu_layer_unshut(struct cache_layer *caches, unsigned cache) {
+STRATA_SELDOM void cpu_layer_unshut(struct cache_layer *caches, unsigned cache) {
     const struct depot *depot = &caches->depots[cache];
     platform_lock_acquire(&caches->drain_lock);
     for (unsigned area = first_area(caches); area < last_area(caches); area++) {
@@ -335,7 +335,7 @@ STRATA_COLD void cpu_layer_unshut(struct cache_layer *caches, unsigned cache) {
 
 /* ------------------------------------------------------------------ looking inside, fork */
 
-STRATA_COLD uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
+STRATA_SELDOM uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache) {
     uint64_t rounds = 0;
     for (unsigned area = 0; area < last_area(caches); area++) {
         if (area_used(caches, area)) rounds += rounds_at(caches, area, cache);
@@ -358,7 +358,7 @@ static const char *check_header(const struct cpu_header header, const struct dep
     return NULL;
 }
 
-STRATA_COLD const char *cpu_layer_check(struct cache_layer *caches) {
+STRATA_SELDOM const char *cpu_layer_check(struct cache_layer *caches) {
     const char *broken = NULL;
     platform_lock_acquire(&caches->drain_lock); /* headers of an area, and what they say of those of others, at one moment */
     for (unsigned area = 0; area < last_area(caches) && broken == NULL; area++) {

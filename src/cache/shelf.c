@@ -249,7 +249,7 @@ void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all) {
 
 /* ------------------------------------------------------------------ looking inside, fork */
 
-STRATA_COLD void shelves_stats_add(const struct cache_layer *caches, const struct depot *depot, struct cache_stats *stats) {
+STRATA_SELDOM void shelves_stats_add(const struct cache_layer *caches, const struct depot *depot, struct cache_stats *stats) {
     for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot); list++) {
         struct shelf *shelf = shelf_of(caches, depot, list);
         platform_lock_acquire(&shelf->lock);
@@ -274,7 +274,7 @@ static const char *check_shelf(const struct shelf *shelf, unsigned list) {
     return shelf->full.low > full || shelf->empty.low > empty ? "shelf: more magazines unneeded than there are" : NULL;
 }
 
-STRATA_COLD const char *shelves_check(const struct cache_layer *caches, const struct depot *depot) {
+STRATA_SELDOM const char *shelves_check(const struct cache_layer *caches, const struct depot *depot) {
     const char *broken = NULL;
     uint32_t used = 0;
     for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot) && broken == NULL; list++) {

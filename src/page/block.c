@@ -144,7 +144,7 @@ static void *create(struct zone *zone, const struct zone_block_config *config, b
     size_t align_granules = config->align <= GRANULE_BYTES ? 1 : config->align >> GRANULE_SHIFT;
     if (granules > RUN_GRANULES_MAX || align_granules > RUN_GRANULES_MAX || config->huge || config->reserve_bytes > config->bytes)
         return create_superpages(zone, config, granules, config->align > SUPERPAGE_BYTES ? config->align >> SUPERPAGE_SHIFT : 1, zeroed);
-    struct block_desc block = {.granules = granules, .mobility = config->mobility, .fixed = config->fixed};
+    struct block_desc block = {.granules = granules, .mobility = config->mobility, .fixed = config->fixed, .grouped = config->grouped};
     zone_lock(zone);
     const bool rests = zone->resting.count != 0 && zone_within_limit(zone, granules);
     char *rested = rests ? zone_block_rouse(zone, &block, align_granules << GRANULE_SHIFT) : NULL;

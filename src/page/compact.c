@@ -202,6 +202,7 @@ struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_
     zone_wake_blocks(zone);                                             /* every block has an owner from now on */
     struct superpage *taken = zone_superpages_take(zone, count, align); /* while another thread was at it */
     struct superpage *first = taken == NULL ? choose(zone, count, align) : NULL;
+    if (taken == NULL && first == NULL && zone_wake_runs(zone)) first = choose(zone, count, align); /* who had begun to keep one before */
     if (first != NULL && set_apart(zone, first, count)) {
         compaction->room = room_elsewhere(zone);
         bool emptied = empty_all(zone);

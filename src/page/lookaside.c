@@ -254,7 +254,7 @@ uint64_t zone_soft_limit(struct zone *zone) {
     return bytes == UINT64_MAX ? 0 : bytes;
 }
 
-size_t zone_release(struct zone *zone, size_t keep_bytes) {
+STRATA_COLD size_t zone_release(struct zone *zone, size_t keep_bytes) {
     zone_lock(zone);
     zone_wake_blocks(zone);
     zone_litter_sweep(zone);
@@ -265,8 +265,8 @@ size_t zone_release(struct zone *zone, size_t keep_bytes) {
 
 uint64_t zone_idle_granules(struct zone *zone) {
     zone_lock(zone);
-    zone_wake_blocks(zone);
-    const uint64_t idle = zone->counters.idle;
+    uint64_t idle = zone->counters.idle + zone_cached_granules(zone);
+    for (unsigned i = 0; i < zone->resting.count; i++) idle += zone->resting.blocks[i].granules;
     platform_lock_release(&zone->lock);
     return idle;
 }

@@ -138,7 +138,7 @@ struct zone_counters {
 struct run_cache {
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES); /* LOCK_RANK_RUN_CACHE */
     uint32_t count;                                             /* read without it */
-    uint32_t granules;                                          /* of all of them */
+    uint32_t granules;                                          /* of all of them; read without it, too */
     struct cached_run {
         uint32_t at; /* its first granule in the zone */
         uint32_t granules;
@@ -368,7 +368,8 @@ enum zone_status {
 struct zone_block_info {
     char *start;
     size_t bytes, capacity_bytes;
-    size_t unit_bytes; /* it can be cut at multiples of this */
+    size_t asked_bytes; /* of bytes: see zone_block_asked */
+    size_t unit_bytes;  /* it can be cut at multiples of this */
     enum mobility mobility;
     bool fixed, huge;      /* of huge: the program asked for huge pages */
     zone_block_move *move; /* see zone_block_set_move */
@@ -428,7 +429,7 @@ enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t by
 
 /* Hands idle pages back to the system until at most keep_bytes are idle; returns the bytes handed back. */
 size_t zone_release(struct zone *zone, size_t keep_bytes);
-/* How many granules are idle, those of blocks that rest among them. */
+/* How many granules are idle, those of blocks that rest, and of runs that CPUs keep, among them. */
 uint64_t zone_idle_granules(struct zone *zone);
 /* Changes the limit on populated pages; UINT64_MAX: none. */
 void zone_set_soft_limit(struct zone *zone, uint64_t bytes);

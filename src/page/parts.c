@@ -43,6 +43,7 @@ enum zone_status zone_block_find(struct zone *zone, const void *address, size_t 
         size_t offset = (size_t)((const char *)address - start), size = (size_t)block->granules << GRANULE_SHIFT;
         *info = (struct zone_block_info){.start = start,
                                          .bytes = size,
+                                         .asked_bytes = size - ((size_t)block->longer << GRANULE_SHIFT),
                                          .capacity_bytes = block->superpages != 0 ? (size_t)block->superpages << SUPERPAGE_SHIFT : size,
                                          .unit_bytes = unit_of(zone, block),
                                          .mobility = (enum mobility)block->mobility,

@@ -44,7 +44,9 @@ bool block_resize_space(struct zone *zone, const char *address, uint64_t old, ui
 enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wanted) {
     struct block_desc *block = block_of(zone, address);
     struct superpage *first = superpage_of(zone, address);
-    if (!block_resize_space(zone, address, block->superpages, wanted)) return ZONE_NO_ROOM;
+    bool ok = block_resize_space(zone, address, block->superpages, wanted);
+    if (!ok && zone_wake_runs(zone)) ok = block_resize_space(zone, address, block->superpages, wanted); /* they may be all that lies behind */
+    if (!ok) return ZONE_NO_ROOM;
     if (!zone_superpages_commit(zone, first, wanted, true)) {
         CHECK(block_resize_space(zone, address, wanted, block->superpages));
         return ZONE_NO_MEMORY;
@@ -144,6 +146,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     bool zeroed;
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, &zeroed);
     moved.granules = granules;
+    moved.longer = 0;
     zone_note_fresh(zone, &moved, fresh);
     block_begin(zone, target, moved);
     if (fresh != 0) zone_make_room(zone, fresh);
@@ -171,9 +174,9 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     zone_mark_growth(zone);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
-    block->longer = 0; /* what is asked for now is what it gets, if it gets it */
     if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
     if (granules == old) {
+        block->longer = 0;
         status = ZONE_OK;
     } else if (granules > old && STRATA_UNLIKELY(address == zone->compaction.from)) {
         status = ZONE_NO_ROOM; /* where it is asked to go there is no room for more */
@@ -183,6 +186,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
         status = resize_in_place(zone, address, block, granules);
         if (status == ZONE_OK) {
             block->granules = granules;
+            block->longer = 0;
             zone->counters.block_granules += granules;
             zone->counters.block_granules -= old;
             zone_trim_to_limit(zone);

@@ -257,7 +257,8 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
     unsigned start = 0, fresh_huge = 0;
     *touches = (struct run_touches){0};
     if (zone_within_limit(zone, granules)) {
-        if (zone->counters.idle < granules && !(zone_wake_own_runs(zone) && zone->counters.idle >= granules)) zone_wake_blocks(zone);
+        if (zone->counters.idle < granules) (void)zone_wake_own_runs(zone);
+        if (zone->counters.idle < granules && pages != RUN_PAGES_PRESENT) zone_wake_blocks(zone);
         const uint64_t from = zone->config.grouped_granules;
         grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
         enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
@@ -268,7 +269,7 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
             superpage = search_present(zone, group, granules, align, &start);
         }
         if (superpage == NULL && zone_wake_own_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
-        if (superpage == NULL && zone_wake_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
+        if (superpage == NULL && pages != RUN_PAGES_PRESENT && zone_wake_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
         if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
         if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);

@@ -16,9 +16,10 @@
 
 /* Longer ones lie alone in their superpages, where the zone finds them as fast: resting.c. */
 #define CACHED_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
-/* A cache keeps so much, or this share of what is present; or one run that is longer. */
+/* A cache keeps so much, or its part of this share of what is present; or one run that is longer. */
 #define KEPT_GRANULES_MIN 96
-#define KEPT_SHARE 16
+#define KEPT_SHARE 8
+#define KEEPERS_MIN 2
 
 /* The first run comes to this CPU. */
 static STRATA_COLD bool begin(struct zone *zone, unsigned number) {
@@ -37,15 +38,20 @@ static bool has_runs(const struct run_cache *cache) { return __atomic_load_n(&ca
 
 static bool is_plain(const struct block_desc *block) {
     return block->superpages == 0 && block->granules <= CACHED_GRANULES_MAX && block->mobility == MOBILITY_MOVABLE && block->move == NULL &&
-           !(block->fixed | block->reserved | block->holes | block->watched | block->huge);
+           !(block->fixed | block->reserved | block->holes | block->watched | block->huge | block->grouped);
 }
 
-/* Under the cache's lock. */
+/* Under the cache's lock, as is the next. */
+static void insert_run(struct run_cache *cache, struct cached_run run) {
+    cache->runs[cache->count] = run;
+    __atomic_store_n(&cache->granules, cache->granules + run.granules, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->count, cache->count + 1, __ATOMIC_RELAXED);
+}
 static struct cached_run remove_run(struct run_cache *cache, unsigned i) {
     const struct cached_run run = cache->runs[i];
     const unsigned count = cache->count - 1;
     for (; i < count; i++) cache->runs[i] = cache->runs[i + 1];
-    cache->granules -= run.granules;
+    __atomic_store_n(&cache->granules, cache->granules - run.granules, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->count, count, __ATOMIC_RELAXED);
     return run;
 }
@@ -58,10 +64,19 @@ static void dissolve(struct zone *zone, struct cached_run run) {
     zone_block_dissolve(zone, address, &block);
 }
 
-/* What a cache had no room for. */
-static STRATA_RARE void dissolve_all(struct zone *zone, const struct cached_run *runs, unsigned count) {
+/*
+ * The longest there make room. Under the zone's lock from before they leave the cache until they are idle: who looks for memory under that lock, or
+ * forks, finds all runs but those that threads are about to give or take.
+ */
+static STRATA_RARE void make_room(struct zone *zone, struct run_cache *cache, struct cached_run run, uint64_t most) {
+    struct cached_run over[RUN_CACHE_RUNS];
+    unsigned overs = 0;
     zone_lock(zone);
-    for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
+    platform_lock_acquire_here(&cache->lock);
+    while (cache->count > RUN_CACHE_RUNS / 2 || (cache->count != 0 && cache->granules + run.granules > most)) over[overs++] = remove_run(cache, 0);
+    insert_run(cache, run);
+    platform_lock_release_here(&cache->lock);
+    for (unsigned i = 0; i < overs; i++) dissolve(zone, over[i]);
     zone_trim_to_limit(zone);
     platform_lock_release(&zone->lock);
 }
@@ -75,27 +90,22 @@ static bool is_wanted(const struct zone *zone, uint64_t present) {
 bool zone_run_cache_give(struct zone *zone, char *address) {
     if (!zone_is_block(zone, address)) return false;
     struct block_desc *block = block_of(zone, address);
+    const size_t at = zone_granule_of(zone, address);
     const uint64_t present = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED);
-    const uint64_t most = max_u64(KEPT_GRANULES_MIN, present / KEPT_SHARE);
-    if (!is_plain(block) || is_wanted(zone, present)) return false;
-    const struct cached_run run = {.at = (uint32_t)zone_granule_of(zone, address), .granules = (uint32_t)block->granules};
+    if (!is_plain(block) || at > UINT32_MAX || is_wanted(zone, present)) return false;
     const unsigned number = cpu_current_id() % RUN_CACHES;
     if (STRATA_UNLIKELY(number >= caches_used(zone)) && !begin(zone, number)) return false;
     struct run_cache *cache = &zone->run_caches[number];
+    const struct cached_run run = {.at = (uint32_t)at, .granules = (uint32_t)block->granules};
+    const uint64_t most = max_u64(KEPT_GRANULES_MIN, present / KEPT_SHARE / max_u64(caches_used(zone), KEEPERS_MIN));
     if (run.granules > most && has_runs(cache)) return false;                      /* a long one alone, for who has no others */
     if (__atomic_exchange_n(&block->cached, true, __ATOMIC_RELAXED)) return false; /* of two that free it at once one finds it gone */
 
-    struct cached_run over[RUN_CACHE_RUNS];
-    unsigned overs = 0;
     platform_lock_acquire_here(&cache->lock);
-    if (cache->count == RUN_CACHE_RUNS || cache->granules + run.granules > most)
-        while (cache->count > RUN_CACHE_RUNS / 2 || (cache->count != 0 && cache->granules + run.granules > most))
-            over[overs++] = remove_run(cache, 0);
-    cache->runs[cache->count] = run;
-    cache->granules += run.granules;
-    __atomic_store_n(&cache->count, cache->count + 1, __ATOMIC_RELAXED);
+    const bool room = cache->count == 0 || (cache->count < RUN_CACHE_RUNS && cache->granules + run.granules <= most);
+    if (STRATA_LIKELY(room)) insert_run(cache, run);
     platform_lock_release_here(&cache->lock);
-    if (overs != 0) dissolve_all(zone, over, overs);
+    if (STRATA_UNLIKELY(!room)) make_room(zone, cache, run, most);
     return true;
 }
 
@@ -132,7 +142,7 @@ static STRATA_RARE bool wake(struct zone *zone, struct run_cache *cache) {
     platform_lock_acquire_here(&cache->lock);
     const unsigned count = cache->count;
     for (unsigned i = 0; i < count; i++) runs[i] = cache->runs[i];
-    cache->granules = 0;
+    __atomic_store_n(&cache->granules, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->count, 0, __ATOMIC_RELAXED);
     platform_lock_release_here(&cache->lock);
     for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
@@ -149,6 +159,12 @@ bool zone_wake_runs(struct zone *zone) {
     for (unsigned i = 0; i < zone->run_caches_used; i++)
         if (has_runs(&zone->run_caches[i])) any |= wake(zone, &zone->run_caches[i]);
     return any;
+}
+
+uint64_t zone_cached_granules(const struct zone *zone) {
+    uint64_t granules = 0;
+    for (unsigned i = 0; i < zone->run_caches_used; i++) granules += __atomic_load_n(&zone->run_caches[i].granules, __ATOMIC_RELAXED);
+    return granules;
 }
 
 STRATA_COLD void zone_run_caches_hold(struct zone *zone) {

@@ -17,6 +17,7 @@ struct block_desc {
     bool holes;            /* pages went missing from inside it, which count as present: see zone_settle_holes */
     bool watched;          /* a range of it may be watched: see zone_end_watches */
     bool huge;             /* the program asked for huge pages: whole superpages of them, also when it grows */
+    bool grouped;          /* it lies with blocks of its mobility alone: so does what comes after it */
     bool cached;           /* it is nobody's: run_cache.c; changed atomically */
     uint32_t fresh;        /* granules that were absent when it got them, the last time that these were many, and may still be; 0: none */
     uint32_t longer;       /* granules beyond those that its owner asked for, who took it out of a run cache */
@@ -44,7 +45,7 @@ STRATA_INLINE void zone_lock(struct zone *zone) {
     if (STRATA_UNLIKELY(zone->unmarked.to != 0)) zone_mark_growth(zone);
 }
 
-/* Whether somebody's block starts at the address now: under the lock, or asked by its owner. */
+/* Whether somebody's block starts at the address now: under the lock, or asked by who owns it, or had owned it. */
 STRATA_INLINE bool zone_is_block(struct zone *zone, const void *address) {
     return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 &&
            zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK && !__atomic_load_n(&block_of(zone, address)->cached, __ATOMIC_RELAXED);
@@ -123,12 +124,14 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
 bool zone_wake_own_runs(struct zone *zone);
 /* They all do. False: there were none. */
 bool zone_wake_runs(struct zone *zone);
+/* How many granules caches have. */
+uint64_t zone_cached_granules(const struct zone *zone);
 void zone_run_caches_hold(struct zone *zone);
 void zone_run_caches_unhold(struct zone *zone);
 /* Of those that rest the runs: for other runs, which whole superpages are too good for. */
 void zone_wake_resting_runs(struct zone *zone);
-/* All that rests or is cached becomes idle pages: before these are looked for, handed back or counted. */
 void zone_wake_resting(struct zone *zone);
+/* All that rests or is cached becomes idle pages: before these are looked for, handed back or counted. */
 STRATA_INLINE void zone_wake_blocks(struct zone *zone) {
     if (STRATA_UNLIKELY(zone->run_caches_used != 0)) (void)zone_wake_runs(zone);
     if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_resting(zone);

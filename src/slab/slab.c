@@ -450,7 +450,7 @@ void slab_reap_for(struct slab_layer *slabs, uint64_t granules) {
     if (much_is_empty(slabs) && zone_idle_granules(slabs->zone) < granules) slab_reap(slabs);
 }
 
-STRATA_COLD void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
+STRATA_SELDOM void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
     struct slab_cache *cache = &slabs->caches[tag];
     slab_shards_lock(cache);
     const struct slab_shard sum = slab_shards_sum(cache);

@@ -23,12 +23,6 @@ enum event_state {
 
 #define NS_PER_S UINT64_C(1000000000)
 
-uint64_t linux_monotonic_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 void platform_event_wake(struct platform_event *event) {
     uint32_t before = __atomic_exchange_n(&event->word, WOKEN, __ATOMIC_ACQ_REL);
     if (before == SLEEPS) {

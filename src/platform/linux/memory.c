@@ -277,19 +277,3 @@ static uint64_t read_kb_field(const char *path, const char *key) {
 
 uint64_t platform_huge_bytes(void) { return read_kb_field("/proc/thread-self/smaps_rollup", "AnonHugePages:"); }
 uint64_t platform_resident_bytes(void) { return read_kb_field("/proc/thread-self/status", "VmRSS:"); }
-
-static uint64_t read_clock(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-uint64_t platform_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
-/* Later a filter of the program's may forbid the call, which the C library can do without. */
-uint64_t platform_first_ns(void) {
-    int saved = errno;
-    struct timespec now;
-    bool ok = syscall(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, &now) == 0;
-    errno = saved;
-    return ok ? (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec : platform_now_ns();
-}
-uint64_t platform_precise_ns(void) { return read_clock(CLOCK_MONOTONIC); }

@@ -67,7 +67,7 @@ void platform_error_keep(void) {
     errno = saved;
 }
 
-int platform_error_file(void) {
+STRATA_COLD int platform_error_file(void) {
     int saved = errno, file = -1;
     struct stat status;
     if (fcntl(STDERR_FILENO, F_GETFD) >= 0)
@@ -136,7 +136,7 @@ const char *platform_getenv(const char *name) {
     return NULL;
 }
 
-int platform_file_create(const char *path) {
+STRATA_COLD int platform_file_create(const char *path) {
     int saved = errno;
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | (platform_info()->secure ? O_NOFOLLOW : 0);
     int file = open(path, flags, FILE_MODE);

@@ -274,6 +274,21 @@ static void what_the_class_holds_is_one_size(void **state) {
     assert_null(strata_check());
 }
 
+/* Also where it got a page more, as somebody else had left it; and when it could not be resized. */
+static void what_was_asked_for_is_its_size(void **state) {
+    (void)state;
+    enum { PAGE = 4096 };
+    new_process(NULL, NULL);
+    void *former = strata_kmem_alloc(18 * PAGE, 0);
+    strata_kmem_free(former, 18 * PAGE);
+    void *block = strata_kmem_alloc(17 * PAGE, 0);
+    assert_ptr_equal(block, former);
+    assert_int_equal(strata_malloc_usable_size(block), 18 * PAGE);
+    assert_null(strata_realloc(block, (size_t)1 << 46));
+    strata_kmem_free(block, 17 * PAGE);
+    assert_null(strata_check());
+}
+
 /* In an array it isn't seen; its slab says so at the latest. */
 static void a_wrong_size_is_found_by_the_slab(void **state) {
     (void)state;
@@ -383,6 +398,7 @@ int main(void) {
         cmocka_unit_test_setup(who_may_sleep_gets_it_in_the_end, fresh_process),
         cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slow_path, fresh_process),
         cmocka_unit_test_setup(what_the_class_holds_is_one_size, fresh_process),
+        cmocka_unit_test_setup(what_was_asked_for_is_its_size, fresh_process),
         cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slab, fresh_process),
         cmocka_unit_test_setup(pointers_that_are_no_blocks_are_found, fresh_process),
         cmocka_unit_test_setup(unknown_flags_end_the_process, fresh_process),

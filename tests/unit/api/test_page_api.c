@@ -93,6 +93,25 @@ static void what_is_no_block_is_refused_everywhere(void **state) {
     ASSERT_SOUND();
 }
 
+/* Also where it had a page more than malloc was asked for, as somebody else had left it. */
+static void what_grows_with_zeros_has_them_from_where_it_was_asked_to_end(void **state) {
+    (void)state;
+    enum { PAGE = 4096 };
+    char *former = strata_malloc(18 * PAGE);
+    memset(former, 0xaa, 18 * PAGE);
+    strata_free(former);
+    char *block = strata_malloc(17 * PAGE);
+    assert_ptr_equal(block, former);
+    assert_int_equal(strata_malloc_usable_size(block), 18 * PAGE);
+    memset(block, 0x55, 17 * PAGE);
+    void *p = block;
+    assert_int_equal(strata_page_realloc(&p, 20 * PAGE, STRATA_PAGE_ZEROED), STRATA_PAGE_OK);
+    block = p;
+    for (size_t i = 0; i < 20 * PAGE; i++)
+        if (block[i] != (i < 17 * PAGE ? 0x55 : 0)) fail_msg("byte %zu is %d", i, block[i]);
+    strata_free(block);
+}
+
 static void zeroed_blocks_are_zeros_whatever_was_there(void **state) {
     (void)state;
     static const size_t sizes[] = {4 * KIB, 100 * KIB, 3 * MIB, 9 * MIB};
@@ -424,6 +443,7 @@ int main(void) {
         cmocka_unit_test_setup(statuses_have_texts_of_their_own, fresh_process),
         cmocka_unit_test_setup(wrong_requests_are_refused_one_by_one, fresh_process),
         cmocka_unit_test_setup(what_is_no_block_is_refused_everywhere, fresh_process),
+        cmocka_unit_test_setup(what_grows_with_zeros_has_them_from_where_it_was_asked_to_end, fresh_process),
         cmocka_unit_test_setup(zeroed_blocks_are_zeros_whatever_was_there, fresh_process),
         cmocka_unit_test_setup(blocks_grow_and_shrink_with_their_contents, fresh_process),
         cmocka_unit_test_setup(blocks_of_malloc_are_blocks, fresh_process),

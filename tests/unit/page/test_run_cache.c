@@ -83,9 +83,16 @@ static void one_that_is_a_little_longer_will_do(void **state) {
     assert_ptr_equal(cached(17, 1), longer);
     assert_int_equal(zone_block_bytes(&zone, longer), 18 * GRANULE_BYTES);
     assert_int_equal(zone_block_asked(&zone, longer), 17 * GRANULE_BYTES);
+    assert_ptr_equal(cached(18, 1), longest);
+    void *at = longer;
+    assert_int_equal(zone_block_resize_at(&zone, &at, 65 * MIB, false), ZONE_NO_ROOM); /* which changes nothing */
+    assert_int_equal(zone_block_asked(&zone, longer), 17 * GRANULE_BYTES);
+    struct zone_block_info info;
+    assert_int_equal(zone_block_find(&zone, longer, 1, &info), ZONE_OK);
+    assert_int_equal(info.bytes, 18 * GRANULE_BYTES);
+    assert_int_equal(info.asked_bytes, 17 * GRANULE_BYTES);
     assert_ptr_equal(zone_block_resize(&zone, longer, 18 * GRANULE_BYTES, false), longer);
     assert_int_equal(zone_block_asked(&zone, longer), 18 * GRANULE_BYTES);
-    assert_ptr_equal(cached(18, 1), longest);
     assert_int_equal(zone_block_split(&zone, longest, 4 * GRANULE_BYTES), ZONE_OK);
     assert_int_equal(zone_block_asked(&zone, longest), 4 * GRANULE_BYTES);
     assert_int_equal(zone_block_asked(&zone, longest + 4 * GRANULE_BYTES), 15 * GRANULE_BYTES);
@@ -117,6 +124,7 @@ static void what_is_special_goes_to_the_zone(void **state) {
     const struct zone_block_config special[] = {{.bytes = RUN_BYTES, .mobility = MOBILITY_UNMOVABLE},
                                                 {.bytes = RUN_BYTES, .mobility = MOBILITY_RECLAIMABLE},
                                                 {.bytes = RUN_BYTES, .mobility = MOBILITY_MOVABLE, .fixed = true},
+                                                {.bytes = RUN_BYTES, .mobility = MOBILITY_MOVABLE, .grouped = true},
                                                 {.bytes = 2 * MIB, .mobility = MOBILITY_MOVABLE},
                                                 {.bytes = RUN_BYTES, .mobility = MOBILITY_MOVABLE, .reserve_bytes = 2 * RUN_BYTES}};
     for (unsigned i = 0; i < ARRAY_LENGTH(special); i++) {
@@ -284,22 +292,27 @@ static void a_fork_takes_it_along(void **state) {
     end();
 }
 
-/* Two threads free one block at the same time: one of them is told, in every order. */
-static char *disputed;
-static unsigned freed;
-static void free_disputed(void *argument) {
-    (void)argument;
-    if (zone_block_free(&zone, disputed)) __atomic_fetch_add(&freed, 1, __ATOMIC_RELAXED);
+/* Who asks how much is idle is told of it, and leaves it where it is. */
+static void it_counts_as_idle(void **state) {
+    (void)state;
+    const uint64_t idle = zone_idle_granules(&zone);
+    char *block = must_block(RUN_BYTES, 1);
+    assert_int_equal(zone_idle_granules(&zone), idle - RUN_GRANULES);
+    drop_block(block);
+    assert_int_equal(zone_idle_granules(&zone), idle);
+    assert_int_equal(kept(), 1);
+    end();
 }
+
+/* A second free is seen on another CPU, too. */
 static void of_two_frees_one_is_told(void **state) {
     (void)state;
-    disputed = must_block(RUN_BYTES, 1);
-    freed = 0;
-    free_disputed(NULL);
+    char *block = must_block(RUN_BYTES, 1);
+    drop_block(block);
     sim_cpu_set(1);
-    free_disputed(NULL);
+    assert_false(zone_block_free(&zone, block));
     sim_cpu_set(0);
-    assert_int_equal(freed, 1);
+    assert_int_equal(kept(), 1);
     end();
 }
 
@@ -317,6 +330,7 @@ int main(void) {
         cmocka_unit_test(it_counts_for_no_limit),
         cmocka_unit_test_setup(a_tick_empties_it, zone_with_a_wall),
         cmocka_unit_test_setup(a_fork_takes_it_along, zone_with_idle_pages),
+        cmocka_unit_test_setup(it_counts_as_idle, zone_with_idle_pages),
         cmocka_unit_test_setup(of_two_frees_one_is_told, zone_with_idle_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
