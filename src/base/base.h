@@ -15,10 +15,8 @@
 #define STRATA_EXPORT __attribute__((visibility("default")))
 #define STRATA_NOINLINE __attribute__((noinline))
 #define STRATA_COLD __attribute__((noinline, cold))
-#define STRATA_RARE __attribute__((noinline, section(".text.unlikely.rare"))) /* as fast as any, but small programs have no use for it */
-#define STRATA_SELDOM                                                                                                            \
-    __attribute__((noinline, cold, section(".text.seldom"))) /* for who looks inside or takes caches away: in no window of these \
-                                                              */
+#define STRATA_RARE __attribute__((noinline, section(".text.unlikely.rare")))  /* as fast as any, but small programs have no use for it */
+#define STRATA_SELDOM __attribute__((noinline, cold, section(".text.seldom"))) /* who looks inside, or takes a cache away */
 #define STRATA_USUAL __attribute__((hot)) /* for a function that every process needs, in a file of which few need the rest: see cmake/layout.ld */
 #define STRATA_USUAL_DATA __attribute__((section(".data.usual"))) /* the same for a variable: near what the loader writes to */
 #define STRATA_INLINE static inline __attribute__((always_inline, unused))
