@@ -29,13 +29,12 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define ARRAY_ROUNDS_MAX_LARGE 64 /* what has room in the slots of an area, and near the other arrays there */
 #define LARGE_OBJECT_BYTES 512
 /*
- * Full magazines wait up to this many bytes, or this share of the cache's objects. More where threads pass them to each other, which saves both the
- * slabs; of one thread's own objects a slab hands out neighbours, which a magazine doesn't, and may become empty.
+ * Full magazines wait up to this many bytes, or this share of the cache's objects. More bytes where threads pass them to each other, which saves both
+ * the slabs; of one thread's own objects a slab hands out neighbours, which a magazine doesn't, and may become empty.
  */
 #define DEPOT_BYTES_MIN (16 * KIB)
 #define DEPOT_BYTES_MIN_SHARED (32 * KIB)
-#define DEPOT_SHARE 64
-#define DEPOT_SHARE_SHARED 16
+#define DEPOT_SHARE 16
 /*
  * More where objects go to the slabs and come back again and again, so many bytes of them since the last tick: programs that work in bursts do so.
  * Then up to so many bytes may wait; all objects of a class so small that they lie in the processor's cache together, however scattered they come
@@ -64,7 +63,7 @@ void depot_unlock(struct depot *depot) { platform_lock_release_here(&depot->lock
 /* How many full magazines may wait where the cache has so many objects. */
 static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
-    uint64_t share = objects / (depot->shared ? DEPOT_SHARE_SHARED : DEPOT_SHARE) / transfer;
+    uint64_t share = objects / DEPOT_SHARE / transfer;
     const bool large = depot->object_bytes > LARGE_OBJECT_BYTES;
     if (depot->cycles && (large || objects * depot->object_bytes <= DEPOT_CLASS_NEAR)) share = objects / transfer;
     uint64_t bytes = depot->cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
