@@ -40,7 +40,8 @@ static void what_comes_back_again_and_again_may_wait(void **state) {
     burst(cache, 300);
     cache_tick(&caches);
     assert_false(depot->cycles);
-    assert_int_equal(depot->full_max, limit);
+    const uint64_t share = slab_stats_of(cache).total / 16 / (depot->rounds / 2u); /* as of any class */
+    assert_int_equal(depot->full_max, share > limit ? share : limit);
     assert_int_equal(depot->came_back, 0);
     ASSERT_NOTHING_LEFT();
 }
@@ -53,7 +54,8 @@ static void of_a_large_class_less_may_wait(void **state) {
     struct depot *depot = build_depot(&cache, 64);
     hold_from_slabs(cache, many, ARRAY_LENGTH(many));
     cache_tick(&caches);
-    for (unsigned i = 0; i < 60; i++) burst(cache, 900);
+    for (unsigned i = 0; i < 60; i++) burst(cache, 1800);
+    burst(cache, 900);
     assert_true(depot->cycles);
     const uint64_t from_slabs = slab_stats_of(cache).allocs;
     for (unsigned i = 0; i < 5; i++) burst(cache, 900);
@@ -63,7 +65,7 @@ static void of_a_large_class_less_may_wait(void **state) {
     assert_in_range(depot->full_max * (depot->rounds / 2u) * 64, 64 * KIB, 72 * KIB);
     cache_reap(&caches);
     assert_false(depot->cycles);
-    assert_in_range(depot->full_max * (depot->rounds / 2u) * 64, 16 * KIB, 24 * KIB);
+    assert_in_range(depot->full_max * (depot->rounds / 2u) * 64, 32 * KIB, 40 * KIB); /* a sixteenth of it */
     slab_free_batch(&slabs, cache, many, ARRAY_LENGTH(many));
     held[cache] = 0;
     ASSERT_NOTHING_LEFT();
