@@ -21,6 +21,8 @@
 #define KEPT_SHARE 8
 #define KEEPERS_MIN 2
 
+static unsigned own_number(void) { return cpu_current_id() % RUN_CACHES; }
+
 /* The first run comes to this CPU. */
 static STRATA_COLD bool begin(struct zone *zone, unsigned number) {
     if (platform_fork_is_mine()) return false; /* one of this moment would not be locked for the child */
@@ -93,7 +95,7 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     const size_t at = zone_granule_of(zone, address);
     const uint64_t present = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED);
     if (!is_plain(block) || at > UINT32_MAX || is_wanted(zone, present)) return false;
-    const unsigned number = cpu_current_id() % RUN_CACHES;
+    const unsigned number = own_number();
     if (STRATA_UNLIKELY(number >= caches_used(zone)) && !begin(zone, number)) return false;
     struct run_cache *cache = &zone->run_caches[number];
     const struct cached_run run = {.at = (uint32_t)at, .granules = (uint32_t)block->granules};
@@ -112,7 +114,7 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
 char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer) {
     if (granules > CACHED_GRANULES_MAX) return NULL;
     const size_t most = longer ? granules + granules / ZONE_LONGER_SHARE : granules;
-    const unsigned number = cpu_current_id() % RUN_CACHES;
+    const unsigned number = own_number();
     struct run_cache *cache = &zone->run_caches[number];
     if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
     struct cached_run run = {0};
@@ -150,7 +152,7 @@ static STRATA_RARE bool wake(struct zone *zone, struct run_cache *cache) {
 }
 
 bool zone_wake_own_runs(struct zone *zone) {
-    const unsigned number = cpu_current_id() % RUN_CACHES;
+    const unsigned number = own_number();
     return number < zone->run_caches_used && has_runs(&zone->run_caches[number]) && wake(zone, &zone->run_caches[number]);
 }
 

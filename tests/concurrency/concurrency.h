@@ -8,12 +8,14 @@
 #ifndef STRATA_TESTS_CONCURRENCY_H
 #define STRATA_TESTS_CONCURRENCY_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include <strata/malloc.h>
 #include <strata/strata.h>
@@ -34,6 +36,14 @@ static inline uint64_t next_random(uint64_t *state) {
 }
 
 static inline uint64_t random_seed(uint64_t number) { return (number + 1) * UINT64_C(0x9e3779b97f4a7c15); }
+
+/* The child has ended by itself, with this status; signals may come meanwhile. */
+static inline void expect_child(pid_t child, int wanted) {
+    int status = 0;
+    EXPECT(child > 0);
+    while (waitpid(child, &status, 0) < 0) EXPECT(errno == EINTR);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == wanted);
+}
 
 /* Blocks of a few sizes, each with its own cache, marked at both ends; plain stores, so that two owners of one block are a data race that the
  * sanitizer sees. */

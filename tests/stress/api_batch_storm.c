@@ -71,16 +71,13 @@ static void *work(void *argument) {
 }
 
 static void fork_once(uint64_t number) {
-    int status = 0;
     pid_t child = fork();
-    EXPECT(child >= 0);
     if (child == 0) {
         uint64_t random = random_seed(number);
         for (unsigned i = 0; i < 5; i++) one_round(&random, 3000);
         _exit(strata_check() == NULL ? 7 : 8);
     }
-    while (waitpid(child, &status, 0) < 0) EXPECT(errno == EINTR);
-    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    expect_child(child, 7);
 }
 
 static void storm(void) {

@@ -6,7 +6,6 @@
  * caches keep is woken under the feet of who uses them; a child has them as they were. api_buffers [ROUNDS] makes so many rounds a thread.
  */
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <strata/malloc.h>
@@ -55,16 +54,13 @@ static void *work(void *argument) {
 }
 
 static void fork_once(uint64_t number) {
-    int status = 0;
     pid_t child = fork();
-    EXPECT(child >= 0);
     if (child == 0) {
         uint64_t random = random_seed(number);
         for (unsigned i = 0; i < 50; i++) end(make(&random));
         _exit(strata_check() == NULL ? 7 : 8);
     }
-    EXPECT(waitpid(child, &status, 0) == child);
-    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    expect_child(child, 7);
 }
 
 int main(int argc, char **argv) {

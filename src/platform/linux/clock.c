@@ -14,9 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "platform/linux/event.h"
-
-#define NS_PER_S UINT64_C(1000000000)
+#include "platform/linux/linux.h"
 
 #ifdef __x86_64__
 #define CLOCK_NAME "__vdso_clock_gettime"
@@ -97,7 +95,6 @@ static uint64_t read_clock(clockid_t clock) {
 
 uint64_t platform_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
 uint64_t platform_precise_ns(void) { return read_clock(CLOCK_MONOTONIC); }
-uint64_t linux_monotonic_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 
 /* By a call, for the one look that every process takes: it needs nothing else, and no filter of the program's is there yet that may forbid it. */
 uint64_t platform_first_ns(void) {

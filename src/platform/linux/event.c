@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE 1
 #include "platform/linux/event.h"
+#include "platform/linux/linux.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -20,8 +21,6 @@ enum event_state {
     SLEEPS, /* the waiter is on the futex */
     POLLS,  /* the waiter is in poll */
 };
-
-#define NS_PER_S UINT64_C(1000000000)
 
 void platform_event_wake(struct platform_event *event) {
     uint32_t before = __atomic_exchange_n(&event->word, WOKEN, __ATOMIC_ACQ_REL);
@@ -50,11 +49,11 @@ bool linux_event_poll_end(struct platform_event *event) { return end_wait(event)
 bool platform_event_wait(struct platform_event *event, uint64_t timeout_ns) {
     if (!begin_wait(event, SLEEPS)) return true;
     int saved = errno;
-    uint64_t now_ns = linux_monotonic_ns();
+    uint64_t now_ns = platform_precise_ns();
     uint64_t deadline_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
     struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / NS_PER_S), .tv_nsec = (long)(deadline_ns % NS_PER_S)};
     /* Signals and stray wakes end a futex wait too: only the word and the clock count. */
-    while (__atomic_load_n(&event->word, __ATOMIC_ACQUIRE) == SLEEPS && linux_monotonic_ns() < deadline_ns)
+    while (__atomic_load_n(&event->word, __ATOMIC_ACQUIRE) == SLEEPS && platform_precise_ns() < deadline_ns)
         syscall(SYS_futex, &event->word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, SLEEPS, deadline_ns == UINT64_MAX ? NULL : &deadline, NULL,
                 FUTEX_BITSET_MATCH_ANY);
     errno = saved;

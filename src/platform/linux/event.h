@@ -14,6 +14,4 @@ bool linux_event_poll_end(struct platform_event *event);
 /* Ends the poll of pressure.c, if there is one. Callable from any thread and signal handler; keeps errno. */
 void linux_pressure_wake(void);
 
-uint64_t linux_monotonic_ns(void);
-
 #endif

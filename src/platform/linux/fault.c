@@ -301,13 +301,13 @@ void platform_faults_wait(struct platform_faults *faults, uint64_t timeout_ns) {
 enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
                                                  unsigned *got) {
     int saved = errno;
-    uint64_t now_ns = linux_monotonic_ns(), deadline_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+    uint64_t now_ns = platform_precise_ns(), deadline_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
     enum platform_faults_status status = PLATFORM_FAULTS_OK;
     *got = 0;
     for (;;) {
         if (!is_ours(faults)) status = PLATFORM_FAULTS_GONE;
         if (status == PLATFORM_FAULTS_OK) status = take(faults, events, count, got);
-        now_ns = linux_monotonic_ns();
+        now_ns = platform_precise_ns();
         if (status != PLATFORM_FAULTS_OK || *got != 0 || now_ns >= deadline_ns) break;
         poll_file(faults, deadline_ns - now_ns);
     }

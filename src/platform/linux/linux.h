@@ -6,6 +6,8 @@
 
 #include "platform/platform.h"
 
+#define NS_PER_S UINT64_C(1000000000)
+
 /*
  * Our files get numbers from here on: programs count on getting low ones. Below 64, the size of a new process's table: where threads share a table,
  * the system waits for a grace period (RCU, some 5 to 20 ms) before it makes that larger.

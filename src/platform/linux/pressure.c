@@ -266,7 +266,7 @@ static void open_sources(void) {
     struct cgroup group;
     bool found = cgroup_find(&group, 2, PROCESS);
     open_psi(found ? &group : NULL);
-    triggers_due_ns = source_count != 0 ? linux_monotonic_ns() + TRIGGERS_AFTER_NS : 0;
+    triggers_due_ns = source_count != 0 ? platform_precise_ns() + TRIGGERS_AFTER_NS : 0;
     if (found) open_groups(&group);
     if (cgroup_find(&group, 1, PROCESS)) open_groups(&group);
 }
@@ -338,7 +338,7 @@ static enum platform_pressure poll_sources(uint64_t until_ns, bool muted) {
     for (unsigned i = 0; i < count; i++)
         polled[i] = (struct pollfd){.fd = sources[i].trigger == NULL ? sources[i].file.number : -1,
                                     .events = sources[i].kind == SOURCE_LEVEL ? POLLIN : POLLPRI};
-    uint64_t now_ns = linux_monotonic_ns();
+    uint64_t now_ns = platform_precise_ns();
     uint64_t left_ms = now_ns >= until_ns ? 0 : (until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
     enum platform_pressure strongest = PLATFORM_PRESSURE_NONE;
     /* Where our own socket is gone, so may the others be. */
@@ -370,7 +370,7 @@ static void replace_lost_files(void) {
 
 enum platform_pressure platform_pressure_wait(struct platform_event *event, uint64_t timeout_ns, bool *woken) {
     int saved = errno;
-    uint64_t now_ns = linux_monotonic_ns();
+    uint64_t now_ns = platform_precise_ns();
     uint64_t deadline_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
     enum platform_pressure pressure = PLATFORM_PRESSURE_NONE;
     *woken = false;
@@ -390,7 +390,7 @@ enum platform_pressure platform_pressure_wait(struct platform_event *event, uint
         pressure = poll_sources(triggers_due_ns != 0 ? min_u64(until_ns, triggers_due_ns) : until_ns, muted);
         *woken = linux_event_poll_end(event);
         empty_poll_file();
-        now_ns = linux_monotonic_ns();
+        now_ns = platform_precise_ns();
     } while (pressure == PLATFORM_PRESSURE_NONE && !*woken && now_ns < deadline_ns);
     if (pressure != PLATFORM_PRESSURE_NONE) quiet_until_ns = now_ns + REPORT_INTERVAL_NS;
     errno = saved;
