@@ -165,7 +165,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
         maintenance_large_call();
         return block;
     }
-    slab_reap_for(&heap.slabs, bytes >> GRANULE_SHIFT);
+    maintenance_large_coming(bytes >> GRANULE_SHIFT);
     block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     maintenance_slow_call(true);

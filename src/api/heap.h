@@ -57,7 +57,8 @@ struct heap {
     uint64_t started_ns;
     uint64_t next_tick_ns;     /* atomic: the next look at pages */
     uint32_t page_looks;       /* atomic; as many as make a tick: see maintenance.c */
-    uint64_t reap_at_granules; /* atomic: populated pages at which caches are reaped before the heap grows on */
+    uint64_t look_at_granules; /* atomic: populated pages at which it is looked whether caches should be reaped before the heap grows on */
+    uint64_t reap_at_granules; /* atomic: and at which they are */
     bool malloc_failed;        /* atomic: the maintenance thread shall have object caches reclaimed */
     uint64_t pressure_events;  /* atomic */
 
@@ -133,6 +134,8 @@ uint64_t heap_doze(uint64_t interval_ns);
 
 /* maintenance.c */
 void maintenance_slow_call(bool may_start_thread);
+/* Before a block of so many granules is asked for: what caches hold and nobody uses goes first where it would make the heap grow. */
+void maintenance_large_coming(uint64_t granules);
 /*
  * Beside it, where a large block was allocated or has grown: who has few of them makes too few slow calls to be noticed by their number. Not where
  * pages are resized (strata/page.h), as a start takes some 70 us, several times what that takes.

@@ -190,29 +190,46 @@ static STRATA_COLD void adopt_cgroup_limit(void) {
     if (own == 0 || limit < own) zone_set_soft_limit(&heap.zone, limit);
 }
 
-static void set_growth_step(void) {
-    uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
-    __atomic_store_n(&heap.reap_at_granules, populated + max_u64(GROWTH_GRANULES_MIN, populated / GROWTH_SHARE), __ATOMIC_RELAXED);
-}
-
 /*
  * The heap is about to be larger than it was: before it grows by another thirty-second, what caches hold and nobody uses goes back
  * to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each step, which
- * costs some ten times more in first touches.
+ * costs some ten times more in first touches. What a reap has made idle is a part of the next step, and where slabs have become fewer by as
+ * much as a step, the next one begins at once: what is left of them is held by few objects then, many of which are in caches. A heap whose small
+ * blocks give way to large ones and come back would grow by a step in each cycle else (docs/decisions.md, 144). coming: so many granules are about
+ * to be allocated, if need be fresh ones.
  */
-static STRATA_NOINLINE void reap_on_growth(uint64_t populated) {
-    uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
-    if (populated < reap_at || !__atomic_compare_exchange_n(&heap.reap_at_granules, &reap_at, UINT64_MAX, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+static STRATA_NOINLINE void reap_on_growth(uint64_t coming) {
+    const uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED),
+                   step = max_u64(populated / GROWTH_SHARE, GROWTH_GRANULES_MIN);
+    const uint64_t fresh = coming - min_u64(coming, __atomic_load_n(&heap.zone.counters.idle, __ATOMIC_RELAXED));
+    const uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
+    const bool due = populated + fresh >= reap_at || zone_runs_fewer(&heap.zone) >= step;
+    uint64_t look_at = __atomic_load_n(&heap.look_at_granules, __ATOMIC_RELAXED);
+    const uint64_t next = due ? UINT64_MAX : min_u64(populated + GROWTH_GRANULES_MIN, reap_at);
+    if (populated + coming < look_at ||
+        !__atomic_compare_exchange_n(&heap.look_at_granules, &look_at, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || !due)
         return;
+    const uint64_t idle = zone_idle_granules(&heap.zone);
     cache_reap(&heap.caches);
-    set_growth_step();
+    const uint64_t idle_now = zone_idle_granules(&heap.zone), now = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
+    const uint64_t left = step - min_u64(step, idle_now - min_u64(idle, idle_now));
+    zone_runs_restart(&heap.zone);
+    __atomic_store_n(&heap.reap_at_granules, now + max_u64(GROWTH_GRANULES_MIN, left), __ATOMIC_RELAXED);
+    __atomic_store_n(&heap.look_at_granules, now + GROWTH_GRANULES_MIN, __ATOMIC_RELAXED);
+}
+
+/* Its pages may all be fresh ones, however many are idle elsewhere. */
+void maintenance_large_coming(uint64_t granules) {
+    slab_reap_for(&heap.slabs, granules);
+    if (__atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED) + granules >= __atomic_load_n(&heap.look_at_granules, __ATOMIC_RELAXED))
+        reap_on_growth(granules);
 }
 
 void maintenance_large_call(void) { (void)start_where_wanted(__atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE)); }
 
 void maintenance_slow_call(bool may_start_thread) {
     uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
-    if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED))) reap_on_growth(populated);
+    if (STRATA_UNLIKELY(populated >= __atomic_load_n(&heap.look_at_granules, __ATOMIC_RELAXED))) reap_on_growth(0);
     if (STRATA_UNLIKELY(__atomic_load_n(&heap.zone.limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_WANTED)) adopt_cgroup_limit();
     uint32_t *count = &heap.slow_calls[0].count, calls;
     if (platform_thread_is_alone()) { /* so there is nobody to wake */

@@ -82,7 +82,7 @@ static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsi
 }
 
 /* Holes are short and many, and a call for each costs six times what it costs within one for several. */
-bool zone_release_picked(const struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
+STRATA_RARE bool zone_release_picked(const struct zone *zone, const struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS]) {
     char *address = superpage_address(zone, superpage);
     bool several = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED) >= HOLES_HEAP_GRANULES && !platform_is_filtered();
     size_t a_call = several ? HOLES_A_CALL : 1;
@@ -137,7 +137,7 @@ static void end_capture(struct zone *zone, struct capture *capture, bool release
  * Runs: capture the idle granules by marking them allocated, let the lock go while the system works, then free them. The tail
  * of a block can't be captured, as its owner may grow into it: there the lock stays held.
  */
-static unsigned release_holes(struct zone *zone, struct superpage *superpage, uint64_t want) {
+static STRATA_RARE unsigned release_holes(struct zone *zone, struct superpage *superpage, uint64_t want) {
     struct capture capture = {.superpage = superpage};
     unsigned count = capture.count = pick_idle(superpage, want, zone->page_granules, capture.picked);
     if (superpage->state == SUPERPAGE_BLOCK) {

@@ -256,6 +256,7 @@ struct zone {
         uint32_t trust;             /* superpages of blocks that need no measurement */
     } huge;                         /* of huge.c */
     unsigned untouched[2];          /* of 256 absent granules that blocks got, so many were never touched, of late: runs, blocks of superpages */
+    uint64_t runs_high;             /* see zone_runs_fewer; read without the lock */
     struct compaction compaction;
     struct metadata metadata;
     unsigned run_caches_used;                /* changed under the lock */
@@ -431,6 +432,9 @@ enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t by
 size_t zone_release(struct zone *zone, size_t keep_bytes);
 /* How many granules are idle, those of blocks that rest, and of runs that CPUs keep, among them. */
 uint64_t zone_idle_granules(struct zone *zone);
+/* By how many granules runs that are no blocks' have become fewer since they were most, since the restart. No lock; the restart takes the zone's. */
+uint64_t zone_runs_fewer(const struct zone *zone);
+void zone_runs_restart(struct zone *zone);
 /* Changes the limit on populated pages; UINT64_MAX: none. */
 void zone_set_soft_limit(struct zone *zone, uint64_t bytes);
 /* The limit in force; 0: none. */

@@ -293,10 +293,28 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
     return true;
 }
 
+static uint64_t run_granules(const struct zone *zone) {
+    const uint64_t allocated = __atomic_load_n(&zone->counters.allocated, __ATOMIC_RELAXED);
+    return allocated - min_u64(allocated, __atomic_load_n(&zone->counters.block_granules, __ATOMIC_RELAXED));
+}
+static void note_high(struct zone *zone) {
+    if (run_granules(zone) > zone->runs_high) __atomic_store_n(&zone->runs_high, run_granules(zone), __ATOMIC_RELAXED);
+}
+uint64_t zone_runs_fewer(const struct zone *zone) {
+    const uint64_t high = __atomic_load_n(&zone->runs_high, __ATOMIC_RELAXED);
+    return high - min_u64(high, run_granules(zone));
+}
+void zone_runs_restart(struct zone *zone) {
+    zone_lock(zone);
+    __atomic_store_n(&zone->runs_high, run_granules(zone), __ATOMIC_RELAXED);
+    platform_lock_release(&zone->lock);
+}
+
 static bool run_alloc(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, enum run_pages pages, struct zone_run *run) {
     struct run_touches touches;
     zone_lock(zone);
     const bool ok = zone_run_take(zone, granules, align, mobility, false, pages, run, &touches);
+    if (ok) note_high(zone);
     platform_lock_release(&zone->lock);
     if (ok) zone_run_touch(zone, run, &touches);
     return ok;

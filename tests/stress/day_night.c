@@ -7,7 +7,7 @@
  */
 #include "stress/support.h"
 
-enum { MAX_CYCLES = 64, KEEP_ONE_IN = 1000, MAX_BLOCKS = 4 << 20 };
+enum { MAX_CYCLES = 512, KEEP_ONE_IN = 1000, MAX_BLOCKS = 4 << 20 };
 
 struct slot {
     void *block;

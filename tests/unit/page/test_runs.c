@@ -50,6 +50,25 @@ static void a_mobility_has_superpages_of_its_own(void **state) {
     assert_empty();
 }
 
+static void who_became_fewer_are_the_runs_of_no_block(void **state) {
+    (void)state;
+    struct zone_run first = must_run(100, 1, MOBILITY_UNMOVABLE), second = must_run(50, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(zone_runs_fewer(&zone), 0);
+    drop_run(first);
+    assert_int_equal(zone_runs_fewer(&zone), 100);
+    char *block = must_block(200 * GRANULE_BYTES, 1);
+    drop_block(block);
+    assert_int_equal(zone_runs_fewer(&zone), 100);
+    zone_runs_restart(&zone);
+    assert_int_equal(zone_runs_fewer(&zone), 0);
+    first = must_run(10, 1, MOBILITY_UNMOVABLE);
+    drop_run(first);
+    assert_int_equal(zone_runs_fewer(&zone), 10);
+    drop_run(second);
+    assert_int_equal(zone_runs_fewer(&zone), 60);
+    assert_empty();
+}
+
 /* Two superpages of unmovable runs with a hole each: of 100 and of 300 granules. */
 static void two_holes(struct zone_run hole[2], struct zone_run rest[2]) {
     rest[0] = must_run(412, 1, MOBILITY_UNMOVABLE);
@@ -399,6 +418,7 @@ int main(void) {
         cmocka_unit_test(movable_runs_are_guests),
         cmocka_unit_test(stealing_takes_the_largest_room),
         cmocka_unit_test(groups_grow_into_the_longest_holes),
+        cmocka_unit_test_setup(who_became_fewer_are_the_runs_of_no_block, plain_zone),
         cmocka_unit_test(exhausted_address_space_is_a_refusal),
         cmocka_unit_test(the_hard_limit_is_exact),
         cmocka_unit_test_setup(tags_lead_to_the_start_of_a_run, plain_zone),
