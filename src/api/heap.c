@@ -160,7 +160,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
             return object != NULL ? object : alloc_small_slow(bytes, align, cache);
         }
     }
-    void *block = zone_block_cached(&heap.zone, bytes, align);
+    void *block = zone_block_cached(&heap.zone, bytes, align, zeroed != NULL);
     if (block != NULL) {
         maintenance_large_call();
         return block;

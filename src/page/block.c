@@ -101,8 +101,9 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
         platform_lock_release(&zone->lock);
         return rested;
     }
-    zone_wake_blocks(zone);
+    zone_wake_pages(zone);
     struct superpage *first = within ? zone_superpages_take_present(zone, capacity, align, 0, granules) : NULL;
+    if (first == NULL && within && zone_wake_runs(zone)) first = zone_superpages_take_present(zone, capacity, align, 0, granules);
     if (first == NULL && within && config->compact) first = zone_superpages_compact(zone, capacity, align);
     if (first == NULL) {
         platform_lock_release(&zone->lock);
@@ -172,14 +173,14 @@ static void *create(struct zone *zone, const struct zone_block_config *config, b
 void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed) {
     const bool plain =
         config->mobility == MOBILITY_MOVABLE && config->reserve_bytes <= config->bytes && !(config->fixed | config->grouped | config->huge);
-    char *cached = plain ? zone_run_cache_take(zone, wanted_granules(zone, config->bytes), config->align, false) : NULL;
+    char *cached = plain ? zone_run_cache_take(zone, wanted_granules(zone, config->bytes), config->align, false, zeroed == NULL) : NULL;
     if (cached == NULL) return create(zone, config, zeroed);
     if (zeroed != NULL) *zeroed = false;
     return cached;
 }
 
-void *zone_block_cached(struct zone *zone, size_t bytes, size_t align) {
-    return zone_run_cache_take(zone, wanted_granules(zone, bytes), align, true);
+void *zone_block_cached(struct zone *zone, size_t bytes, size_t align, bool zeros) {
+    return zone_run_cache_take(zone, wanted_granules(zone, bytes), align, true, !zeros);
 }
 
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed) {

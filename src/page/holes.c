@@ -92,7 +92,7 @@ void zone_learn_untouched(struct zone *zone, const struct block_desc *block, siz
     unsigned *untouched = &zone->untouched[block->superpages != 0];
     size_t fresh = min_u64(block->fresh, granules);
     if (fresh == 0 || block->holes || granules < block->granules / 2) return;
-    *untouched = (unsigned)(*untouched - *untouched / 4 + 256 / 4 * min_u64(absent, fresh) / fresh);
+    __atomic_store_n(untouched, (unsigned)(*untouched - *untouched / 4 + 256 / 4 * min_u64(absent, fresh) / fresh), __ATOMIC_RELAXED);
 }
 
 /*

@@ -62,8 +62,7 @@ static bool is_littering(const struct zone *zone, const struct superpage *first,
     return true;
 }
 
-/* A page that varies from block to block: a block that is used as a whole is noticed, and one that is used by half soon. */
-static bool has_some_page(const struct zone *zone, const char *address, size_t granules, uint32_t number) {
+bool zone_has_some_page(const struct zone *zone, const char *address, size_t granules, uint32_t number) {
     const uint64_t spread = (uint32_t)(number * UINT32_C(0x9e3779b9)); /* of 2^32, as evenly as can be (Knuth, 6.4) */
     uint8_t resident;
     const size_t granule = align_down((size_t)(spread * granules >> 32), zone->page_granules);
@@ -83,7 +82,7 @@ bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *
     if (platform_is_filtered()) return false; /* to ask may be the end of the program, and nothing is left that is never asked for */
     const uint32_t number = kind->blocks++;
     uint64_t left = zone_litter_expected(&zone->litter, superpages, granules);
-    if (number % LOOK_EACH == 0 || (number % SAMPLE_EACH == 0 && has_some_page(zone, address, granules, number))) {
+    if (number % LOOK_EACH == 0 || block->used || (number % SAMPLE_EACH == 0 && zone_has_some_page(zone, address, granules, number))) {
         const size_t absent = zone_mark_holes(zone, address, granules);
         left = granules - absent;
         if (number % LOOK_EACH == 0) learn_share(kind, (uint32_t)(left * LITTER_WHOLE / granules));

@@ -217,7 +217,7 @@ static void break_up_huge(struct zone *zone) {
 }
 
 void zone_make_room(struct zone *zone, uint64_t fresh) {
-    zone_wake_blocks(zone);
+    zone_wake_pages(zone);
     uint64_t reserve = reserve_granules(zone);
     uint64_t idle = zone->counters.idle - zone->counters.idle_huge, populated = zone->counters.populated;
     bool grows = populated > zone->populated_peak;

@@ -132,16 +132,20 @@ struct zone_counters {
     uint64_t mappings;                 /* an estimate of what the heap's address space costs */
 };
 
-/* Of run_cache.c: two cache lines a CPU, or CPUs whose numbers are the same modulo RUN_CACHES. */
+/* Of run_cache.c: of a CPU, or of CPUs whose numbers are the same modulo RUN_CACHES. */
 #define RUN_CACHES 16
-#define RUN_CACHE_RUNS 14
+#define RUN_CACHE_RUNS 46
+#define RUN_CACHE_LEFT 32 /* of a full one, when several go at once */
 struct run_cache {
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES); /* LOCK_RANK_RUN_CACHE */
-    uint32_t count;                                             /* read without it */
-    uint32_t granules;                                          /* of all of them; read without it, too */
+    uint32_t count;                                             /* read without it, as are the next two */
+    uint32_t sparse;                                            /* so many of them are hardly used */
+    uint32_t present;                                           /* of all of them */
+    uint32_t looks;                                             /* hardly used ones that came by, changed without the lock */
     struct cached_run {
         uint32_t at; /* its first granule in the zone */
         uint32_t granules;
+        uint32_t present;   /* of them, so far as known: fewer where it is hardly used */
     } runs[RUN_CACHE_RUNS]; /* the latest last */
 };
 
@@ -329,10 +333,11 @@ struct zone_block_config {
 void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed);
 /*
  * What most blocks are: movable, with nothing reserved. cached: one that this CPU has kept, of any contents, which may be longer by one part in
- * ZONE_LONGER_SHARE; without the zone's lock. NULL: there is none. alloc: another one, as zone_block_create.
+ * ZONE_LONGER_SHARE, or by all of what is asked for if hardly any of it is present; without the zone's lock. zeros: all of it will be written to.
+ * NULL: there is none. alloc: another one, as zone_block_create.
  */
 #define ZONE_LONGER_SHARE 8
-void *zone_block_cached(struct zone *zone, size_t bytes, size_t align);
+void *zone_block_cached(struct zone *zone, size_t bytes, size_t align, bool zeros);
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed);
 /* False: `address` is not the start of a block now. */
 bool zone_block_free(struct zone *zone, void *address);

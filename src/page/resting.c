@@ -24,7 +24,7 @@ bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *
     struct resting *resting = &zone->resting;
     bool alone = block->superpages != 0 || superpage_of(zone, address)->free == SUPERPAGE_GRANULES - block->granules;
     if (!alone && block->granules < RESTING_GRANULES_MIN) return false;
-    if (block->holes || block->reserved || zone_over_soft_limit(zone) != 0) return false;
+    if (block->holes || block->used || block->reserved || zone_over_soft_limit(zone) != 0) return false;
     if (zone_exchange_meets(zone, address, block->granules << GRANULE_SHIFT)) return false; /* idle at once, to be put back */
     if (__atomic_load_n(&zone->compaction.thread, __ATOMIC_RELAXED) != 0) return false;
     if (resting->count == RESTING_BLOCKS) {

@@ -258,7 +258,7 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
     *touches = (struct run_touches){0};
     if (zone_within_limit(zone, granules)) {
         if (zone->counters.idle < granules) (void)zone_wake_own_runs(zone);
-        if (zone->counters.idle < granules && pages != RUN_PAGES_PRESENT) zone_wake_blocks(zone);
+        if (zone->counters.idle < granules && pages != RUN_PAGES_PRESENT) zone_wake_pages(zone);
         const uint64_t from = zone->config.grouped_granules;
         grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
         enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
@@ -269,12 +269,17 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
             superpage = search_present(zone, group, granules, align, &start);
         }
         if (superpage == NULL && zone_wake_own_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
-        if (superpage == NULL && pages != RUN_PAGES_PRESENT && zone_wake_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
+        if (superpage == NULL && pages != RUN_PAGES_PRESENT && zone_wake_used_runs(zone))
+            superpage = search_present(zone, group, granules, align, &start);
         if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
         if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
         if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
+        if (superpage == NULL && zone_wake_runs(zone)) { /* for their address space */
+            superpage = zone_group_find(zone, group, granules, align, &start);
+            if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
+        }
     }
     if (superpage == NULL) return false;
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);

@@ -7,9 +7,15 @@
  * nobody's, so that a second free is seen at once. What a cache keeps beyond its room goes to the zone, the longest there first, several by one hold
  * of its lock.
  *
- * Nobody is to miss what waits here: before a page is touched for the first time, before limits refuse anything, with each tick and whenever the zone
- * is looked at, all caches are emptied (zone_wake_runs). Invariant: a cached run has no holes, owner, watch or address to keep: its descriptor says
- * nothing but how long it is and how much of it was absent. Lock: a cache's own, LOCK_RANK_RUN_CACHE, under the zone's or alone.
+ * Where blocks are hardly used, so that most of their pages were never touched, those of superpages are kept, too. Such a block is worth what is
+ * there of it, and serves who wants half of it, as the rest is address space: whoever gets it is likely to touch the pages that are there, at its
+ * start, and without a search, a system call or a fault. One in a few is asked for a page that varies, so that a program which begins to use its
+ * blocks is noticed.
+ *
+ * Nobody is to miss what waits here: before a page is touched for the first time all caches give up what is used; before limits refuse anything, with
+ * each tick and whenever the zone is looked at, all they have (zone_wake_runs). Invariant: a cached run has no holes, owner, watch or address to
+ * keep: its descriptor says nothing but how long it is and how much of it was absent. Lock: a cache's own, LOCK_RANK_RUN_CACHE, under the zone's or
+ * alone.
  */
 #include "page/block_internal.h"
 #include "platform/cpu_ops.h"
@@ -19,7 +25,10 @@
 /* A cache keeps so much, or its part of this share of what is present; or one run that is longer. */
 #define KEPT_GRANULES_MIN 96
 #define KEPT_SHARE 8
+#define SPARSE_SHARE 32 /* of hardly used ones, of whose heap most that counts as present is not */
 #define KEEPERS_MIN 2
+/* Of so many hardly used blocks one is asked for a page. */
+#define LOOK_EACH 16
 
 static unsigned own_number(void) { return cpu_current_id() % RUN_CACHES; }
 
@@ -38,22 +47,34 @@ static unsigned caches_used(const struct zone *zone) { return __atomic_load_n(&z
 
 static bool has_runs(const struct run_cache *cache) { return __atomic_load_n(&cache->count, __ATOMIC_RELAXED) != 0; }
 
+/* How many granules are there, of a block that was freed: all; or fewer where most of what it got was absent, and those of its kind leave it so. */
+static uint32_t expect_present(const struct zone *zone, const struct block_desc *block) {
+    const bool superpages = block->superpages != 0;
+    if (block->fresh < block->granules / 2 || block->granules > UINT32_MAX || !zone_is_sparse(zone, superpages))
+        return (uint32_t)min_u64(block->granules, UINT32_MAX);
+    const uint64_t fresh = min_u64(block->fresh, block->granules);
+    return (uint32_t)(block->granules - fresh + zone_expect_touched(zone, superpages, fresh - 1) + 1);
+}
+static bool is_sparse(const struct cached_run *run) { return run->present < run->granules; }
+
 static bool is_plain(const struct block_desc *block) {
-    return block->superpages == 0 && block->granules <= CACHED_GRANULES_MAX && block->mobility == MOBILITY_MOVABLE && block->move == NULL &&
+    return block->mobility == MOBILITY_MOVABLE && block->move == NULL &&
            !(block->fixed | block->reserved | block->holes | block->watched | block->huge | block->grouped);
 }
 
 /* Under the cache's lock, as is the next. */
 static void insert_run(struct run_cache *cache, struct cached_run run) {
     cache->runs[cache->count] = run;
-    __atomic_store_n(&cache->granules, cache->granules + run.granules, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->present, cache->present + run.present, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->sparse, cache->sparse + is_sparse(&run), __ATOMIC_RELAXED);
     __atomic_store_n(&cache->count, cache->count + 1, __ATOMIC_RELAXED);
 }
 static struct cached_run remove_run(struct run_cache *cache, unsigned i) {
     const struct cached_run run = cache->runs[i];
     const unsigned count = cache->count - 1;
     for (; i < count; i++) cache->runs[i] = cache->runs[i + 1];
-    __atomic_store_n(&cache->granules, cache->granules - run.granules, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->present, cache->present - run.present, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->sparse, cache->sparse - is_sparse(&run), __ATOMIC_RELAXED);
     __atomic_store_n(&cache->count, count, __ATOMIC_RELAXED);
     return run;
 }
@@ -75,7 +96,7 @@ static STRATA_RARE void make_room(struct zone *zone, struct run_cache *cache, st
     unsigned overs = 0;
     zone_lock(zone);
     platform_lock_acquire_here(&cache->lock);
-    while (cache->count > RUN_CACHE_RUNS / 2 || (cache->count != 0 && cache->granules + run.granules > most)) over[overs++] = remove_run(cache, 0);
+    while (cache->count > RUN_CACHE_LEFT || (cache->count != 0 && cache->present + run.present > most)) over[overs++] = remove_run(cache, 0);
     insert_run(cache, run);
     platform_lock_release_here(&cache->lock);
     for (unsigned i = 0; i < overs; i++) dissolve(zone, over[i]);
@@ -89,41 +110,54 @@ static bool is_wanted(const struct zone *zone, uint64_t present) {
            present > __atomic_load_n(&zone->config.soft_limit_bytes, __ATOMIC_RELAXED) >> GRANULE_SHIFT;
 }
 
+/* Of hardly used blocks one in a few, if it may be asked for anything. */
+static STRATA_RARE bool is_used_after_all(const struct zone *zone, struct run_cache *cache, const char *address, size_t granules) {
+    const uint32_t number = __atomic_load_n(&cache->looks, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->looks, number + 1, __ATOMIC_RELAXED); /* one that is lost to another thread does not matter */
+    return number % LOOK_EACH == 0 && (platform_is_filtered() || zone_has_some_page(zone, address, granules, number / LOOK_EACH));
+}
+
 bool zone_run_cache_give(struct zone *zone, char *address) {
     if (!zone_is_block(zone, address)) return false;
     struct block_desc *block = block_of(zone, address);
     const size_t at = zone_granule_of(zone, address);
     const uint64_t present = __atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED);
+    const struct cached_run run = {.at = (uint32_t)at, .granules = (uint32_t)block->granules, .present = expect_present(zone, block)};
     if (!is_plain(block) || at > UINT32_MAX || is_wanted(zone, present)) return false;
+    if (!is_sparse(&run) && (block->superpages != 0 || run.granules > CACHED_GRANULES_MAX)) return false;
     const unsigned number = own_number();
     if (STRATA_UNLIKELY(number >= caches_used(zone)) && !begin(zone, number)) return false;
     struct run_cache *cache = &zone->run_caches[number];
-    const struct cached_run run = {.at = (uint32_t)at, .granules = (uint32_t)block->granules};
-    const uint64_t most = max_u64(KEPT_GRANULES_MIN, present / KEPT_SHARE / max_u64(caches_used(zone), KEEPERS_MIN));
-    if (run.granules > most && has_runs(cache)) return false;                      /* a long one alone, for who has no others */
+    const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE;
+    const uint64_t most = max_u64(KEPT_GRANULES_MIN, present / share / max_u64(caches_used(zone), KEEPERS_MIN));
+    if (run.present > most && has_runs(cache)) return false; /* a long one alone, for who has no others */
+    if (is_sparse(&run)) {
+        block->used = is_used_after_all(zone, cache, address, run.granules);
+        if (block->used) return false;
+    }
     if (__atomic_exchange_n(&block->cached, true, __ATOMIC_RELAXED)) return false; /* of two that free it at once one finds it gone */
 
     platform_lock_acquire_here(&cache->lock);
-    const bool room = cache->count == 0 || (cache->count < RUN_CACHE_RUNS && cache->granules + run.granules <= most);
+    const bool room = cache->count == 0 || (cache->count < RUN_CACHE_RUNS && cache->present + run.present <= most);
     if (STRATA_LIKELY(room)) insert_run(cache, run);
     platform_lock_release_here(&cache->lock);
     if (STRATA_UNLIKELY(!room)) make_room(zone, cache, run, most);
     return true;
 }
 
-char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer) {
-    if (granules > CACHED_GRANULES_MAX) return NULL;
-    const size_t most = longer ? granules + granules / ZONE_LONGER_SHARE : granules;
+char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse) {
     const unsigned number = own_number();
     struct run_cache *cache = &zone->run_caches[number];
     if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
+    if (granules > CACHED_GRANULES_MAX && __atomic_load_n(&cache->sparse, __ATOMIC_RELAXED) == 0) return NULL;
+    const size_t most = longer ? granules + granules / ZONE_LONGER_SHARE : granules, most_sparse = !sparse ? 0 : longer ? 2 * granules : granules;
     struct cached_run run = {0};
     unsigned best = RUN_CACHE_RUNS;
-    size_t best_granules = most + 1;
+    size_t best_granules = SIZE_MAX;
     platform_lock_acquire_here(&cache->lock);
     for (unsigned i = cache->count; i-- != 0;) {
         const struct cached_run *at = &cache->runs[i];
-        if (at->granules < granules || at->granules >= best_granules) continue;
+        if (at->granules < granules || at->granules >= best_granules || at->granules > (is_sparse(at) ? most_sparse : most)) continue;
         if (((uintptr_t)zone_address_of(zone, at->at) & (max_u64(align, 1) - 1)) != 0) continue;
         best = i;
         best_granules = at->granules;
@@ -139,33 +173,43 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     return address;
 }
 
-static STRATA_RARE bool wake(struct zone *zone, struct run_cache *cache) {
+/* all: hardly used ones, too. */
+static STRATA_RARE bool wake(struct zone *zone, struct run_cache *cache, bool all) {
     struct cached_run runs[RUN_CACHE_RUNS];
+    unsigned count = 0;
     platform_lock_acquire_here(&cache->lock);
-    const unsigned count = cache->count;
-    for (unsigned i = 0; i < count; i++) runs[i] = cache->runs[i];
-    __atomic_store_n(&cache->granules, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&cache->count, 0, __ATOMIC_RELAXED);
+    for (unsigned i = cache->count; i-- != 0;)
+        if (all || !is_sparse(&cache->runs[i])) runs[count++] = remove_run(cache, i);
     platform_lock_release_here(&cache->lock);
-    for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
-    return count != 0;
+    while (count-- != 0) dissolve(zone, runs[count]);
+    return true;
+}
+static bool has_used_runs(const struct run_cache *cache) {
+    return __atomic_load_n(&cache->count, __ATOMIC_RELAXED) != __atomic_load_n(&cache->sparse, __ATOMIC_RELAXED);
 }
 
 bool zone_wake_own_runs(struct zone *zone) {
     const unsigned number = own_number();
-    return number < zone->run_caches_used && has_runs(&zone->run_caches[number]) && wake(zone, &zone->run_caches[number]);
+    return number < zone->run_caches_used && has_used_runs(&zone->run_caches[number]) && wake(zone, &zone->run_caches[number], false);
+}
+
+bool zone_wake_used_runs(struct zone *zone) {
+    bool any = false;
+    for (unsigned i = 0; i < zone->run_caches_used; i++)
+        if (has_used_runs(&zone->run_caches[i])) any |= wake(zone, &zone->run_caches[i], false);
+    return any;
 }
 
 bool zone_wake_runs(struct zone *zone) {
     bool any = false;
     for (unsigned i = 0; i < zone->run_caches_used; i++)
-        if (has_runs(&zone->run_caches[i])) any |= wake(zone, &zone->run_caches[i]);
+        if (has_runs(&zone->run_caches[i])) any |= wake(zone, &zone->run_caches[i], true);
     return any;
 }
 
 uint64_t zone_cached_granules(const struct zone *zone) {
     uint64_t granules = 0;
-    for (unsigned i = 0; i < zone->run_caches_used; i++) granules += __atomic_load_n(&zone->run_caches[i].granules, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < zone->run_caches_used; i++) granules += __atomic_load_n(&zone->run_caches[i].present, __ATOMIC_RELAXED);
     return granules;
 }
 

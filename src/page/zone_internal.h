@@ -19,6 +19,7 @@ struct block_desc {
     bool huge;             /* the program asked for huge pages: whole superpages of them, also when it grows */
     bool grouped;          /* it lies with blocks of its mobility alone: so does what comes after it */
     bool cached;           /* it is nobody's: run_cache.c; changed atomically */
+    bool used;             /* one of those that are hardly used, of which a page was found: its pages are looked at */
     uint32_t fresh;        /* granules that were absent when it got them, the last time that these were many, and may still be; 0: none */
     uint32_t longer;       /* granules beyond those that its owner asked for, who took it out of a run cache */
     zone_block_move *move; /* the owner's, to be called without the lock; NULL: the block stays where it is */
@@ -71,9 +72,11 @@ STRATA_INLINE bool zone_may_lack_pages(const struct block_desc *block) { return 
 #define UNTOUCHED_SPARSE 192 /* of 256 */
 /* How many of so many granules a block will touch, as others before it did. */
 STRATA_INLINE uint64_t zone_expect_touched(const struct zone *zone, bool superpages, uint64_t fresh) {
-    return fresh * (256 - zone->untouched[superpages]) / 256;
+    return fresh * (256 - __atomic_load_n(&zone->untouched[superpages], __ATOMIC_RELAXED)) / 256;
 }
-STRATA_INLINE bool zone_is_sparse(const struct zone *zone, bool superpages) { return zone->untouched[superpages] > UNTOUCHED_SPARSE; }
+STRATA_INLINE bool zone_is_sparse(const struct zone *zone, bool superpages) {
+    return __atomic_load_n(&zone->untouched[superpages], __ATOMIC_RELAXED) > UNTOUCHED_SPARSE;
+}
 
 /*
  * litter.c: pages that hardly used blocks leave where they are, and that nobody knows of. leave: of a block that has just become idle, in a heap
@@ -86,6 +89,8 @@ STRATA_INLINE bool zone_is_sparse(const struct zone *zone, bool superpages) { re
 STRATA_INLINE uint64_t zone_litter_expected(const struct litter *litter, bool superpages, uint64_t granules) {
     return granules * litter->kinds[superpages].share / LITTER_WHOLE + 1;
 }
+/* Whether one page of it is there, another one with each number: a block that is used as a whole is noticed, and one that is used by half soon. */
+bool zone_has_some_page(const struct zone *zone, const char *address, size_t granules, uint32_t number);
 bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *address, size_t granules);
 void zone_litter_keep_slow(struct zone *zone, struct superpage *first, size_t count);
 void zone_litter_clear_slow(struct zone *zone, struct superpage *first, size_t count);
@@ -116,24 +121,30 @@ bool zone_block_rest(struct zone *zone, char *address, const struct block_desc *
 char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_bytes);
 /*
  * Runs that CPUs keep for themselves (run_cache.c), without the zone's lock. give: false: the block is none that may wait there, or none at all.
- * take: one of this size, or a little longer where that will do, whose contents are anything; NULL: this CPU has none.
+ * take: one of this size, or longer where that will do, whose contents are anything; sparse: one of which little is there will do; NULL: this CPU has
+ * none.
  */
 bool zone_run_cache_give(struct zone *zone, char *address);
-char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer);
-/* This CPU's become idle pages: others' may be in use again soon. False: there were none. */
+char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse);
+/* This CPU's become idle pages, as far as they are worth it: others' may be in use again soon. Then everybody's. False: there were none. */
 bool zone_wake_own_runs(struct zone *zone);
-/* They all do. False: there were none. */
+bool zone_wake_used_runs(struct zone *zone);
+/* All of everybody's do: for room, address space or true marks. False: there were none. */
 bool zone_wake_runs(struct zone *zone);
-/* How many granules caches have. */
+/* How many granules caches have that are present, so far as known. */
 uint64_t zone_cached_granules(const struct zone *zone);
 void zone_run_caches_hold(struct zone *zone);
 void zone_run_caches_unhold(struct zone *zone);
 /* Of those that rest the runs: for other runs, which whole superpages are too good for. */
 void zone_wake_resting_runs(struct zone *zone);
 void zone_wake_resting(struct zone *zone);
-/* All that rests or is cached becomes idle pages: before these are looked for, handed back or counted. */
+/* All that rests or is cached becomes idle pages: before these are handed back or counted. pages: what of it is used, before pages are looked for. */
 STRATA_INLINE void zone_wake_blocks(struct zone *zone) {
     if (STRATA_UNLIKELY(zone->run_caches_used != 0)) (void)zone_wake_runs(zone);
+    if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_resting(zone);
+}
+STRATA_INLINE void zone_wake_pages(struct zone *zone) {
+    if (STRATA_UNLIKELY(zone->run_caches_used != 0)) (void)zone_wake_used_runs(zone);
     if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_resting(zone);
 }
 

@@ -3,42 +3,17 @@
  * of the heap, nothing that shows through where zeros are promised, and all of it back in the end.
  */
 #include "page/cost.h"
-#include "unit/page/page_support.h"
+#include "unit/page/sparse_support.h"
 
 #define BLOCK_GRANULES ((size_t)8 * MIB / GRANULE_BYTES)
 #define RUN_GRANULES ((size_t)100)
 #define LEFT_MOST 128 /* granules, of a heap of this size */
 
-static char *fresh_block(size_t granules) {
-    char *block = zone_block_alloc(&zone, granules << GRANULE_SHIFT, 1, NULL);
-    assert_non_null(block);
-    return block;
-}
-static void touch(char *block, size_t from, size_t to) {
-    for (size_t i = from; i < to; i++) memset(block + (i << GRANULE_SHIFT), 1, 8);
-}
-static void use_and_drop(size_t granules, size_t from, size_t to) {
-    char *block = fresh_block(granules);
-    touch(block, from, to);
-    drop_block(block);
-    (void)counters(); /* nothing rests any more */
-}
 static uint64_t calls(void) { return sim_calls(SIM_PRESENCE) + sim_calls(SIM_RELEASE); }
 /* In the whole heap. */
 static size_t present(void) { return sim_populated_pages((char *)zone.base, zone.extent_bytes); }
 
-static char *large, *wall;
-/* A heap that is worth a look; blocks of two sizes in turn, as one of the same size would be taken as it rested. */
-static void become_sparse(size_t granules) {
-    large = fresh_block((size_t)16 * MIB / GRANULE_BYTES);
-    touch(large, 0, (size_t)16 * MIB / GRANULE_BYTES);
-    for (unsigned i = 0; !zone_is_sparse(&zone, granules > SUPERPAGE_GRANULES) && i < 40; i++) use_and_drop(granules + i % 2, 0, 3);
-    assert_true(zone_is_sparse(&zone, granules > SUPERPAGE_GRANULES));
-}
-static void end_sparse(void) {
-    drop_block(large);
-    assert_empty();
-}
+static char *wall;
 
 static void most_blocks_end_without_a_call(void **state) {
     (void)state;

@@ -9,7 +9,7 @@
 
 static unsigned kept_on(unsigned cpu) { return cpu < zone.run_caches_used ? zone.run_caches[cpu].count : 0; }
 static unsigned kept(void) { return kept_on(sim_cpu_id() % RUN_CACHES); }
-static char *cached(size_t granules, size_t align) { return zone_block_cached(&zone, granules * GRANULE_BYTES, align); }
+static char *cached(size_t granules, size_t align) { return zone_block_cached(&zone, granules * GRANULE_BYTES, align, false); }
 
 /* Something else in the superpage, which does not come and go. */
 static char *wall;
@@ -180,7 +180,7 @@ static void no_more_is_kept_than_has_room(void **state) {
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = must_block((1 + i % 3) * GRANULE_BYTES, 1);
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
         drop_block(blocks[i]);
-        assert_int_equal(kept(), i < RUN_CACHE_RUNS ? i + 1 : RUN_CACHE_RUNS / 2 + 1); /* several go at once */
+        assert_int_equal(kept(), i < RUN_CACHE_RUNS ? i + 1 : RUN_CACHE_LEFT + 1); /* several go at once */
     }
     for (unsigned i = 0; i < kept(); i++) /* the longest there first */
         assert_int_equal(zone.run_caches[sim_cpu_id()].runs[i].at, zone_granule_of(&zone, blocks[ARRAY_LENGTH(blocks) - kept() + i]));

@@ -1,0 +1,161 @@
+/*
+ * test_run_cache_sparse.c - what a CPU keeps where blocks are hardly used: those of superpages, too, at the worth of what is there of them; they
+ * serve who wants half as much, but not who writes to all of it; nobody wakes them for their few pages, and whoever needs room gets it; and a program
+ * that begins to use its blocks is noticed.
+ */
+#include "unit/page/sparse_support.h"
+
+#define RUN_GRANULES ((size_t)100)
+#define BLOCK_GRANULES ((size_t)8 * MIB / GRANULE_BYTES)
+#define TOUCHED ((size_t)3)
+
+static unsigned kept(void) { return zone.run_caches_used != 0 ? zone.run_caches[0].count : 0; }
+static char *cached(size_t granules) { return zone_block_cached(&zone, granules * GRANULE_BYTES, 1, false); }
+static char *block_of_run(size_t granules) {
+    char *block = fresh_block(granules);
+    touch(block, 0, TOUCHED);
+    return block;
+}
+/* One of a few may be asked for a page, and go if it is there. */
+static char *keep_one(size_t granules) {
+    for (unsigned i = 0; i < 40; i++) {
+        char *block = block_of_run(granules);
+        drop_block(block);
+        if (kept() != 0) return block;
+    }
+    fail_msg("no block of %zu granules is kept", granules);
+    return NULL;
+}
+
+static void one_serves_who_wants_half_of_it(size_t granules) {
+    become_sparse(granules);
+    (void)counters();
+    char *block = keep_one(granules);
+    assert_true(zone_cached_granules(&zone) < granules / 2);
+    assert_null(cached(granules + 1));
+    assert_null(cached(granules / 2 - 1));
+    assert_null(zone_block_cached(&zone, granules * GRANULE_BYTES, 1, true));
+    bool zeroed;
+    const struct zone_block_config config = {.bytes = granules * GRANULE_BYTES, .mobility = MOBILITY_MOVABLE};
+    char *other = zone_block_create(&zone, &config, &zeroed);
+    assert_ptr_not_equal(other, block);
+    assert_ptr_equal(cached(granules / 2), block);
+    assert_int_equal(kept(), 0);
+    assert_int_equal(zone_block_bytes(&zone, block), granules * GRANULE_BYTES);
+    assert_int_equal(zone_block_asked(&zone, block), granules / 2 * GRANULE_BYTES);
+    assert_int_equal(sim_populated_pages(block, granules * GRANULE_BYTES), TOUCHED);
+    ASSERT_SOUND();
+    drop_block(block), drop_block(other);
+    end_sparse();
+}
+static void a_run_serves_who_wants_half_of_it(void **state) {
+    (void)state;
+    one_serves_who_wants_half_of_it(RUN_GRANULES);
+}
+static void so_does_a_block_of_superpages(void **state) {
+    (void)state;
+    one_serves_who_wants_half_of_it(BLOCK_GRANULES);
+}
+
+static void nobody_wakes_it_for_its_pages(void **state) {
+    (void)state;
+    become_sparse(RUN_GRANULES);
+    (void)zone_tick(&zone);
+    char *block = keep_one(RUN_GRANULES), *used = fresh_block(400);
+    touch(used, 0, 400);
+    struct zone_run run = must_run(8, 1, MOBILITY_UNMOVABLE);
+    assert_int_not_equal(run.fresh, 0);
+    assert_int_equal(kept(), 1);
+    assert_ptr_equal(cached(RUN_GRANULES), block);
+    drop_run(run), drop_block(block), drop_block(used);
+    end_sparse();
+}
+
+static void it_goes_with_a_tick_and_when_asked_for_all(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < 2; way++) {
+        begin(NULL, plain_config());
+        become_sparse(RUN_GRANULES);
+        (void)keep_one(RUN_GRANULES);
+        if (way == 0)
+            (void)zone_tick(&zone);
+        else
+            (void)zone_release(&zone, 0);
+        assert_int_equal(kept(), 0);
+        end_sparse();
+    }
+}
+
+/* Kept blocks have all the address space there is: who needs some gets it. */
+static void it_costs_nobody_room(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    char *blocks[16];
+    unsigned count = 0;
+    while (count < 16 && (blocks[count] = zone_block_alloc(&zone, BLOCK_GRANULES << GRANULE_SHIFT, 1, NULL)) != NULL) count++;
+    assert_in_range(count, 2, 15);
+    for (unsigned i = 0; i < count; i++) drop_block(blocks[i]);
+    assert_true(kept() != 0);
+    char *all = zone_block_alloc(&zone, count * BLOCK_GRANULES << GRANULE_SHIFT, 1, NULL);
+    assert_non_null(all);
+    assert_int_equal(kept(), 0);
+    drop_block(all);
+    for (count = 0; count < 16 && (blocks[count] = zone_block_alloc(&zone, BLOCK_GRANULES << GRANULE_SHIFT, 1, NULL)) != NULL;) count++;
+    for (unsigned i = 0; i < count; i++) drop_block(blocks[i]);
+    assert_true(kept() != 0);
+    struct zone_run runs[32]; /* of the one free superpage's size, and then of more */
+    for (unsigned i = 0; i < 8; i++) runs[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    for (unsigned i = 0; i < 8; i++) drop_run(runs[i]);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
+/* So that what is kept is kept at its worth: from then on it is known to be present, or no block is expected to be hardly used. */
+static void who_begins_to_use_blocks_is_noticed(void **state) {
+    (void)state;
+    become_sparse(RUN_GRANULES);
+    (void)keep_one(RUN_GRANULES);
+    unsigned blocks = 0;
+    for (; blocks < 400 && (kept() == 0 || zone.run_caches[0].sparse != 0); blocks++) {
+        char *block = cached(RUN_GRANULES);
+        if (block == NULL) block = fresh_block(RUN_GRANULES);
+        touch(block, 0, RUN_GRANULES);
+        drop_block(block);
+    }
+    assert_in_range(blocks, 1, 40);
+    assert_int_equal(zone_cached_granules(&zone), RUN_GRANULES);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
+/* However many there are, they are few pages. */
+static void what_is_kept_is_bounded(void **state) {
+    (void)state;
+    become_sparse(RUN_GRANULES);
+    char *blocks[RUN_CACHE_RUNS + 40];
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = block_of_run(RUN_GRANULES);
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
+        drop_block(blocks[i]);
+        assert_in_range(kept(), 0, RUN_CACHE_RUNS);
+    }
+    assert_in_range(kept(), 4, RUN_CACHE_RUNS);
+    assert_int_equal(zone.run_caches[0].sparse, kept());
+    uint32_t present = 0;
+    for (unsigned i = 0; i < kept(); i++) present += zone.run_caches[0].runs[i].present;
+    assert_int_equal(zone_cached_granules(&zone), present);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_run_serves_who_wants_half_of_it, plain_zone),
+        cmocka_unit_test_setup(so_does_a_block_of_superpages, plain_zone),
+        cmocka_unit_test_setup(nobody_wakes_it_for_its_pages, plain_zone),
+        cmocka_unit_test(it_goes_with_a_tick_and_when_asked_for_all),
+        cmocka_unit_test_setup(it_costs_nobody_room, plain_zone),
+        cmocka_unit_test_setup(who_begins_to_use_blocks_is_noticed, plain_zone),
+        cmocka_unit_test_setup(what_is_kept_is_bounded, plain_zone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
