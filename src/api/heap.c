@@ -183,6 +183,25 @@ bool heap_debug_usable(enum heap_function function, const void *address, size_t 
     return heap_is_debugged() && debug_heap_usable(function_names[function], address, bytes);
 }
 
+/* How long a report waits for the zone's lock, at most: a handler that interrupted who holds it would wait for ever. */
+#define REPORT_DOZE_MAX_NS UINT64_C(32000000)
+
+STRATA_COLD void heap_bad_block(const char *function, const void *address) {
+    struct zone_block_info block;
+    enum zone_status status = ZONE_NO_BLOCK;
+    uint64_t interval = HEAP_DOZE_MIN_NS;
+    bool known = zone_block_try_find(&heap.zone, address, &block, &status);
+    while (!known && interval <= REPORT_DOZE_MAX_NS) {
+        interval = heap_doze(interval);
+        known = zone_block_try_find(&heap.zone, address, &block, &status);
+    }
+    if (!known) fatal("%s(): %p: not an allocated block (double free, or inside a block)", function, address);
+    if (status == ZONE_OK && block.start != address)
+        fatal("%s(): %p: not the start of a block (%zu bytes inside the block at %p)", function, address,
+              (size_t)((const char *)address - block.start), (void *)block.start);
+    fatal("%s(): %p: not an allocated block (double free, or never allocated by malloc)", function, address);
+}
+
 void heap_bad_address(enum heap_function function, const void *address) {
     const char *name = function_names[function];
     heap_init(); /* it may be the first call of the process: then for the message */
@@ -191,7 +210,7 @@ void heap_bad_address(enum heap_function function, const void *address) {
     if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES)
         fatal("%s(): %p: not the start of an object (cache %s)", name, address, heap.slabs.caches[tag].name);
     if (tag == TAG_POOL) fatal("%s(): %p: memory of a fixed pool, whose objects strata_pool_free takes back", name, address);
-    fatal("%s(): %p: not an allocated block (double free, or inside a block)", name, address);
+    heap_bad_block(name, address);
 }
 
 void heap_free_slow(enum heap_function function, unsigned tag, void *object) {

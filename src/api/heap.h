@@ -112,6 +112,8 @@ enum heap_function { HEAP_FREE, HEAP_FREE_SIZED, HEAP_FREE_ALIGNED_SIZED, HEAP_R
 
 /* Ends the process: `address` is not what `function` may take. */
 _Noreturn void heap_bad_address(enum heap_function function, const void *address);
+/* The same of an address in the heap that is no object's: says which block it is inside of. Waits for no lock longer than some 60 ms. */
+_Noreturn void heap_bad_block(const char *function, const void *address);
 
 /* malloc beyond the fast path: sets errno to ENOMEM and returns NULL where there is no memory. `zeroed` (may be NULL) as in zone_block_alloc. */
 void *heap_alloc_small_slow(size_t bytes, unsigned cache);

@@ -76,7 +76,7 @@ static void verify(const struct kmem_form *form, void *p, size_t size) {
         return;
     }
     size_t bytes = tag == TAG_BLOCK ? zone_block_asked(&heap.zone, p) : 0;
-    if (bytes == 0) fatal("%s(): %p: not an allocated block (double free, or inside a block)", function, p);
+    if (bytes == 0) heap_bad_block(function, p);
     size_t unit = max_u64(GRANULE_BYTES, platform_info()->page_bytes);
     if (wanted != TAG_BLOCK || size > bytes || bytes - size >= unit) wrong_size(function, p, size, tag);
 }

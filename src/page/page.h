@@ -383,6 +383,8 @@ struct zone_block_info {
 };
 /* The block that [address, address + bytes) is part of, bytes > 0. Linear in the superpages between its start and the address. */
 enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info);
+/* The same of one byte, where the zone's lock is free; else false: for reports of misuse, which may come from a handler of who holds it. */
+bool zone_block_try_find(struct zone *zone, const void *address, struct zone_block_info *info, enum zone_status *status);
 
 /* move: NULL: it stays where it is. ZONE_NO_BLOCK; ZONE_BAD_RANGE: it is fixed. Of blocks of whole superpages nobody is asked. */
 enum zone_status zone_block_set_move(struct zone *zone, void *address, zone_block_move *move, void *argument);

@@ -33,9 +33,9 @@ static size_t unit_of(const struct zone *zone, const struct block_desc *block) {
     return block->superpages != 0 ? SUPERPAGE_BYTES : (size_t)zone->page_granules << GRANULE_SHIFT;
 }
 
-enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info) {
+/* Under the lock. */
+static enum zone_status find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info) {
     enum zone_status status = ZONE_NO_BLOCK;
-    platform_lock_acquire(&zone->lock);
     if (!zone_is_block(zone, address)) zone_mark_growth(zone); /* the start of a block is known by its tag, addresses inside by marks */
     char *start = start_of(zone, address);
     if (start != NULL) {
@@ -53,8 +53,21 @@ enum zone_status zone_block_find(struct zone *zone, const void *address, size_t 
                                          .argument = block->argument};
         if (offset < size && bytes <= size - offset) status = ZONE_OK;
     }
+    return status;
+}
+
+enum zone_status zone_block_find(struct zone *zone, const void *address, size_t bytes, struct zone_block_info *info) {
+    platform_lock_acquire(&zone->lock);
+    enum zone_status status = find(zone, address, bytes, info);
     platform_lock_release(&zone->lock);
     return status;
+}
+
+STRATA_COLD bool zone_block_try_find(struct zone *zone, const void *address, struct zone_block_info *info, enum zone_status *status) {
+    if (!platform_lock_try(&zone->lock)) return false;
+    *status = find(zone, address, 1, info);
+    platform_lock_release(&zone->lock);
+    return true;
 }
 
 enum zone_status zone_block_set_move(struct zone *zone, void *address, zone_block_move *move, void *argument) {

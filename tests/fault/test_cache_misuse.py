@@ -52,7 +52,7 @@ CASES = {
             "unknown flag and zero": ("alloc", r"flags 0xa: allowed are sums of 1, 2 and 4 \(cache letters\)"),
         }.items()
     },
-    "free": r"strata: free\(\): {at}: not an allocated block \(double free, or inside a block\)",
+    "free": r"strata: free\(\): {at}: not an allocated block \(double free, or never allocated by malloc\)",
 }
 
 

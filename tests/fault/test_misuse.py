@@ -10,8 +10,14 @@ pytestmark = pytest.mark.strata_only
 FOREIGN = r"{at}: not a pointer of this heap"
 INSIDE = r"{at}: not the start of an object \(cache malloc-{object}\)"
 TWICE = r"{at}: double free \(cache malloc-{object}\)"
-NO_BLOCK = r"{at}: not an allocated block \(double free, or inside a block\)"
+NO_BLOCK = r"{at}: not an allocated block \(double free, or never allocated by malloc\)"
 NO_CACHING = "magazine_max:0"
+
+
+def within(offset):
+    """What is said of an address that is so many bytes inside a large block."""
+    return rf"{{at}}: not the start of a block \((?P<offset>{offset}) bytes inside the block at (?P<start>0x[0-9a-f]+)\)"
+
 
 # case, the function that the line names, what it says, options
 CASES = [
@@ -35,13 +41,13 @@ CASES = [
     ("realloc small+8", "realloc", INSIDE, ""),
     ("realloc small+16", "realloc", INSIDE, ""),
     ("measure small+8", "malloc_usable_size", INSIDE, ""),
-    ("free large+1", "free", NO_BLOCK, ""),
-    ("free large+16", "free", NO_BLOCK, ""),
-    ("free large+page", "free", NO_BLOCK, ""),
-    ("free huge+2M", "free", NO_BLOCK, ""),
-    ("free huge+page", "free", NO_BLOCK, ""),
-    ("realloc large+page", "realloc", NO_BLOCK, ""),
-    ("measure large+page", "malloc_usable_size", NO_BLOCK, ""),
+    ("free large+1", "free", within(1), ""),
+    ("free large+16", "free", within(16), ""),
+    ("free large+page", "free", within(4096), ""),
+    ("free huge+2M", "free", within(2 << 20), ""),
+    ("free huge+page", "free", within(3 * 4096), ""),
+    ("realloc large+page", "realloc", within(4096), ""),
+    ("measure large+page", "malloc_usable_size", within(4096), ""),
     ("twice small", "free", TWICE, ""),
     ("twice middle", "free", TWICE, ""),
     ("twice small, two threads", "free", TWICE, ""),
@@ -59,7 +65,10 @@ def assert_one_line(result, function, wording):
     address, usable = result.text.splitlines()[0].split()
     # A cache is named after the size of its objects, which is the usable size of each.
     line = f"strata: {function}\\(\\): " + wording.format(at=address, object=usable)
-    assert re.fullmatch(line + "\n", result.errors), f"{result.errors!r} is not {line!r}"
+    match = re.fullmatch(line + "\n", result.errors)
+    assert match, f"{result.errors!r} is not {line!r}"
+    if (start := match.groupdict().get("start")) is not None:
+        assert int(start, 16) + int(match["offset"]) == int(address, 16), result.errors
 
 
 @pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)

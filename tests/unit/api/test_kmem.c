@@ -327,7 +327,11 @@ static void pointers_that_are_no_blocks_are_found(void **state) {
     large = strata_kmem_alloc(40000, 0);
     misused = large + 4096;
     misused_size = 40000;
-    ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not an allocated block (double free, or inside a block)\n", misused);
+    ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not the start of a block (4096 bytes inside the block at %p)\n", misused, (void *)large);
+    new_process(NULL, "magazine_max:0");
+    misused = strata_kmem_alloc(40000, 0);
+    strata_kmem_free(misused, 40000);
+    ASSERT_DIES(free_by_size, "strata_kmem_free(): %p: not an allocated block (double free, or never allocated by malloc)\n", misused);
     new_process(NULL, "magazine_max:0");
     misused = strata_kmem_alloc(100, 0);
     misused_cookie = STRATA_KMEM_COOKIE(120);
@@ -385,6 +389,20 @@ static void cookies_of_another_map_are_told_apart(void **state) {
     }
 }
 
+/* As in a handler that interrupted who has the lock, and frees what is inside a block: the report says less, but it comes. */
+static void free_while_the_zone_is_locked(void *unused) {
+    platform_lock_hold(&heap.zone.lock);
+    free_by_size(unused);
+}
+
+static void a_report_does_not_wait_for_the_zone(void **state) {
+    (void)state;
+    new_process(NULL, "magazine_max:0");
+    misused = (char *)strata_kmem_alloc(40000, 0) + 4096;
+    misused_size = 40000;
+    ASSERT_DIES(free_while_the_zone_is_locked, "strata_kmem_free(): %p: not an allocated block (double free, or inside a block)\n", misused);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(every_size_has_the_cookie_of_its_class, fresh_process),
@@ -401,6 +419,7 @@ int main(void) {
         cmocka_unit_test_setup(what_was_asked_for_is_its_size, fresh_process),
         cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slab, fresh_process),
         cmocka_unit_test_setup(pointers_that_are_no_blocks_are_found, fresh_process),
+        cmocka_unit_test_setup(a_report_does_not_wait_for_the_zone, fresh_process),
         cmocka_unit_test_setup(unknown_flags_end_the_process, fresh_process),
         cmocka_unit_test_setup(cookies_of_another_map_are_told_apart, fresh_process),
     };
