@@ -26,6 +26,7 @@
 
 #include <strata/page.h>
 
+#include "libc_malloc.h"
 #include "load.h"
 #include "timing.h"
 
@@ -38,9 +39,7 @@
 #define MEMBERS_MAX 512
 #define SUPERPAGE ((size_t)2 << 20)
 
-/* glibc's own, whatever malloc the process uses. */
-void *__libc_malloc(size_t bytes);
-void __libc_free(void *block);
+static struct libc_malloc libc; /* set by main */
 
 enum way { KERNEL, POPULATED, HUGE_PAGES, POPULATED_HUGE, STRATA, MALLOC, LIBC, WAYS };
 static const char *const way_names[WAYS] = {"kernel", "populated", "huge", "populated-huge", "strata", "malloc", "libc"};
@@ -75,7 +74,7 @@ static void *allocate(enum way way, size_t bytes) {
         if (strata_page_alloc(bytes, 0, &block) != STRATA_PAGE_OK) block = NULL;
         break;
     case MALLOC: block = malloc(bytes); break;
-    case LIBC: block = __libc_malloc(bytes); break;
+    case LIBC: block = libc.allocate(bytes); break;
     default: break;
     }
     if (!block) load_fail("no memory for a block");
@@ -88,7 +87,7 @@ static void release(enum way way, void *block, size_t bytes) {
         if (strata_page_free(block) != STRATA_PAGE_OK) load_fail("a block is none");
         break;
     case MALLOC: free(block); break;
-    case LIBC: __libc_free(block); break;
+    case LIBC: libc.release(block); break;
     default:
         if (munmap(block, bytes)) load_fail("a mapping is none");
     }
@@ -368,6 +367,7 @@ int main(int argc, char **argv) {
     enum way way = KERNEL;
     if (!first || !second)
         load_fail("usage: umpa_pages fault|pair|ring|resize|[aged-|privileged-]double|[aged-]turns|[aged-]swap WAY BYTES|MEMBERS ROUNDS|OPERATIONS");
+    libc = libc_malloc_find();
     timing_pin(0);
     if (!strcmp(argv[1], "privileged-double"))
         argv[1] += strlen("privileged-");

@@ -3,7 +3,7 @@
  *
  *     umpa_vector libc|std|strata BYTES ROUNDS
  *
- * libc: std::vector on glibc's malloc, called by its own name. std: std::vector as it comes, on strata's malloc. strata: strata::vector. Prints the
+ * libc: std::vector on glibc's malloc. std: std::vector as it comes, on strata's malloc. strata: strata::vector. Prints the
  * processor time of the first vector of the process, whose pages are new, its peak of memory, and the median time of ROUNDS further ones. The
  * contents are looked at, and the heap. A way is a process of its own, as the peak is the process's.
  */
@@ -19,10 +19,11 @@
 #include <new>
 #include <vector>
 
-extern "C" void *__libc_malloc(std::size_t);
-extern "C" void __libc_free(void *);
+#include "libc_malloc.h"
 
 namespace {
+
+const libc_malloc libc = libc_malloc_find();
 
 [[noreturn]] void fail(const char *why) {
     std::fprintf(stderr, "umpa_vector: %s\n", why);
@@ -34,11 +35,11 @@ template <class T> struct LibcAllocator {
     LibcAllocator() = default;
     template <class U> LibcAllocator(const LibcAllocator<U> &) noexcept {}
     T *allocate(std::size_t count) {
-        void *block = __libc_malloc(count * sizeof(T));
+        void *block = libc.allocate(count * sizeof(T));
         if (block == nullptr) throw std::bad_alloc();
         return static_cast<T *>(block);
     }
-    void deallocate(T *block, std::size_t) noexcept { __libc_free(block); }
+    void deallocate(T *block, std::size_t) noexcept { libc.release(block); }
     template <class U> bool operator==(const LibcAllocator<U> &) const noexcept { return true; }
     template <class U> bool operator!=(const LibcAllocator<U> &) const noexcept { return false; }
 };

@@ -6,12 +6,21 @@
 #ifndef STRATA_API_ALSO_AS_H
 #define STRATA_API_ALSO_AS_H
 
+#include "platform/platform.h"
+
 #if defined(STRATA_NO_OVERRIDE)
 #define ALSO_AS(name, function)
 #elif defined(__clang__)
 #define ALSO_AS(name, function) extern __typeof__(function) name __attribute__((alias(#function), visibility("default")));
 #else
 #define ALSO_AS(name, function) extern __typeof__(function) name __attribute__((alias(#function), copy(function), visibility("default")));
+#endif
+
+/* Likewise for a name that only some C libraries have for programs, glibc's __libc_X: who wraps malloc calls it. */
+#if PLATFORM_HAS_LIBC_NAMES
+#define ALSO_AS_LIBC(name, function) ALSO_AS(name, function)
+#else
+#define ALSO_AS_LIBC(name, function)
 #endif
 
 #endif

@@ -60,9 +60,11 @@ STRATA_INLINE void release(enum heap_function function, void *p) {
 /* Where they begin in a line of code is a tenth of the time of a pair: so it is said, and no change elsewhere moves them. */
 STRATA_ALIGNED(64) void *strata_malloc(size_t size) { return alloc(size); }
 ALSO_AS(malloc, strata_malloc)
+ALSO_AS_LIBC(__libc_malloc, strata_malloc)
 
 STRATA_ALIGNED(64) void strata_free(void *p) { release(HEAP_FREE, p); }
 ALSO_AS(free, strata_free)
+ALSO_AS_LIBC(__libc_free, strata_free)
 ALSO_AS(cfree, strata_free)
 
 /* The size is a promise of the caller that we don't need: the tag says more. */
@@ -112,6 +114,7 @@ void *strata_calloc(size_t count, size_t size) {
     return STRATA_LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
 }
 ALSO_AS(calloc, strata_calloc)
+ALSO_AS_LIBC(__libc_calloc, strata_calloc)
 
 /*
  * The size of the object of a size class that starts at p; 0: none does. Small ones without a detour: redis asks for each block that it gets and
@@ -207,6 +210,7 @@ void *strata_realloc(void *p, size_t size) {
     return realloc_elsewhere(p, size);
 }
 ALSO_AS(realloc, strata_realloc)
+ALSO_AS_LIBC(__libc_realloc, strata_realloc)
 
 void *strata_reallocarray(void *p, size_t count, size_t size) {
     size_t bytes;
@@ -241,6 +245,7 @@ void *strata_memalign(size_t alignment, size_t size) {
     return alloc_aligned(power, size);
 }
 ALSO_AS(memalign, strata_memalign)
+ALSO_AS_LIBC(__libc_memalign, strata_memalign)
 
 int strata_posix_memalign(void **out, size_t alignment, size_t size) {
     if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
@@ -252,11 +257,13 @@ int strata_posix_memalign(void **out, size_t alignment, size_t size) {
     return 0;
 }
 ALSO_AS(posix_memalign, strata_posix_memalign)
+ALSO_AS_LIBC(__posix_memalign, strata_posix_memalign)
 
 static size_t page_bytes(void) { return heap_init() ? platform_info()->page_bytes : GRANULE_BYTES; }
 
 STRATA_COLD void *strata_valloc(size_t size) { return alloc_aligned(page_bytes(), size); }
 ALSO_AS(valloc, strata_valloc)
+ALSO_AS_LIBC(__libc_valloc, strata_valloc)
 
 STRATA_COLD void *strata_pvalloc(size_t size) {
     size_t page = page_bytes();
@@ -267,6 +274,7 @@ STRATA_COLD void *strata_pvalloc(size_t size) {
     return alloc_aligned(page, size == 0 ? page : align_up(size, page));
 }
 ALSO_AS(pvalloc, strata_pvalloc)
+ALSO_AS_LIBC(__libc_pvalloc, strata_pvalloc)
 
 static STRATA_NOINLINE size_t odd_usable_size(void *p) {
     unsigned tag;

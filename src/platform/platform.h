@@ -15,6 +15,13 @@
 
 /* ------------------------------------------------------------------ facts */
 
+/* Whether the C library has the malloc family for programs under names of its own, too: __libc_malloc and so on. musl's are for itself. */
+#if defined(__GLIBC__)
+#define PLATFORM_HAS_LIBC_NAMES 1
+#else
+#define PLATFORM_HAS_LIBC_NAMES 0
+#endif
+
 struct platform_info {
     size_t page_bytes;            /* the operating system's base page: 4, 16 or 64 KiB */
     unsigned page_shift;          /* log2(page_bytes) */

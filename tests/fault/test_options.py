@@ -36,8 +36,27 @@ GOOD = ["background:off", "background:on", "thp:never", "thp:always", "decay_ms:
         "hard_limit:1G", "hard_limit:1073741824", "rseq:auto", "grouping:off", "magazine_max:0", "magazine_max:256", "populate_pages:512",
         "reserve:4G", "", ",", "thp:never,,decay_ms:10,"]
 
-# Another malloc, loaded before strata.
+# Another malloc, loaded before strata: one of its own, and one that hands on to the C library.
 OTHER_MALLOC = r"""
+#include <string.h>
+static char pool[16 << 20];
+static size_t used;
+void *malloc(size_t n) {
+    char *p = pool + used + 16;
+    used += 16 + ((n + 15) & ~(size_t)15);
+    memcpy(p - 16, &n, sizeof n);
+    return p;
+}
+void *calloc(size_t n, size_t m) { return malloc(n * m); }
+void *realloc(void *p, size_t n) {
+    size_t old = 0;
+    if (p != NULL) memcpy(&old, (char *)p - 16, sizeof old);
+    void *fresh = malloc(n);
+    return old == 0 ? fresh : memcpy(fresh, p, old < n ? old : n);
+}
+void free(void *p) { (void)p; }
+"""
+FORWARDING_MALLOC = r"""
 #include <stddef.h>
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 extern void __libc_free(void *);
@@ -151,6 +170,13 @@ def test_verify_fails_where_another_malloc_comes_first(strata, compile_c):
     assert line.startswith("strata: ") and "malloc" in line
     env["STRATA_CONF"] = "verify:off"
     assert strata.run(["/bin/echo", "fine"], env=env, prove=False, quiet=False).text == "fine\n"
+
+
+def test_verify_passes_a_malloc_that_hands_on_to_stratas(strata, compile_c):
+    """A malloc in front that calls the C library's by its own names calls strata's, which has them."""
+    other = compile_c("libforwards.so", FORWARDING_MALLOC, "-shared", "-fPIC")
+    env = {"LD_PRELOAD": f"{other}:{strata.library}", "STRATA_CONF": "verify:on"}
+    assert strata.run(["/bin/echo", "fine"], env=env, prove=False).text == "fine\n"
 
 
 def test_verify_is_silent_where_strata_serves(strata):

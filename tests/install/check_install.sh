@@ -119,6 +119,12 @@ for compiler in gcc clang-19 g++ clang++-19; do
     passed
 done
 
+# glibc's own names are in the archive, too: a static program that calls them would else bring glibc's malloc in beside ours, and not link.
+echo 'void *__libc_malloc(size_t); int main(void) { free(__libc_malloc(100)); return 0; }' |
+    gcc -static -include stdlib.h -fno-builtin -o "$work/glibc-names" -x c - -x none "$library_dir/libstrata.a" -pthread || fail "a static program of __libc_malloc does not link"
+"$work/glibc-names" || fail "a static program of __libc_malloc fails"
+passed
+
 # Preloaded alone, libstrata-umem.so finds libstrata.so beside it, where nothing else leads there, and brings its malloc.
 echo 'int main(void) { free(malloc(100)); return 0; }' | gcc -include stdlib.h -fno-builtin -o "$work/plain" -x c -
 # All of the table is read: a grep that ends early would end the program by SIGPIPE, and with it the pipeline.

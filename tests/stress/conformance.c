@@ -342,6 +342,34 @@ static void group_sized(void) {
     aligned_sized(NULL, 64, 64);
 }
 
+/* glibc's own names of its functions: what one family gives the other takes. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void *__libc_valloc(size_t size);
+void *__libc_pvalloc(size_t size);
+void __libc_free(void *p);
+
+static void group_glibc_names(void) {
+    for (size_t bytes = 1; bytes < 4 * MIB; bytes = bytes * 3 / 2 + 1) {
+        void *blocks[] = {__libc_malloc(bytes), __libc_calloc(1, bytes), __libc_realloc(malloc(bytes), bytes + 1),
+                          realloc(__libc_malloc(bytes), bytes + 1)};
+        void *apart[] = {__libc_memalign(256, bytes), __libc_valloc(bytes), __libc_pvalloc(bytes)};
+        for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+            REQUIRE(malloc_usable_size(blocks[i]) >= bytes);
+            free(blocks[i]);
+        }
+        for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++) {
+            REQUIRE(aligned(apart[i], i == 0 ? 256 : 4096) && malloc_usable_size(apart[i]) >= bytes);
+            free(apart[i]);
+        }
+        __libc_free(malloc(bytes));
+        __libc_free(aligned_alloc(64, bytes));
+    }
+    __libc_free(NULL);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -358,6 +386,7 @@ int main(int argc, char **argv) {
         {"calloc_zero", group_calloc_zero},
         {"information", group_information},
         {"sized", group_sized},
+        {"glibc_names", group_glibc_names},
     };
     for (size_t i = 0; argc == 2 && i < sizeof groups / sizeof groups[0]; i++) {
         if (strcmp(groups[i].name, argv[1]) != 0) continue;

@@ -284,6 +284,14 @@ void group_where() {
         "malloc_info",
         "malloc_stats",
         "mallopt",
+        "__libc_malloc",
+        "__libc_calloc",
+        "__libc_realloc",
+        "__libc_free",
+        "__libc_memalign",
+        "__libc_valloc",
+        "__libc_pvalloc",
+        "__posix_memalign",
     };
     for (const char *name : names) {
         void *found = dlsym(RTLD_DEFAULT, name);

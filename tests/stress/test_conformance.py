@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-GROUPS = ["zero", "overflow", "alignment", "aligned_functions", "bad_alignment", "errno", "realloc_zero", "usable", "calloc_zero", "sized"]
+GROUPS = ["zero", "overflow", "alignment", "aligned_functions", "bad_alignment", "errno", "realloc_zero", "usable", "calloc_zero", "sized",
+          "glibc_names"]
 RESIZES = [["pairs"], ["growth"], ["walk", "20000"]]
 BOTH = pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
 
