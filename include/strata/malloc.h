@@ -234,9 +234,9 @@ STRATA_API struct strata_mallinfo strata_mallinfo(void) STRATA_NOEXCEPT;
  * strata_malloc_info - writes the state of the heap as an XML document, <malloc version="strata-1">, with the elements of glibc's, and
  * <superpages> with <group> and <free>: the heap's superpages by group, what compaction did and lost to others, and free blocks by order.
  *
- * options: 0; any other value gives -1 and EINVAL. stream: open for writing; its own locking applies.
- * Returns 0, or -1 with the stream's error in errno where it did not take all of the text. No cancellation point. Cost: that of strata_stats_json,
- * and of the stream.
+ * options: 0. stream: open for writing; its own locking applies.
+ * Returns 0; EINVAL for other options, with errno as it was; or -1 with the stream's error in errno where it did not take all of the text. No
+ * cancellation point. Cost: that of strata_stats_json, and of the stream.
  */
 STRATA_API int strata_malloc_info(int options, FILE *stream);
 
@@ -247,7 +247,8 @@ STRATA_API void strata_malloc_stats(void);
  * strata_mallopt - accepts the parameters that <malloc.h> names, without effect: they tune mechanisms that strata doesn't have. Its own
  * options are those of STRATA_CONF.
  *
- * parameter: an M_ constant of <malloc.h>. value: not looked at. Returns 1 for a parameter that is known, else 0. Cost: constant.
+ * parameter: an M_ constant of <malloc.h>. value: looked at for M_MXFAST alone, where glibc takes 0 to 20 * sizeof(size_t). Returns 1 for a
+ * parameter that is known and a value that it may have, else 0. Cost: constant.
  */
 STRATA_API int strata_mallopt(int parameter, int value) STRATA_NOEXCEPT;
 

@@ -280,11 +280,8 @@ int strata_malloc_trim(size_t pad) { return heap_release(pad) != 0; }
 ALSO_AS(malloc_trim, strata_malloc_trim)
 
 int strata_malloc_info(int options, FILE *stream) {
-    if (options != 0) {
-        errno = EINVAL;
-        return -1;
-    }
-    int cancel_state; /* writing to a stream is a cancellation point, and the snapshot is locked */
+    if (options != 0) return EINVAL; /* as glibc does, with errno as it was */
+    int cancel_state;                /* writing to a stream is a cancellation point, and the snapshot is locked */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     bool ok = write_report(report_xml, write_to_stream, stream);
     pthread_setcancelstate(cancel_state, NULL);
@@ -328,10 +325,13 @@ struct strata_mallinfo strata_mallinfo(void) {
 }
 ALSO_AS(mallinfo, strata_mallinfo)
 
-/* The parameters of glibc's <malloc.h>: -8..-1 and M_MXFAST, 1. */
+/* The parameters of glibc's <malloc.h>: -8..-1, of which it takes any value, and M_MXFAST, which has a largest one. */
+#define MXFAST 1
+#define MXFAST_MAX ((int)(20 * sizeof(size_t)))
+
 int strata_mallopt(int parameter, int value) {
-    (void)value;
-    return (parameter >= -8 && parameter <= -1) || parameter == 1;
+    if (parameter == MXFAST) return value >= 0 && value <= MXFAST_MAX;
+    return parameter >= -8 && parameter <= -1;
 }
 ALSO_AS(mallopt, strata_mallopt)
 
