@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from strata.candidates import installed_peers
+from strata.elf import Elf
 from strata.errors import StrataError
 from strata.library import target_of
-from strata.program import inspect, resolve
+from strata.program import ALLOCATOR_TEXTS, inspect, resolve
 
 MAIN = "int main(void) { return 0; }\n"
 OWN_MALLOC = """
@@ -60,6 +61,98 @@ def test_own_malloc(tool, compile_c, flags):
 def test_built_in_allocator_under_another_name(tool, compile_c):
     path = compile_c("private", "void *_rjem_malloc(unsigned long n) { (void)n; return 0; }\n" + MAIN)
     assert "brings its own allocator, jemalloc (Rust's tikv-jemallocator)" in refused(tool, path)
+
+
+# The same malloc where no symbol of the dynamic table shows it, and one that is called by the linker's --wrap.
+HIDDEN_MALLOC = '#pragma GCC visibility push(hidden)\n' + OWN_MALLOC
+WRAPPED_MALLOC = """
+#include <stdlib.h>
+static char pool[1 << 20];
+static size_t used;
+void *__wrap_malloc(size_t size) { void *p = pool + used; used += (size + 15) & ~(size_t)15; return p; }
+void __wrap_free(void *p) { (void)p; }
+int main(void) { void *volatile p = malloc(10); free(p); return p == NULL; }
+"""
+COUNTED_MALLOC = """
+#include <stdlib.h>
+static int calls;
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size) { calls++; return __real_malloc(size); }
+int main(void) { free(malloc(10)); return calls != 1; }
+"""
+WRAP = "-Wl,--wrap=malloc,--wrap=free"
+CANNOT_TELL = "cannot tell whether its malloc is strata's: "
+
+
+def noted(tool, path):
+    """The program runs, and one line says what is not known; -q takes that line away."""
+    done = tool("run", "--verify", "--", path)
+    assert done.returncode == 0, done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"strata run: note: {path}: {CANNOT_TELL}")
+    assert tool("run", "--verify", "-q", "--", path).stderr == ""
+    return line
+
+
+def test_hidden_malloc(tool, compile_c):
+    path = compile_c("hidden", HIDDEN_MALLOC)
+    assert f"{path}: brings its own malloc (defines malloc, calloc, realloc, free)" in refused(tool, path)
+
+
+def test_hidden_malloc_of_a_stripped_program(tool, compile_c):
+    path = compile_c("hidden-stripped", HIDDEN_MALLOC, "-s")
+    assert "it is stripped and imports no malloc, and may have an allocator of its own (it has 10486" in noted(tool, path)
+
+
+@pytest.mark.parametrize("text, name", [("<jemalloc>: Error in x", "jemalloc"), ("mimalloc: warning: ", "mimalloc"), ("tcmalloc.x", "tcmalloc")])
+def test_hidden_allocator_that_names_itself(tool, compile_c, text, name):
+    path = compile_c("named", f'const char *volatile message = "{text}";\n' + HIDDEN_MALLOC, "-s")
+    assert f"{path}: brings its own allocator, {name} (has " in refused(tool, path)
+
+
+def test_the_names_are_those_of_the_allocators(strata_lib):
+    """Of the texts that are looked for, each that can be had here is in its allocator."""
+    peers = installed_peers(target_of(strata_lib))
+    for text, name in ALLOCATOR_TEXTS.items():
+        if name in peers:
+            with Elf(Path(peers[name])) as elf:
+                assert elf.texts([b"no such text", text]) == [text], name
+    assert {"jemalloc", "mimalloc", "tcmalloc"} <= peers.keys()
+
+
+def test_a_program_that_imports_malloc_and_names_an_allocator(tool, compile_c):
+    source = '#include <stdlib.h>\nconst char *volatile message = "<jemalloc>: x";\nint main(void) { free(malloc(10)); return 0; }\n'
+    assert "it imports malloc, but has '<jemalloc>' of jemalloc in it" in noted(tool, compile_c("both", source, "-s"))
+
+
+def test_wrapped_malloc(tool, compile_c):
+    path = compile_c("wrapped", WRAPPED_MALLOC, WRAP)
+    assert f"{path}: its calls of malloc were linked to __wrap_malloc of its own (--wrap)" in refused(tool, path)
+    assert "may have an allocator of its own" in noted(tool, compile_c("wrapped-stripped", WRAPPED_MALLOC, WRAP, "-s"))
+
+
+def test_wrapped_malloc_that_calls_the_real_one(tool, compile_c):
+    path = compile_c("counted", COUNTED_MALLOC, "-Wl,--wrap=malloc")
+    assert "calls go through __wrap_malloc of its own (--wrap)" in noted(tool, path)
+
+
+def test_memory_from_the_system_is_room_for_an_allocator(tool, compile_c):
+    source = "#include <sys/mman.h>\nint main(void) { return mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED; }\n"
+    assert "(it has mmap)" in noted(tool, compile_c("maps", source, "-s"))
+    # Where the functions of the program can be seen, there is no malloc among them.
+    assert tool("run", "--verify", "--", compile_c("maps-full", source)).stderr == ""
+
+
+def test_a_program_that_leaves_allocation_to_the_c_library(tool, compile_c):
+    source = """
+#include <stdio.h>
+int main(void) { char *line = NULL; size_t room = 0; return getline(&line, &room, fopen("/etc/passwd", "r")) < 1; }
+"""
+    for flags in ([], ["-s"]):
+        done = tool("run", "--verify", "--", compile_c("reads", "#define _GNU_SOURCE\n" + source, *flags))
+        assert (done.returncode, done.stderr) == (0, "")
+    done = tool("run", "--verify", "--", "/bin/true")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_sanitized_program(tool, compile_c):

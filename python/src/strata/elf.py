@@ -4,6 +4,7 @@ pyelftools does the parsing. Symbols are looked up by name only where the string
 the hundred thousand symbols of a big unstripped program takes seconds.
 """
 
+import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,6 +110,27 @@ class Elf:
                     continue
                 (found.imported if symbol["st_shndx"] == "SHN_UNDEF" else found.defined).add(symbol.name)
         return found
+
+
+    def shows_functions(self) -> bool:
+        """Whether the symbol table has the functions that no library can see. Stripping takes them, with that table or by themselves."""
+        section = self._file.get_section_by_name(".symtab")
+        if not isinstance(section, SymbolTableSection):
+            return False
+        # Local symbols come first, and some of the start-up code is among them.
+        locals_end = min(section["sh_info"], section.num_symbols())
+        return any(section.get_symbol(i)["st_info"]["type"] == "STT_FUNC" for i in range(locals_end))
+
+    def texts(self, wanted: Iterable[bytes]) -> list[bytes]:
+        """Which of these byte strings are in what is loaded of the file."""
+        with mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ) as image:
+            loaded = [(part["p_offset"], part["p_offset"] + part["p_filesz"]) for part in self._segments if part["p_type"] == "PT_LOAD"]
+            return [text for text in wanted if any(image.find(text, start, end) >= 0 for start, end in loaded)]
+
+    @cached_property
+    def zeroed_bytes(self) -> int:
+        """Memory that the program has from the start and that is not in the file (.bss)."""
+        return sum(part["p_memsz"] - part["p_filesz"] for part in self._segments if part["p_type"] == "PT_LOAD")
 
 
 def is_elf(path: Path) -> bool:

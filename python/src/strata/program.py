@@ -1,7 +1,8 @@
 """Finds the program that a command line names, and says whether LD_PRELOAD can replace its malloc.
 
 `resolve` follows execvp(3). `inspect` follows scripts to the program that the kernel would really start, and collects what
-stands in the way: such a list that is empty is no proof yet (the library's own check at start, verify:on, is).
+stands in the way: such a list that is empty is no proof yet that malloc leads to strata (the library's own check at start, verify:on, is), and
+what the file can't tell is among the notes.
 """
 
 import errno
@@ -42,6 +43,26 @@ SANITIZERS = {"__asan_init": "AddressSanitizer", "__tsan_init": "ThreadSanitizer
 # Calls past malloc to a linked allocator. What they return would reach strata's free.
 FOREIGN_CALLS = ("mallocx", "rallocx", "je_mallocx", "mi_malloc", "mi_zalloc", "mi_heap_malloc", "tc_malloc", "tc_new")
 ALLOCATOR_LIBRARIES = ("libjemalloc", "libmimalloc", "libtcmalloc", "libtbbmalloc_proxy", "libhoard", "librpmalloc")
+# A program that imports one of these allocates by malloc or operator new, as far as it calls them.
+ALLOCATING_IMPORTS = frozenset(
+    ["malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "memalign", "posix_memalign", "valloc", "pvalloc"]
+    + [f"__libc_{name}" for name in ("malloc", "calloc", "realloc", "memalign", "valloc", "pvalloc")]
+    + [f"_Zn{kind}m{form}" for kind in "wa" for form in ("", "RKSt9nothrow_t", "St11align_val_t", "St11align_val_tRKSt9nothrow_t")]
+)
+# Where the linker was told --wrap=malloc, calls of malloc go here.
+WRAPPERS = ("__wrap_malloc", "__wrap_calloc", "__wrap_realloc", "__wrap__Znwm")
+# Of the messages and settings of allocators: what strip leaves of them.
+ALLOCATOR_TEXTS = {
+    b"<jemalloc>": "jemalloc",
+    b"mimalloc: ": "mimalloc",
+    b"tcmalloc.": "tcmalloc",
+    b"snmalloc": "snmalloc",
+    b"rpmalloc": "rpmalloc",
+    b"Scudo ERROR": "Scudo",
+}
+# An allocator has its memory by one of these calls, or an array of zeros that is larger than a buffer or two.
+MEMORY_CALLS = ("mmap", "mmap64", "mremap", "sbrk", "brk", "syscall")
+OWN_ROOM_BYTES = 16 * 1024
 
 
 @dataclass
@@ -171,11 +192,14 @@ def _look_at_elf(path: Path, target: Target, libc: str | None, thorough: bool, i
 
 def _look_at_symbols(path: Path, elf: Elf, inspection: Inspection) -> None:
     problems = inspection.problems
-    defined, imported = elf.symbols({*MALLOC_SYMBOLS, *PRIVATE_ALLOCATORS, *SANITIZERS, *FOREIGN_CALLS})
+    names = {*MALLOC_SYMBOLS, *PRIVATE_ALLOCATORS, *SANITIZERS, *FOREIGN_CALLS, *ALLOCATING_IMPORTS, *WRAPPERS, *MEMORY_CALLS}
+    defined, imported = elf.symbols(names)
     own = [name for name in MALLOC_SYMBOLS if name in defined]
     private = [name for name in PRIVATE_ALLOCATORS if name in defined]
     sanitizers = [name for name in SANITIZERS if name in defined | imported]
+    wrappers = [name for name in WRAPPERS if name in defined]
     foreign = [name for name in FOREIGN_CALLS if name in imported]
+    allocates = not imported.isdisjoint(ALLOCATING_IMPORTS)
     if sanitizers:
         problems.append(f"{path}: built with {SANITIZERS[sanitizers[0]]}, which brings its own malloc")
     elif own:
@@ -183,8 +207,35 @@ def _look_at_symbols(path: Path, elf: Elf, inspection: Inspection) -> None:
     elif private:
         name = private[0]
         problems.append(f"{path}: brings its own allocator, {PRIVATE_ALLOCATORS[name]} (defines {name})")
+    elif wrappers and not allocates:
+        problems.append(f"{path}: its calls of malloc were linked to {', '.join(wrappers)} of its own (--wrap), and it imports no malloc")
+    elif wrappers:
+        inspection.notes.append(f"{path}: cannot tell whether its malloc is strata's: calls go through {', '.join(wrappers)} of its own (--wrap)")
+    else:
+        _look_for_hidden_allocator(path, elf, imported, allocates, inspection)
     if foreign:
         problems.append(f"{path}: calls {', '.join(foreign)} of another allocator, past malloc")
+
+
+def _look_for_hidden_allocator(path: Path, elf: Elf, imported: set[str], allocates: bool, inspection: Inspection) -> None:
+    """An allocator that no symbol shows: hidden when the program was linked, and stripped."""
+    found = elf.texts(ALLOCATOR_TEXTS)
+    if found:
+        text, name = found[0].decode(), ALLOCATOR_TEXTS[found[0]]
+        if allocates:
+            inspection.notes.append(f"{path}: cannot tell whether its malloc is strata's: it imports malloc, but has {text!r} of {name} in it")
+        else:
+            inspection.problems.append(f"{path}: brings its own allocator, {name} (has {text!r} in it, and imports no malloc)")
+    elif not allocates and not elf.shows_functions():
+        room = [name for name in MEMORY_CALLS if name in imported]
+        if elf.zeroed_bytes >= OWN_ROOM_BYTES:
+            room.append(f"{elf.zeroed_bytes} bytes of zeros")
+        # Without any, it has nothing to allocate from, and leaves that to its libraries.
+        if room:
+            inspection.notes.append(
+                f"{path}: cannot tell whether its malloc is strata's: it is stripped and imports no malloc, "
+                f"and may have an allocator of its own (it has {', '.join(room)})"
+            )
 
 
 def _interpreters(path: Path, env: Mapping[str, str], inspection: Inspection) -> list[Path]:
