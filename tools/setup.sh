@@ -39,6 +39,7 @@ test  perl                    command -v perl
 test  nodejs                  command -v node
 test  default-jdk-headless    command -v javac
 test  xz-utils                command -v xz
+test  libsqlite3-dev          have_header sqlite3.h
 test  stress-ng               command -v stress-ng
 test  groff-base              command -v groff
 test  libpython@PYTHON@-testsuite /usr/bin/python3 -c 'import test.test_json'
@@ -131,17 +132,40 @@ add_bench_packages() {
     touch "$stamp"
 }
 
+# SQLite's own speed test. No package of Debian's has it, but the source of its sqlite3 does: fetched and verified by apt, with lists of its own, as most systems
+# name no sources of source packages.
+add_speedtest() {
+    local file=$PWD/build/speedtest1/speedtest1.c key=/usr/share/keyrings/debian-archive-keyring.gpg codename work
+    [ ! -e "$file" ] || return 0
+    echo "setup: fetching SQLite's speedtest1.c"
+    work=$(mktemp -d)
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    mkdir -p "$work/parts" "$work/state/lists/partial" "$work/cache/archives/partial" "${file%/*}"
+    echo "deb-src [signed-by=$key] http://deb.debian.org/debian $codename main" >"$work/sources.list"
+    # Without it one test fails and says why; all others can run.
+    (
+        cd "$work"
+        apt="apt-get -qq -o Dir::Etc::sourcelist=$work/sources.list -o Dir::Etc::sourceparts=$work/parts -o Dir::State=$work/state -o Dir::Cache=$work/cache
+            -o Dir::State::status=/var/lib/dpkg/status -o APT::Sandbox::User=$(id -un) -o Acquire::Retries=2 -o Acquire::http::Timeout=20"
+        $apt update && $apt source --download-only sqlite3 && tar -xJf sqlite3_*.orig.tar.xz --wildcards --strip-components=2 -O '*/test/speedtest1.c' >"$file.part" &&
+            [ -s "$file.part" ] && mv "$file.part" "$file"
+    ) >"$work/log" 2>&1 || { cat "$work/log" >&2; echo "setup: SQLite's speedtest1.c could not be fetched" >&2; }
+    rm -rf "$work"
+}
+
 [ $# -gt 0 ] || { echo "usage: $0 build|run|test|bench|papers..." >&2; exit 2; }
 missing=()
 venv=no
 draws=no
 measures=no
+tests=no
 for purpose in "$@"; do
     grep -q "^$purpose " <(needs) || { echo "setup: unknown purpose $purpose" >&2; exit 2; }
     mapfile -t -O "${#missing[@]}" missing < <(missing_for "$purpose")
     [ "$purpose" = build ] || venv=yes
     case $purpose in test | bench | papers) draws=yes ;; esac
     [ "$purpose" != bench ] || measures=yes
+    [ "$purpose" != test ] || tests=yes
 done
 [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 for purpose in "$@"; do
@@ -151,3 +175,4 @@ done
 [ $venv = no ] || make_venv
 [ $draws = no ] || add_papers_packages
 [ $measures = no ] || add_bench_packages
+[ $tests = no ] || add_speedtest

@@ -6,12 +6,15 @@ import re
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
+
 BOTH = pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
 
-# After the pattern of SQLite's speed test: inserts with and without index, selects by range and text, joins, updates, deletes, vacuum.
+# SQL of our own: inserts with and without index, selects by range and text, joins, updates, deletes, vacuum.
 SQL = """
 PRAGMA page_size=4096; PRAGMA cache_size=4000; PRAGMA journal_mode=WAL; PRAGMA threads=2;
 CREATE TABLE numbers(a INTEGER, b INTEGER, c TEXT);
@@ -49,6 +52,29 @@ def test_sqlite(strata, plain, once, tmp_path):
         return result.out, hashlib.sha256(dump.out).hexdigest()
 
     assert run(strata, "strata") == once("sqlite", lambda: run(plain, "plain"))
+
+
+@pytest.fixture(scope="session")
+def speedtest1(tmp_path_factory):
+    """SQLite's own speed test, which comes with its source alone (tools/setup.sh), on the system's library."""
+    source = ROOT / "build/speedtest1/speedtest1.c"
+    if not source.exists():
+        pytest.fail(f"{source} is not there: tools/setup.sh test fetches it, which needs Debian's source packages", pytrace=False)
+    program = tmp_path_factory.mktemp("speedtest1") / "speedtest1"
+    subprocess.run(["cc", "-O1", "-w", "-DSQLITE_ENABLE_RTREE", source, "-o", program, "-lsqlite3"], check=True, timeout=120)
+    return program
+
+
+@BOTH
+def test_speedtest1(strata, plain, once, speedtest1, tmp_path):
+    def run(runner, name):
+        out = tmp_path / f"{name}.txt"
+        result = runner.run([speedtest1, "--verify", "--nosync", "--size", 5, "--threads", 2, "--testset", "main,cte,rtree,orm,fp",
+                             "--output", out, tmp_path / f"{name}.db"])
+        (verified,) = re.findall(r"^Verification Hash: (\d+ \w+)$", result.text, re.M)
+        return verified, hashlib.sha256(out.read_bytes()).hexdigest()
+
+    assert run(strata, "strata") == once("speedtest1", lambda: run(plain, "plain"))
 
 
 def free_port():
