@@ -37,12 +37,13 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define DEPOT_SHARE 16
 /*
  * More where objects go to the slabs and come back again and again, so many bytes of them since the last tick: programs that work in bursts do so.
- * Then up to so many bytes may wait; all objects of a class so small that they lie in the processor's cache together, however scattered they come
- * back; and all large ones, each of which has lines enough of its own. Of large ones that several threads use more must have come back first: what
- * waits here is in addition to an array of each CPU.
+ * Then up to so many bytes may wait; all objects of a class so small that they lie in the cache of a processor together, or of two where several
+ * threads use them, however scattered they come back; and all large ones, each of which has lines enough of its own. Of large ones that several
+ * threads use more must have come back first: what waits here is in addition to an array of each CPU.
  */
 #define DEPOT_BYTES_MIN_CYCLES (64 * KIB)
-#define DEPOT_CLASS_NEAR (512 * KIB)
+#define DEPOT_CLASS_NEAR MIB
+#define DEPOT_CLASS_NEAR_SHARED (2 * MIB)
 #define CYCLED_BYTES MIB
 #define CYCLED_BYTES_LARGE_SHARED (4 * MIB)
 /* And four times as many after each reap that ended it, up to this power of two: else the heap grows, is reaped and grows again. */
@@ -65,7 +66,8 @@ static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
     uint64_t share = objects / DEPOT_SHARE / transfer;
     const bool large = depot->object_bytes > LARGE_OBJECT_BYTES;
-    if (depot->cycles && (large || objects * depot->object_bytes <= DEPOT_CLASS_NEAR)) share = objects / transfer;
+    const uint64_t near = depot->shared ? DEPOT_CLASS_NEAR_SHARED : DEPOT_CLASS_NEAR;
+    if (depot->cycles && (large || objects * depot->object_bytes <= near)) share = objects / transfer;
     uint64_t bytes = depot->cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
     return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }
