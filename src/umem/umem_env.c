@@ -29,7 +29,7 @@ extern const char *_umem_options_init(void) __attribute__((weak));
 #define FIREWALL_MAX 1048576
 
 struct settings {
-    bool audit, guards, verify, aborts;
+    bool audit, guards, aborts;
     bool no_magazines;                   /* nothing is kept constructed: as though each cache had been created so */
     unsigned long long frames, contents; /* 0: none */
     unsigned long long firewall, mtbf;   /* firewall: ULLONG_MAX: none */
@@ -67,6 +67,16 @@ static unsigned long long number_of(const char *variable, const char *item, cons
     return number > most ? most : number;
 }
 
+/* The same for an item that means nothing without one. False: it has none. */
+static bool take_number(const char *variable, const char *item, const char *value, unsigned long long most, unsigned long long *number) {
+    if (value != NULL && parse_size(value, number)) {
+        if (*number > most) *number = most;
+        return true;
+    }
+    umem_line("%s: %s%s%s: wants a number; ignored", variable, item, value != NULL ? "=" : "", value != NULL ? value : "");
+    return false;
+}
+
 /* Calls take for each item of a list, cut at its '='. */
 static void each_item(const char *variable, const char *list, void (*take)(const char *variable, const char *item, const char *value)) {
     char copy[512];
@@ -91,6 +101,7 @@ static bool is_switch(const char *variable, const char *item, const char *value,
 }
 
 static void take_debug(const char *variable, const char *item, const char *value) {
+    unsigned long long number;
     if (strcmp(item, "audit") == 0) {
         settings.audit = settings.guards = true;
         settings.frames = number_of(variable, item, value, FRAMES_DEFAULT, STRATA_DEBUG_FRAMES_MAX);
@@ -103,11 +114,12 @@ static void take_debug(const char *variable, const char *item, const char *value
     } else if (is_switch(variable, item, value, "guards")) {
         settings.guards = true;
     } else if (strcmp(item, "firewall") == 0) {
-        settings.firewall = number_of(variable, item, value, 0, FIREWALL_MAX);
+        if (take_number(variable, item, value, FIREWALL_MAX, &number)) settings.firewall = number;
     } else if (strcmp(item, "mtbf") == 0) {
-        settings.mtbf = number_of(variable, item, value, 0, 1000000000);
-    } else if (is_switch(variable, item, value, "maxverify")) {
-        settings.guards = settings.verify = true;
+        if (take_number(variable, item, value, 1000000000, &number)) settings.mtbf = number;
+    } else if (strcmp(item, "maxverify") == 0) { /* a limit that saves time, for who can do with less of guards */
+        if (take_number(variable, item, value, ULLONG_MAX, &number))
+            umem_line("%s: %s=%s: guards check all bytes of a buffer; it has no effect", variable, item, value);
     } else if (is_switch(variable, item, value, "noabort")) {
         settings.aborts = false;
     } else if (!is_switch(variable, item, value, "verbose")) { /* errors always go to standard error */
@@ -186,7 +198,6 @@ static void write_features(char *text, size_t bytes) {
     if (settings.audit && settings.frames != 0) FEATURE("frames=%llu", settings.frames);
     if (settings.contents != 0 && settings.audit) FEATURE("contents=%llu", settings.contents);
     if (settings.guards) FEATURE("guards");
-    if (settings.verify) FEATURE("verify=1");
     if (settings.firewall != ULLONG_MAX) FEATURE("firewall=%llu", settings.firewall);
     if (settings.mtbf != 0) FEATURE("mtbf=%llu+seed=1", settings.mtbf);
 }

@@ -49,7 +49,7 @@ SESSION = ["add the first note", "add a second note", "add " + 1500 * "long ", "
            "find client"]
 ANSWERS = ["1", "2", "3", "note: 1 2", "dropped", "note: 1", "no such note", "long: 3", "loaded, 4 words", "4 words, places taken, disk enough", "line:", "client:",
            "bye, 0 notes are constructed"]
-SETTINGS = [{}, {"UMEM_DEBUG": "default"}, {"UMEM_DEBUG": "default", "UMEM_LOGGING": "transaction"}, {"UMEM_DEBUG": "maxverify", "UMEM_LOGGING": "transaction=1M,fail"},
+SETTINGS = [{}, {"UMEM_DEBUG": "default"}, {"UMEM_DEBUG": "default", "UMEM_LOGGING": "transaction"}, {"UMEM_DEBUG": "guards", "UMEM_LOGGING": "transaction=1M,fail"},
             {"UMEM_DEBUG": "firewall=64"}, {"UMEM_DEBUG": "audit=3,guards", "UMEM_OPTIONS": "nomagazines"}, {"UMEM_LOGGING": "transaction"}]
 
 
