@@ -99,8 +99,8 @@ extern void umem_cache_free(umem_cache_t *cache, void *buf);
 extern void umem_reap(void);
 
 /*
- * umem_setmtbf - from now on one allocation in about `threshold` fails; 1: all; 0: none. Only where UMEM_DEBUG has switched something on. Allocations
- * with UMEM_NOFAIL go to the callback then. On strata_debug_set.
+ * umem_setmtbf - from now on one allocation in about `threshold` fails, of malloc, too; 1: all; 0: none. Only where UMEM_DEBUG has switched something
+ * on. Not those with UMEM_NOFAIL, nor from caches that debugging leaves alone. On strata_debug_set.
  */
 extern void umem_setmtbf(uint32_t threshold);
 

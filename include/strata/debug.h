@@ -8,9 +8,9 @@
  * of kmem's forms (<strata/kmem.h>) look at each block's address before they believe what they are told, some 10 ns a pair.
  *
  * A *debugged buffer* lies in slabs of its own, so that it always is known which buffers are: those allocated before a cache got its
- * features are freed as ordinary ones, those allocated with features keep them until they are freed. Memory of more than 32 KiB (blocks), objects of
- * fixed pools and integers of arenas have none. Where memory for a debugged buffer ends, the caller gets an ordinary one, and
- * strata_debug_stats counts it in `plain`.
+ * features are freed as ordinary ones, those allocated with features keep them until they are freed. Memory of more than 32 KiB (blocks) has
+ * none but `mtbf`, objects of fixed pools and integers of arenas none at all. Where memory for a debugged buffer ends, the caller gets an ordinary
+ * one, and strata_debug_stats counts it in `plain`.
  *
  * For all functions, where nothing else is said: any thread may call them at any time, also before main; fork: the child goes on with the features,
  * the buffers and the logs of the parent; not for signal handlers; errno stays as it was. A call with an argument that is not allowed changes
@@ -78,7 +78,9 @@ STRATA_API const char *strata_debug_status_text(enum strata_debug_status status)
  *                  instruction. What alignment (16 bytes for malloc) leaves between the end that was asked for and the page is for
  *                  guards to find. Not for caches with a source of their own: they get the other features, and a line on standard error
  *                  says that there is no firewall.
- *   mtbf=N         one allocation in about N (1..1000000000) fails, by a generator of the cache's own
+ *   mtbf=N         one allocation in about N (1..1000000000) fails, by a generator of the cache's own; none by STRATA_KMEM_SLEEP or
+ *                  STRATA_CACHE_SLEEP, nor where strata_debug_spare says so. The one feature for malloc's sizes above 32 KiB, by the name
+ *                  "malloc-large": also a block that realloc makes larger counts
  *   seed=N         with mtbf: its seed (0..2^64-1), so that the same calls fail again; without one, it is chosen, and a line on standard
  *                  error tells it
  * Returns STRATA_DEBUG_OK, STRATA_DEBUG_BAD_ARGUMENT, or STRATA_DEBUG_NO_MEMORY: then the caches that match have no features.
@@ -90,6 +92,13 @@ STRATA_API const char *strata_debug_status_text(enum strata_debug_status status)
  * debugged objects is freed; malloc's do at once.
  */
 STRATA_API enum strata_debug_status strata_debug_set(const char *pattern, const char *features);
+
+/*
+ * strata_debug_spare - whether `mtbf` spares what the calling thread allocates, as it does not at first: for what the program can't do without.
+ *
+ * Returns whether it did. It counts for what is called meanwhile, constructors too. Cost: constant. (umem_debug(3MALLOC): not with UMEM_NOFAIL.)
+ */
+STRATA_API bool strata_debug_spare(bool spared);
 
 /*
  * strata_debug_log_set - sizes of the logs that all debugged caches share; the oldest entries give way.
@@ -181,7 +190,7 @@ struct strata_debug_stats {
     uint64_t in_use, freed;    /* debugged buffers that the program has, and those that wait to be used again */
     uint64_t allocs, frees;    /* of debugged buffers, since the start */
     uint64_t plain;            /* allocations that got an ordinary buffer, as there was no memory for a debugged one */
-    uint64_t injected;         /* failures by mtbf */
+    uint64_t injected;         /* failures by mtbf, those included after which one that must not fail was tried again */
     uint64_t failed;           /* allocations of debugged caches that failed for want of memory, or because a constructor refused */
     uint64_t errors;           /* found and reported */
     uint64_t memory, metadata; /* bytes of the slabs of debugged buffers, and of what describes them */

@@ -7,6 +7,7 @@
 #include "api/cache_api.h"
 #include "api/heap.h"
 #include "base/check.h"
+#include "slab/debug.h"
 #include "strata/cache.h"
 
 #define DEFAULT_ALIGN 16
@@ -108,12 +109,16 @@ enum strata_cache_status strata_cache_destroy(struct strata_cache *cache) {
 
 /* ------------------------------------------------------------------ objects */
 
+/* mtbf spares who can't go on without. */
 static STRATA_COLD void *alloc_asleep(struct object_cache *cache, bool reclaims) {
+    bool before = debug_spare(true);
     for (uint64_t interval = HEAP_DOZE_MIN_NS;; interval = heap_doze(interval)) {
         heap_release(0);
         void *object = object_cache_alloc(&heap.objects, cache);
         if (object == NULL && reclaims) object = cache_alloc_reclaimed(cache);
-        if (object != NULL) return object;
+        if (object == NULL) continue;
+        debug_spare(before);
+        return object;
     }
 }
 

@@ -20,11 +20,16 @@ struct debug_rule {
     bool off;
 };
 
+/* The name that blocks of more than the largest size class go by. */
+#define DEBUG_BLOCKS_NAME "malloc-large"
+
 struct debug_heap {
     struct debug_layer layer;
     struct list rules;                                 /* in the order in which they were set; under layer.lock */
     uint32_t setting;                                  /* somebody is setting features; atomic */
     struct debug_cache *classes[SLAB_CACHE_MAGAZINES]; /* by tag; NULL: never had features. Atomic */
+    uint32_t blocks_mtbf;                              /* of blocks, which have no other feature; atomic, as is the next */
+    uint64_t blocks_random;
 };
 
 STRATA_INLINE struct debug_heap *debug_heap(void) { return __atomic_load_n(&heap.debug, __ATOMIC_ACQUIRE); }
@@ -47,5 +52,7 @@ void debug_features_show(const struct debug_features *features, char *text, size
 
 /* One class gets features; NULL: none any more. Setters come one by one. */
 bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_features *features);
+/* The same for blocks. */
+void debug_blocks_set(struct debug_heap *debug, const struct debug_features *features);
 
 #endif

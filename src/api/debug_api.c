@@ -95,6 +95,9 @@ static void apply_to_cache(struct object_cache *cache, void *argument) {
 
 static bool apply(struct debug_heap *debug, const char *pattern) {
     struct application application = {debug, pattern, true};
+    struct debug_features of_blocks;
+    if (debug_pattern_matches(pattern, DEBUG_BLOCKS_NAME))
+        debug_blocks_set(debug, features_of(debug, DEBUG_BLOCKS_NAME, &of_blocks) ? &of_blocks : NULL);
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
         const char *name = heap.slabs.caches[tag].name;
         struct debug_features features;
@@ -172,6 +175,8 @@ enum strata_debug_status strata_debug_log_set(const char *logs) {
     log_line("strata_debug_log_set(): logs is NULL");
     return STRATA_DEBUG_BAD_ARGUMENT;
 }
+
+bool strata_debug_spare(bool spared) { return debug_spare(spared); }
 
 /* FEATURES[@PATTERN], several separated by ; */
 void debug_start(void) {

@@ -24,6 +24,16 @@ bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_
     return true;
 }
 
+void debug_blocks_set(struct debug_heap *debug, const struct debug_features *features) {
+    if (features != NULL) __atomic_store_n(&debug->blocks_random, debug_seed(features, DEBUG_BLOCKS_NAME), __ATOMIC_RELAXED);
+    __atomic_store_n(&debug->blocks_mtbf, features != NULL ? features->mtbf : 0, __ATOMIC_RELEASE);
+}
+
+bool debug_heap_refuses(void) {
+    struct debug_heap *debug = debug_heap();
+    return debug_is_refused(&debug->layer, __atomic_load_n(&debug->blocks_mtbf, __ATOMIC_ACQUIRE), &debug->blocks_random);
+}
+
 static struct debug_cache *active_class(const struct debug_heap *debug, unsigned tag) {
     struct debug_cache *cache = __atomic_load_n(&debug->classes[tag], __ATOMIC_ACQUIRE);
     return cache != NULL && debug_cache_is_active(cache) ? cache : NULL;

@@ -160,6 +160,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
             return object != NULL ? object : alloc_small_slow(bytes, align, cache);
         }
     }
+    if (heap_is_debugged() && debug_heap_refuses()) return out_of_memory();
     void *block = zone_block_cached(&heap.zone, bytes, align, zeroed != NULL);
     if (block != NULL) {
         maintenance_large_call();

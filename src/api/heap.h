@@ -185,10 +185,11 @@ void *emergency_alloc(size_t bytes, size_t align);
 size_t emergency_bytes(const void *address);
 
 /*
- * debug_heap.c, where heap.debug is not NULL. alloc, true: *object is a debugged buffer, or NULL where none shall be had. free: false: no debugged
- * buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one.
+ * debug_heap.c, where heap.debug is not NULL. alloc, true: *object is a debugged buffer, or NULL where none shall be had. refuses: whether a block
+ * shall not be had. free: false: no debugged buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one.
  */
 bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object);
+bool debug_heap_refuses(void);
 void debug_heap_failed(unsigned tag, size_t bytes);
 void debug_heap_add_figures(unsigned tag, struct slab_stats *stats);
 bool debug_heap_free(const char *function, void *address);

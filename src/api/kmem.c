@@ -11,6 +11,7 @@
 
 #include "api/heap.h"
 #include "base/check.h"
+#include "slab/debug.h"
 #include "strata/kmem.h"
 #include "strata/malloc.h"
 
@@ -83,16 +84,15 @@ static void verify(const struct kmem_form *form, void *p, size_t size) {
 
 /* ------------------------------------------------------------------ by size */
 
-/* Memory is short; it may be there later. NULL: never. */
+/* Memory is short; it may be there later, or mtbf has refused it, which spares who can't go on without. NULL: never. */
 static STRATA_COLD void *alloc_asleep(size_t size, bool zero, int saved_errno) {
     if (size > HEAP_BYTES_MAX) return NULL;
-    for (uint64_t interval = HEAP_DOZE_MIN_NS;; interval = heap_doze(interval)) {
-        void *p = zero ? strata_calloc(1, size) : strata_malloc(size);
-        if (p != NULL) {
-            errno = saved_errno;
-            return p;
-        }
-    }
+    bool before = debug_spare(true);
+    void *p;
+    for (uint64_t interval = HEAP_DOZE_MIN_NS; (p = zero ? strata_calloc(1, size) : strata_malloc(size)) == NULL;) interval = heap_doze(interval);
+    debug_spare(before);
+    errno = saved_errno;
+    return p;
 }
 
 static STRATA_COLD _Noreturn void bad_flags(const char *function, unsigned flags) {

@@ -189,6 +189,10 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
         errno = ENOMEM;
         return NULL;
     }
+    if (size > old && heap_is_debugged() && debug_heap_refuses()) {
+        errno = ENOMEM;
+        return NULL;
+    }
     if (size > SIZE_CLASS_MAX_BYTES) {
         void *resized = zone_block_resize(&heap.zone, p, size, true);
         maintenance_slow_call(true);

@@ -111,13 +111,18 @@ uint64_t debug_reap(struct debug_layer *layer) {
     return bytes;
 }
 
+uint64_t debug_seed(const struct debug_features *features, const char *name) {
+    uint64_t random = features->seed;
+    for (const char *c = name; *c != 0; c++) random = random * 31 + (unsigned char)*c;
+    return random;
+}
+
 bool debug_cache_set(struct debug_cache *cache, const struct debug_features *features) {
     struct debug_twin *twin = NULL;
     if (features != NULL && (twin = debug_twin_create(cache, features)) == NULL) return false;
     platform_lock_acquire(&cache->lock);
     if (twin != NULL) {
-        cache->random = features->seed;
-        for (const char *c = cache->name; *c != 0; c++) cache->random = cache->random * 31 + (unsigned char)*c; /* each cache its own */
+        cache->random = debug_seed(features, cache->name);
         cache->features = *features;
         list_push_front(&cache->twins, &twin->link);
     } else {
@@ -198,12 +203,26 @@ static bool find_place(const struct debug_cache *cache, const void *address, str
 
 /* ------------------------------------------------------------------ giving */
 
-/* splitmix64: any seed will do. Under the lock. */
-static uint64_t next_random(struct debug_cache *cache) {
-    uint64_t value = cache->random += UINT64_C(0x9e3779b97f4a7c15);
+static __thread bool is_spared __attribute__((tls_model("initial-exec"))); /* see debug_spare */
+
+bool debug_spare(bool spared) {
+    bool before = is_spared;
+    is_spared = spared;
+    return before;
+}
+
+/* splitmix64: any seed will do. */
+static uint64_t next_random(uint64_t *state) {
+    uint64_t value = __atomic_add_fetch(state, UINT64_C(0x9e3779b97f4a7c15), __ATOMIC_RELAXED);
     value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
     return value ^ value >> 31;
+}
+
+bool debug_is_refused(struct debug_layer *layer, uint32_t mtbf, uint64_t *random) {
+    if (mtbf == 0 || is_spared || next_random(random) % mtbf != 0) return false;
+    __atomic_fetch_add(&layer->injected, 1, __ATOMIC_RELAXED);
+    return true;
 }
 
 /* The place that was freed first. Under the lock, which is let go where a slab must be made. NULL: none. */
@@ -280,10 +299,9 @@ enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64
         platform_lock_release(&cache->lock);
         return DEBUG_PLAIN;
     }
-    if (twin->features.mtbf != 0 && next_random(cache) % twin->features.mtbf == 0) {
+    if (debug_is_refused(layer, twin->features.mtbf, &cache->random)) {
         cache->injected++;
         platform_lock_release(&cache->lock);
-        __atomic_fetch_add(&layer->injected, 1, __ATOMIC_RELAXED);
         debug_log_enter(cache, DEBUG_KIND_FAILED, NULL, bytes, &event);
         return DEBUG_REFUSED;
     }

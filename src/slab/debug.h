@@ -169,6 +169,13 @@ enum debug_claim {
     DEBUG_LIVE,    /* one in use, its guards whole */
     DEBUG_WRONG,   /* reported: what is freed is no buffer in use */
 };
+/* Whether mtbf spares the calling thread; returns whether it did. */
+bool debug_spare(bool spared);
+/* Where the generator of failures begins: another place for each name. */
+uint64_t debug_seed(const struct debug_features *features, const char *name);
+/* By mtbf (0: none) and a generator of the caller's own (atomic): whether an allocation shall fail, which is counted then. */
+bool debug_is_refused(struct debug_layer *layer, uint32_t mtbf, uint64_t *random);
+
 /* Looks a pointer over that is about to be freed: *bytes (may be NULL) is what was asked for. */
 enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes);
 /* Takes a buffer back. DEBUG_LIVE: done. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <strata/cache.h>
+#include <strata/debug.h>
 #include <strata/kmem.h>
 #include <strata/malloc.h>
 
@@ -59,11 +60,11 @@ static _Noreturn void leave(int status) {
     for (;;) pause();
 }
 
-bool umem_retry(int flags) {
-    if ((flags & UMEM_NOFAIL) == 0) return false;
+/* Returns where it is to be tried again. */
+static void ask_callback(void) {
     umem_nofail_callback_t *callback = __atomic_load_n(&nofail_callback, __ATOMIC_ACQUIRE);
     int answer = callback != NULL ? callback() : UMEM_CALLBACK_EXIT(255);
-    if (answer == UMEM_CALLBACK_RETRY) return true;
+    if (answer == UMEM_CALLBACK_RETRY) return;
     if ((answer & ~0xff) != 0x100) {
         umem_line("the callback of umem_nofail_callback returned 0x%x, which is neither UMEM_CALLBACK_RETRY nor UMEM_CALLBACK_EXIT",
                   (unsigned)answer);
@@ -72,22 +73,33 @@ bool umem_retry(int flags) {
     leave(answer & 0xff);
 }
 
+__attribute__((cold)) void *umem_insist(void *(*try)(const struct umem_request *request), const struct umem_request *request) {
+    for (;; ask_callback()) {
+        bool before = strata_debug_spare(true);
+        void *object = try(request);
+        strata_debug_spare(before);
+        if (object != NULL) return object;
+    }
+}
+
 /* ------------------------------------------------------------------ blocks */
+
+static void *try_alloc(const struct umem_request *request) { return strata_kmem_alloc(request->size, STRATA_KMEM_NO_SLEEP); }
+static void *try_zalloc(const struct umem_request *request) { return strata_kmem_zalloc(request->size, STRATA_KMEM_NO_SLEEP); }
+static void *try_aligned(const struct umem_request *request) { return strata_aligned_alloc(request->align, request->size); }
 
 void *umem_alloc(size_t size, int flags) {
     if (size == 0) return NULL;
-    for (;;) {
-        void *block = strata_kmem_alloc(size, STRATA_KMEM_NO_SLEEP);
-        if (block != NULL || !umem_retry(flags)) return block;
-    }
+    void *block = strata_kmem_alloc(size, STRATA_KMEM_NO_SLEEP);
+    if (block != NULL || (flags & UMEM_NOFAIL) == 0) return block;
+    return umem_insist(try_alloc, &(struct umem_request){.size = size});
 }
 
 void *umem_zalloc(size_t size, int flags) {
     if (size == 0) return NULL;
-    for (;;) {
-        void *block = strata_kmem_zalloc(size, STRATA_KMEM_NO_SLEEP);
-        if (block != NULL || !umem_retry(flags)) return block;
-    }
+    void *block = strata_kmem_zalloc(size, STRATA_KMEM_NO_SLEEP);
+    if (block != NULL || (flags & UMEM_NOFAIL) == 0) return block;
+    return umem_insist(try_zalloc, &(struct umem_request){.size = size});
 }
 
 void umem_free(void *buf, size_t size) { strata_kmem_free(buf, size); }
@@ -98,10 +110,9 @@ void *umem_alloc_align(size_t size, size_t align, int flags) {
         return NULL;
     }
     if (size == 0) return NULL;
-    for (;;) {
-        void *block = strata_aligned_alloc(align, size);
-        if (block != NULL || !umem_retry(flags)) return block;
-    }
+    void *block = strata_aligned_alloc(align, size);
+    if (block != NULL || (flags & UMEM_NOFAIL) == 0) return block;
+    return umem_insist(try_aligned, &(struct umem_request){.size = size, .align = align});
 }
 
 /* The size says nothing of the alignment, and so not where the block came from. */

@@ -154,15 +154,20 @@ void umem_cache_destroy(umem_cache_t *cache) {
     strata_kmem_free(cache, sizeof *cache);
 }
 
+static void *try_alloc(const struct umem_request *request) {
+    umem_cache_t *cache = request->cache;
+    int outer = allocation_flags; /* a constructor may allocate from other caches */
+    allocation_flags = request->flags;
+    void *object = cache->cache != NULL ? strata_cache_alloc(cache->cache, STRATA_CACHE_NO_SLEEP) : alloc_large(cache);
+    allocation_flags = outer;
+    return object;
+}
+
 void *umem_cache_alloc(umem_cache_t *cache, int flags) {
     if (__builtin_expect(is_none(cache), 0)) no_cache("umem_cache_alloc", cache);
-    for (;;) {
-        int outer = allocation_flags; /* a constructor may allocate from other caches */
-        allocation_flags = flags;
-        void *object = cache->cache != NULL ? strata_cache_alloc(cache->cache, STRATA_CACHE_NO_SLEEP) : alloc_large(cache);
-        allocation_flags = outer;
-        if (object != NULL || !umem_retry(flags)) return object;
-    }
+    const struct umem_request request = {.cache = cache, .flags = flags};
+    void *object = try_alloc(&request);
+    return object != NULL || (flags & UMEM_NOFAIL) == 0 ? object : umem_insist(try_alloc, &request);
 }
 
 void umem_cache_free(umem_cache_t *cache, void *buf) {

@@ -15,8 +15,16 @@
 /* umem.c: one line on standard error, "umem: ...", and that with abort(). Neither allocates. */
 void umem_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void umem_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* An allocation has found nothing: whether to try again. Does not return where the callback ends the process. */
-bool umem_retry(int flags);
+/*
+ * An allocation with UMEM_NOFAIL has found nothing: tries again, without mtbf, which as in libumem is for those that may fail, until there is an
+ * object. Asks the callback in between, which may end the process.
+ */
+struct umem_request {
+    umem_cache_t *cache;
+    size_t size, align;
+    int flags;
+};
+void *umem_insist(void *(*try)(const struct umem_request *request), const struct umem_request *request);
 
 /* umem_large.c: the objects of a cache that are allocated. Creating and adding: NULL and false where there is no memory. */
 struct umem_large;

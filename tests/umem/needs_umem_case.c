@@ -157,26 +157,42 @@ static int count_entries(enum strata_debug_log log) {
     return count;
 }
 
-/* How many of 1000 allocations failed, out of each kind of cache. */
+static const char *in_words(int failed) { return failed == 0 ? "none" : failed == 1000 ? "all" : "some"; }
+
+/* How many of 1000 allocations failed, out of each kind of cache; and of blocks that come from none. */
 static void count_failures(umem_cache_t *cache, umem_cache_t *alone) {
-    int failed[3] = {0};
+    int failed[4] = {0};
     for (int i = 0; i < 1000; i++) {
         void *block = umem_alloc(100, UMEM_DEFAULT), *object = umem_cache_alloc(cache, UMEM_DEFAULT), *spared = umem_cache_alloc(alone, UMEM_DEFAULT);
         failed[0] += block == NULL;
         failed[1] += object == NULL;
+        void *large = umem_alloc(40000, UMEM_DEFAULT);
         failed[2] += spared == NULL;
+        failed[3] += large == NULL;
         umem_free(block, 100);
+        umem_free(large, 40000);
         umem_cache_free(cache, object);
         umem_cache_free(alone, spared);
     }
-    fprintf(stdout, "failed %s %s %d\n",
-            failed[0] == 0      ? "none"
-            : failed[0] == 1000 ? "all"
-                                : "some",
-            failed[1] == 0      ? "none"
-            : failed[1] == 1000 ? "all"
-                                : "some",
-            failed[2]);
+    fprintf(stdout, "failed %s %s %s %d\n", in_words(failed[0]), in_words(failed[1]), in_words(failed[3]), failed[2]);
+}
+
+/* What must not fail doesn't, by whichever function, of whatever size. */
+static void allocate_what_must_be(umem_cache_t *cache) {
+    umem_cache_t *large = umem_cache_create("large", 2 << 20, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    umem_setmtbf(1);
+    for (size_t size = 64; size < 200000; size *= 5) {
+        umem_free(umem_alloc(size, UMEM_NOFAIL), size);
+        umem_free(umem_zalloc(size, UMEM_NOFAIL), size);
+        umem_free_align(umem_alloc_align(size, 64, UMEM_NOFAIL), size);
+        strata_kmem_free(strata_kmem_alloc(size, STRATA_KMEM_SLEEP), size);
+    }
+    umem_cache_free(cache, umem_cache_alloc(cache, UMEM_NOFAIL));
+    umem_cache_free(large, umem_cache_alloc(large, UMEM_NOFAIL));
+    void *block = umem_alloc(64, UMEM_DEFAULT);
+    umem_setmtbf(0);
+    puts(block == NULL ? "only what may fail" : "nothing");
+    umem_cache_destroy(large);
 }
 
 static int constructed;
@@ -261,6 +277,7 @@ static void debug(const char *how) {
         umem_setmtbf(0);
         count_failures(cache, alone);
     }
+    if (strcmp(how, "must") == 0) allocate_what_must_be(cache);
     if (strcmp(how, "create") == 0) {
         umem_setmtbf(1); /* there is no memory */
         umem_cache_t *none = umem_cache_create("none", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);

@@ -109,7 +109,7 @@ def test_leaks_are_named(run):
 def test_without_settings_nothing_is_debugged(run):
     result = run("debug", "stats", expect=0)
     assert (result.text, result.errors) == ("plain 0 0\nwent on\n", "")
-    assert run("debug", "mtbf", expect=0).text == 4 * "failed none none 0\n" + "went on\n"  # umem_setmtbf needs UMEM_DEBUG
+    assert run("debug", "mtbf", expect=0).text == 4 * "failed none none none 0\n" + "went on\n"  # umem_setmtbf needs UMEM_DEBUG
 
 
 @pytest.mark.parametrize("settings", ["guards", "audit", "default", "audit=5,contents=64", "contents,guards,verbose"])
@@ -169,7 +169,11 @@ def test_maxverify_switches_nothing_on(run):
 
 def test_failures_on_demand(run):
     text = run("debug", "mtbf", expect=0, UMEM_DEBUG="guards").text
-    assert text == "failed none none 0\nfailed all all 0\nfailed some some 0\nfailed none none 0\nwent on\n"
+    assert text == "failed none none none 0\nfailed all all all 0\nfailed some some some 0\nfailed none none none 0\nwent on\n"
+
+
+def test_failures_on_demand_are_for_what_may_fail(run):
+    assert run("debug", "must", expect=0, UMEM_DEBUG="guards").text == "only what may fail\nwent on\n"
 
 
 def test_a_cache_for_which_there_is_no_memory(run):

@@ -4,6 +4,7 @@
  * What it protects: a buffer is debugged or ordinary for life, whatever is switched meanwhile; sizes and alignments are what was asked for;
  * constructions and destructions balance; a seed makes the same allocations fail; walks and logs find what is there.
  */
+#include "strata/kmem.h"
 #include "unit/api/debug_support.h"
 
 static struct strata_cache *things;
@@ -208,6 +209,51 @@ static void a_seed_repeats_failures(void **state) {
     assert_true(calls[0] == failing_calls(&failures[1]));
 }
 
+/* Sizes above the classes fail, too; also where a block would grow. */
+static void blocks_may_fail(void **state) {
+    (void)state;
+    char *block = get(100000);
+    assert_int_equal(strata_debug_set("malloc-large", "guards+mtbf=1+seed=3"), STRATA_DEBUG_OK);
+    assert_null(get(40000));
+    assert_int_equal(errno, ENOMEM);
+    errno = 0;
+    assert_null(strata_realloc(block, 200000));
+    assert_int_equal(errno, ENOMEM);
+    assert_null(strata_calloc(2, 20000));
+    assert_null(strata_aligned_alloc(8192, 40000));
+    assert_ptr_equal(strata_realloc(block, 90000), block);
+    put(get(32768));
+    assert_false(strata_debug_spare(true));
+    put(get(40000));
+    assert_true(strata_debug_spare(false));
+    void *sleeper = strata_kmem_alloc(40000, STRATA_KMEM_SLEEP);
+    assert_null(get(40000));
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.injected, 6);
+    assert_int_equal(strata_debug_set("malloc-l*", "off"), STRATA_DEBUG_OK);
+    put(get(40000));
+    put(block);
+    put(sleeper);
+    ASSERT_SOUND();
+}
+
+/* Who would sleep is not refused, or it would sleep for ever. */
+static void sleepers_are_spared(void **state) {
+    (void)state;
+    const struct strata_cache_config config = {.size = 40};
+    struct strata_cache *cache;
+    assert_int_equal(strata_cache_create("things", &config, &cache), STRATA_CACHE_OK);
+    assert_int_equal(strata_debug_set("*", "mtbf=1+seed=3"), STRATA_DEBUG_OK);
+    assert_null(strata_cache_alloc(cache, 0));
+    strata_cache_free(cache, strata_cache_alloc(cache, STRATA_CACHE_SLEEP));
+    assert_null(strata_cache_alloc(cache, 0));
+    strata_kmem_free(strata_kmem_alloc(40, STRATA_KMEM_SLEEP), 40);
+    assert_null(get(40));
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    ASSERT_SOUND();
+}
+
 /* ------------------------------------------------------------------ walks and logs */
 
 struct seen {
@@ -322,9 +368,17 @@ static void figures_include_debugged_buffers(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(sizes_and_alignments_are_exact), TEST(a_firewall_ends_at_a_page), TEST(a_buffer_stays_what_it_is),
-        TEST(the_last_pattern_counts),        TEST(constructions_balance),     TEST(a_seed_repeats_failures),
-        TEST(walks_find_what_is_there),       TEST(old_entries_give_way),      TEST(figures_include_debugged_buffers),
+        TEST(sizes_and_alignments_are_exact),
+        TEST(a_firewall_ends_at_a_page),
+        TEST(a_buffer_stays_what_it_is),
+        TEST(the_last_pattern_counts),
+        TEST(constructions_balance),
+        TEST(a_seed_repeats_failures),
+        TEST(walks_find_what_is_there),
+        TEST(old_entries_give_way),
+        TEST(figures_include_debugged_buffers),
+        TEST(blocks_may_fail),
+        TEST(sleepers_are_spared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
