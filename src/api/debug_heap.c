@@ -96,6 +96,16 @@ bool debug_heap_usable(const char *function, const void *address, size_t *bytes)
     return true;
 }
 
+void debug_heap_set_of_class(const void *address) {
+    struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
+    if (cache != NULL) debug_set_of_class(cache, address);
+}
+
+bool debug_heap_is_of_class(const void *address) {
+    struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
+    return cache != NULL && debug_is_of_class(cache, address);
+}
+
 /* ------------------------------------------------------------------ the heap's own calls */
 
 void debug_heap_reap(void) { debug_reap(&debug_heap()->layer); }

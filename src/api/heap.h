@@ -186,7 +186,8 @@ size_t emergency_bytes(const void *address);
 
 /*
  * debug_heap.c, where heap.debug is not NULL. alloc, true: *object is a debugged buffer, or NULL where none shall be had. refuses: whether a block
- * shall not be had. free: false: no debugged buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one.
+ * shall not be had. free: false: no debugged buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one. of_class: a live
+ * debugged buffer of this address, if it is one, was asked for by its size class.
  */
 bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object);
 bool debug_heap_refuses(void);
@@ -195,6 +196,8 @@ void debug_heap_add_figures(unsigned tag, struct slab_stats *stats);
 bool debug_heap_free(const char *function, void *address);
 bool debug_heap_usable(const char *function, const void *address, size_t *bytes);
 bool debug_heap_owns(const void *address);
+void debug_heap_set_of_class(const void *address);
+bool debug_heap_is_of_class(const void *address);
 STRATA_INLINE bool heap_is_debugged(void) { return STRATA_UNLIKELY(__atomic_load_n(&heap.debug, __ATOMIC_ACQUIRE) != NULL); }
 /* debug_api.c: what the options say, once the heap is ready; a cache that was just created; around fork, in rank order. */
 void debug_start(void);

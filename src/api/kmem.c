@@ -45,21 +45,20 @@ static STRATA_COLD _Noreturn void wrong_size(const char *function, const void *p
 }
 
 /*
- * Whether a free names the size that was asked for. A cookie stands for its whole class: what it frees may be any of that, and what it allocated was
- * asked for with all bytes of the class, but may be freed by size too.
+ * Whether a free names the size that a debugged buffer was asked for with. A cookie stands for its whole class: what it frees may be any of that, and
+ * what it allocated may be freed by any size of it.
  */
-static bool is_size_asked(size_t size, size_t asked, bool by_cookie) {
+static bool is_size_asked(const struct kmem_form *form, const void *p, size_t size, size_t asked) {
     if (size == asked) return true;
     if (size > SIZE_CLASS_MAX_BYTES || asked > SIZE_CLASS_MAX_BYTES) return false;
-    unsigned class = slab_class_of_size(&heap.slabs, size);
-    return by_cookie ? class == slab_class_of_size(&heap.slabs, asked) : asked == size_class_bytes(class - SLAB_CACHE_FIRST);
+    return slab_class_of_size(&heap.slabs, size) == slab_class_of_size(&heap.slabs, asked) && (form->by_cookie || debug_heap_is_of_class(p));
 }
 
 /* Whether it is a debugged buffer, which knows what was asked for; what else may be wrong with it is the debugger's to say. */
 static bool is_debugged(const struct kmem_form *form, void *p, size_t size) {
     size_t asked;
     if (!heap_is_debugged() || !heap_debug_usable(HEAP_FREE, p, &asked)) return false;
-    if (asked != SIZE_MAX && !is_size_asked(size, asked, form->by_cookie))
+    if (asked != SIZE_MAX && !is_size_asked(form, p, size, asked))
         fatal("%s(): %p: size is %zu, but this is a debugged block of %zu bytes", form->function, p, size, asked);
     return true;
 }
@@ -165,7 +164,9 @@ STRATA_INLINE bool is_usable(strata_kmem_cookie cookie) {
 }
 
 static STRATA_NOINLINE void *cookie_alloc_slow(strata_kmem_cookie cookie, unsigned flags) {
-    return alloc_slow("strata_kmem_cookie_alloc", bytes_of("strata_kmem_cookie_alloc", cookie), flags, false);
+    void *p = alloc_slow("strata_kmem_cookie_alloc", bytes_of("strata_kmem_cookie_alloc", cookie), flags, false);
+    if (heap_is_debugged() && p != NULL) debug_heap_set_of_class(p);
+    return p;
 }
 
 void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {

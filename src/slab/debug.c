@@ -328,6 +328,7 @@ enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64
     if (twin->features.guards) debug_guard_fresh(&place);
     slot->state = DEBUG_STATE_IN_USE;
     slot->was_used = true;
+    slot->of_class = false;
     debug_slot_note(twin, slot, DEBUG_KIND_ALLOCATED, &event);
     count_outcome(cache, place.slab, true);
     cache->allocs++;
@@ -379,6 +380,21 @@ enum debug_claim debug_claim(struct debug_cache *cache, const void *address, con
     platform_lock_release(&cache->lock);
     if (found == DEBUG_WRONG || damage.what != NULL) debug_report_done(cache->layer);
     return found;
+}
+
+void debug_set_of_class(struct debug_cache *cache, const void *address) {
+    struct debug_place place;
+    platform_lock_acquire(&cache->lock);
+    if (find_place(cache, address, &place)) place.slot->of_class = true;
+    platform_lock_release(&cache->lock);
+}
+
+bool debug_is_of_class(struct debug_cache *cache, const void *address) {
+    struct debug_place place;
+    platform_lock_acquire(&cache->lock);
+    bool is = find_place(cache, address, &place) && place.slot->of_class;
+    platform_lock_release(&cache->lock);
+    return is;
 }
 
 enum debug_claim debug_free(struct debug_cache *cache, void *address, const char *function) {

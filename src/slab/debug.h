@@ -59,6 +59,7 @@ struct debug_slot {
     uint8_t transactions; /* that are kept */
     uint8_t newest;       /* which place has the last one */
     bool was_used;
+    bool of_class;                         /* in use: asked for by the name of its size class, so that any size of that may free it */
     uint16_t freed_bytes, allocated_bytes; /* of contents */
 };
 
@@ -178,6 +179,9 @@ bool debug_is_refused(struct debug_layer *layer, uint32_t mtbf, uint64_t *random
 
 /* Looks a pointer over that is about to be freed: *bytes (may be NULL) is what was asked for. */
 enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes);
+/* Of a live buffer: it was asked for by its class; whether it was. */
+void debug_set_of_class(struct debug_cache *cache, const void *address);
+bool debug_is_of_class(struct debug_cache *cache, const void *address);
 /* Takes a buffer back. DEBUG_LIVE: done. */
 enum debug_claim debug_free(struct debug_cache *cache, void *address, const char *function);
 /* An allocation failed for want of memory, or because a constructor refused. */

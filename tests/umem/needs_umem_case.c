@@ -223,6 +223,7 @@ static void free_all_sizes(void) {
     }
     strata_kmem_free(strata_kmem_cookie_alloc(STRATA_KMEM_COOKIE(100), STRATA_KMEM_SLEEP), 100);
     strata_kmem_cookie_free(STRATA_KMEM_COOKIE(100), strata_kmem_alloc(104, STRATA_KMEM_SLEEP));
+    strata_kmem_cookie_free(STRATA_KMEM_COOKIE(100), strata_kmem_alloc(112, STRATA_KMEM_SLEEP));
 }
 
 /* A cache that debugging shall leave alone is that one cache, whatever its name would match, and whoever has the name later. */
@@ -259,6 +260,8 @@ static void debug(const char *how) {
     if (strcmp(how, "past block") == 0) block[100] = 1;
     if (strcmp(how, "size") == 0) umem_free(block, 1000);
     if (strcmp(how, "size in class") == 0) umem_free(block, 104);
+    if (strcmp(how, "size below all of a class") == 0) umem_free(umem_alloc(112, UMEM_DEFAULT), 111);
+    if (strcmp(how, "size beside a cookie") == 0) umem_free(strata_kmem_cookie_alloc(STRATA_KMEM_COOKIE(100), STRATA_KMEM_SLEEP), 96);
     if (strcmp(how, "sizes") == 0) free_all_sizes();
     fflush(stdout);
     umem_cache_free(cache, object);

@@ -150,6 +150,10 @@ def test_a_wrong_size_within_a_class_is_found_too(run):
         result = run("debug", "size in class", UMEM_DEBUG=settings)
         assert result.returncode == -signal.SIGABRT
         assert "size is 104, but this is a debugged block of 100 bytes" in result.errors, result.describe()
+        for how, size in (("size below all of a class", 111), ("size beside a cookie", 96)):
+            result = run("debug", how, UMEM_DEBUG=settings)
+            assert result.returncode == -signal.SIGABRT, result.describe()
+            assert f"size is {size}, but this is a debugged block of 112 bytes" in result.errors, result.describe()
         result = run("debug", "sizes", expect=0, UMEM_DEBUG=settings)
         assert (result.errors, result.text) == ("", "went on\n")
 
