@@ -101,16 +101,25 @@ STRATA_API enum strata_debug_status strata_debug_set(const char *pattern, const 
 STRATA_API bool strata_debug_spare(bool spared);
 
 /*
- * strata_debug_log_set - sizes of the logs that all debugged caches share; the oldest entries give way.
+ * strata_debug_log_set - sizes of the logs that all caches share; the oldest entries give way.
  *
  * logs: joined by +; a log that is not named stays as it is:
  *   off                  both are empty, and take no memory. Alone.
  *   transaction[=SIZE]   every allocation and free of a debugged cache (4K..1M bytes, 64K; suffixes K and M; 0: off)
- *   fail[=SIZE]          every allocation of a debugged cache that failed, by mtbf, for want of memory, or because a constructor refused
- * What a log has is lost when its size is set. Entries have up to 16 frames, as far as the features of their cache allow. The option debug_log
- * says the same at the start. Returns as strata_debug_set does. Cost: constant.
+ *   fail[=SIZE]          every allocation that failed, of malloc and of object caches, debugged or not: by mtbf, for want of memory, or because a
+ *                        constructor refused; malloc's sizes above 32 KiB as "malloc-large"; and whatever strata_debug_failed is told of
+ * What a log has is lost when its size is set. Entries have up to 16 frames, as far as the features of their cache allow, and 15 where that has
+ * none. The option debug_log says the same at the start. Returns as strata_debug_set does. Cost: constant.
  */
 STRATA_API enum strata_debug_status strata_debug_log_set(const char *logs);
+
+/*
+ * strata_debug_failed - enters a failure into the log: for allocators that stand on strata, of what strata does not log itself, such as arenas.
+ *
+ * name: of what had nothing to give, cut to 31 bytes. bytes: that were asked for. NULL, or nothing ever debugged or logged: does nothing.
+ * Cost: constant, and a walk up the stack.
+ */
+STRATA_API void strata_debug_failed(const char *name, size_t bytes);
 
 /*
  * What follows when an error is found and its report is written. The report begins with a line as all errors of strata have it, "strata: FUNCTION():
@@ -191,7 +200,7 @@ struct strata_debug_stats {
     uint64_t allocs, frees;    /* of debugged buffers, since the start */
     uint64_t plain;            /* allocations that got an ordinary buffer, as there was no memory for a debugged one */
     uint64_t injected;         /* failures by mtbf, those included after which one that must not fail was tried again */
-    uint64_t failed;           /* allocations of debugged caches that failed for want of memory, or because a constructor refused */
+    uint64_t failed;           /* allocations that failed for want of memory, or because a constructor refused, since the first call of a setter */
     uint64_t errors;           /* found and reported */
     uint64_t memory, metadata; /* bytes of the slabs of debugged buffers, and of what describes them */
     uint64_t logged_transactions, logged_failures; /* since the logs were set */

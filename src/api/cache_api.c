@@ -122,6 +122,11 @@ static STRATA_COLD void *alloc_asleep(struct object_cache *cache, bool reclaims)
     }
 }
 
+static STRATA_COLD void *failed(const struct object_cache *cache) {
+    if (heap_is_debugged()) debug_cache_failed(cache);
+    return NULL;
+}
+
 /* All that is not an object out of the array, and whatever is wrong with the arguments. */
 static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned flags) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc");
@@ -136,7 +141,8 @@ static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned fla
     bool reclaims = (flags & STRATA_CACHE_NO_RECLAIM) == 0;
     if (STRATA_UNLIKELY(object == NULL) && reclaims) object = cache_alloc_reclaimed(object_cache);
     if (STRATA_UNLIKELY(object == NULL) && (flags & STRATA_CACHE_SLEEP) != 0) object = alloc_asleep(object_cache, reclaims);
-    if ((flags & STRATA_CACHE_ZERO) != 0 && object != NULL) memset(object, 0, object_cache->bytes);
+    if (STRATA_UNLIKELY(object == NULL)) return failed(object_cache);
+    if ((flags & STRATA_CACHE_ZERO) != 0) memset(object, 0, object_cache->bytes);
     return object;
 }
 
@@ -175,7 +181,9 @@ size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
         unsigned got = object_cache_alloc_batch(&heap.objects, object_cache, objects + done, some);
         done += got;
-        if (got < some) break;
+        if (STRATA_LIKELY(got == some)) continue;
+        (void)failed(object_cache);
+        break;
     }
     return done;
 }

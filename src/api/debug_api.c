@@ -176,6 +176,11 @@ enum strata_debug_status strata_debug_log_set(const char *logs) {
     return STRATA_DEBUG_BAD_ARGUMENT;
 }
 
+void strata_debug_failed(const char *name, size_t bytes) {
+    struct debug_heap *debug = debug_heap();
+    if (debug != NULL && name != NULL) debug_note_failure_of(&debug->layer, name, bytes);
+}
+
 bool strata_debug_spare(bool spared) { return debug_spare(spared); }
 
 /* FEATURES[@PATTERN], several separated by ; */

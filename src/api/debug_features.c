@@ -7,7 +7,6 @@
 
 #define SHOWN_BYTES 64
 #define AUDIT_USUAL 2
-#define FRAMES_USUAL 15
 #define CONTENTS_USUAL 256
 #define VERIFY_USUAL 1000
 #define VERIFY_MAX 1000000
@@ -93,7 +92,7 @@ static const struct {
     uint64_t usual, min, max; /* min > max: takes no number */
     bool wants_number;
 } known[FEATURES] = {[AUDIT] = {"audit", AUDIT_USUAL, 1, DEBUG_AUDIT_MAX, false},
-                     [FRAMES] = {"frames", FRAMES_USUAL, 1, DEBUG_FRAMES_MAX, true},
+                     [FRAMES] = {"frames", DEBUG_FRAMES_USUAL, 1, DEBUG_FRAMES_MAX, true},
                      [CONTENTS] = {"contents", CONTENTS_USUAL, 1, DEBUG_CONTENTS_MAX, false},
                      [GUARDS] = {"guards", 1, 1, 0, false},
                      [VERIFY] = {"verify", VERIFY_USUAL, 1, VERIFY_MAX, false},
@@ -121,7 +120,7 @@ static bool read_feature(const char *who, const struct item *item, enum feature 
 static void set_features(struct debug_features *features, const uint64_t numbers[FEATURES], unsigned given) {
     *features = (struct debug_features){0};
     if ((given >> AUDIT & 1) != 0) features->audit = (uint16_t)numbers[AUDIT];
-    features->frames = (uint16_t)((given >> FRAMES & 1) != 0 ? numbers[FRAMES] : FRAMES_USUAL);
+    features->frames = (uint16_t)((given >> FRAMES & 1) != 0 ? numbers[FRAMES] : DEBUG_FRAMES_USUAL);
     if ((given >> CONTENTS & 1) != 0) features->contents = (uint16_t)numbers[CONTENTS];
     features->guards = (given >> GUARDS & 1) != 0 || (given >> VERIFY & 1) != 0;
     if ((given >> VERIFY & 1) != 0) features->verify = (uint32_t)numbers[VERIFY];

@@ -29,9 +29,11 @@ void debug_blocks_set(struct debug_heap *debug, const struct debug_features *fea
     __atomic_store_n(&debug->blocks_mtbf, features != NULL ? features->mtbf : 0, __ATOMIC_RELEASE);
 }
 
-bool debug_heap_refuses(void) {
+bool debug_heap_refuses(size_t bytes) {
     struct debug_heap *debug = debug_heap();
-    return debug_is_refused(&debug->layer, __atomic_load_n(&debug->blocks_mtbf, __ATOMIC_ACQUIRE), &debug->blocks_random);
+    if (!debug_is_refused(&debug->layer, __atomic_load_n(&debug->blocks_mtbf, __ATOMIC_ACQUIRE), &debug->blocks_random)) return false;
+    debug_log_failure(&debug->layer, DEBUG_BLOCKS_NAME, bytes);
+    return true;
 }
 
 static struct debug_cache *active_class(const struct debug_heap *debug, unsigned tag) {
@@ -54,9 +56,18 @@ bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object) {
     return debug_alloc(cache, bytes, align, "malloc", object) != DEBUG_PLAIN;
 }
 
-void debug_heap_failed(unsigned tag, size_t bytes) {
-    struct debug_cache *cache = active_class(debug_heap(), tag);
-    if (cache != NULL) debug_note_failure(cache, bytes);
+STRATA_COLD void debug_heap_failed(unsigned tag, size_t bytes) {
+    struct debug_heap *debug = debug_heap();
+    struct debug_cache *cache = tag != 0 ? active_class(debug, tag) : NULL;
+    if (cache != NULL)
+        debug_note_failure(cache, bytes);
+    else
+        debug_note_failure_of(&debug->layer, tag != 0 ? heap.slabs.caches[tag].name : DEBUG_BLOCKS_NAME, bytes);
+}
+
+STRATA_COLD void debug_cache_failed(const struct object_cache *cache) {
+    const struct debug_cache *debugged = __atomic_load_n(&cache->debug, __ATOMIC_ACQUIRE);
+    if (debugged == NULL || !debug_cache_is_active(debugged)) debug_note_failure_of(&debug_heap()->layer, cache->name, cache->bytes);
 }
 
 void debug_heap_add_figures(unsigned tag, struct slab_stats *stats) {

@@ -121,9 +121,14 @@ static void *out_of_memory(void) {
     errno = ENOMEM;
     return NULL;
 }
-static STRATA_COLD void *nothing_left(void) {
-    reclaim_later();
+/* cache: the size class; 0: none. */
+static STRATA_COLD void *refused(unsigned cache, size_t bytes) {
+    if (heap_is_debugged()) debug_heap_failed(cache, bytes);
     return out_of_memory();
+}
+static STRATA_COLD void *nothing_left(unsigned cache, size_t bytes) {
+    reclaim_later();
+    return refused(cache, bytes);
 }
 
 /* Of an object that is aligned as all objects of its class are. */
@@ -139,9 +144,7 @@ static void *alloc_small_slow(size_t bytes, size_t align, unsigned cache) {
         object = cache_alloc_slow(&heap.caches, cache);
     }
     maintenance_slow_call(true);
-    if (STRATA_LIKELY(object != NULL)) return object;
-    if (heap_is_debugged()) debug_heap_failed(cache, bytes);
-    return nothing_left();
+    return STRATA_LIKELY(object != NULL) ? object : nothing_left(cache, bytes);
 }
 
 void *heap_alloc_small_slow(size_t bytes, unsigned cache) { return alloc_small_slow(bytes, 1, cache); }
@@ -152,7 +155,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
         void *last = emergency_alloc(bytes, align);
         return last != NULL ? last : out_of_memory();
     }
-    if (STRATA_UNLIKELY(!heap_init() || bytes > HEAP_BYTES_MAX || align > HEAP_BYTES_MAX - bytes)) return out_of_memory();
+    if (STRATA_UNLIKELY(!heap_init() || bytes > HEAP_BYTES_MAX || align > HEAP_BYTES_MAX - bytes)) return refused(0, bytes);
     if (bytes <= SIZE_CLASS_MAX_BYTES && align <= GRANULE_BYTES) {
         unsigned cache = align <= 16 ? slab_class_of_size(&heap.slabs, bytes) : slab_class_of_aligned(&heap.slabs, bytes, align);
         if (cache != 0) {
@@ -160,7 +163,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
             return object != NULL ? object : alloc_small_slow(bytes, align, cache);
         }
     }
-    if (heap_is_debugged() && debug_heap_refuses()) return out_of_memory();
+    if (heap_is_debugged() && debug_heap_refuses(bytes)) return out_of_memory();
     void *block = zone_block_cached(&heap.zone, bytes, align, zeroed != NULL);
     if (block != NULL) {
         maintenance_large_call();
@@ -171,7 +174,7 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     if (block == NULL && heap_release(0) != 0) block = zone_block_alloc(&heap.zone, bytes, align, zeroed);
     maintenance_slow_call(true);
     maintenance_large_call();
-    return STRATA_LIKELY(block != NULL) ? block : nothing_left();
+    return STRATA_LIKELY(block != NULL) ? block : nothing_left(0, bytes);
 }
 
 static const char *const function_names[] = {[HEAP_FREE] = "free",

@@ -185,11 +185,8 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
         errno = saved;
         return move_to_new(p, old, size);
     }
-    if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    if (size > old && heap_is_debugged() && debug_heap_refuses()) {
+    if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) return heap_alloc_slow(size, NATURAL_ALIGN, NULL); /* which fails */
+    if (size > old && heap_is_debugged() && debug_heap_refuses(size)) {
         errno = ENOMEM;
         return NULL;
     }

@@ -64,7 +64,9 @@ static unsigned backend_take(void *context, unsigned index, unsigned home, bool 
     unsigned taken;
     (void)home, (void)apart;
     if (STRATA_UNLIKELY(object_debug_take(layer->caches[index], objects, &taken))) return taken;
-    return slabs_alloc(layer->caches[index], objects, count);
+    taken = slabs_alloc(layer->caches[index], objects, count);
+    if (STRATA_UNLIKELY(taken == 0)) object_debug_failed(layer->caches[index]);
+    return taken;
 }
 static void backend_give(void *context, unsigned index, void *const *objects, unsigned count) {
     const struct object_layer *layer = context;

@@ -107,6 +107,10 @@ bool object_debug_take_slow(struct object_cache *cache, void **objects, unsigned
     return true;
 }
 
+STRATA_COLD void object_debug_failed(struct object_cache *cache) {
+    if (object_debug_is_on(cache)) debug_note_failure(object_debug_of(cache), cache->bytes);
+}
+
 static void give_one(struct object_cache *cache, struct debug_cache *debug, void *object, object_debug_plain *plain) {
     enum debug_claim claim = debug_claim(debug, object, cache->free_function, NULL);
     if (claim == DEBUG_WRONG) return;

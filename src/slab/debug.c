@@ -302,7 +302,7 @@ enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64
     if (debug_is_refused(layer, twin->features.mtbf, &cache->random)) {
         cache->injected++;
         platform_lock_release(&cache->lock);
-        debug_log_enter(cache, DEBUG_KIND_FAILED, NULL, bytes, &event);
+        debug_log_enter(layer, cache->name, DEBUG_KIND_FAILED, NULL, bytes, &event);
         return DEBUG_REFUSED;
     }
     struct debug_slot *slot = take_slot(cache, twin);
@@ -336,7 +336,7 @@ enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64
     bool due = is_verify_due(cache);
     platform_lock_release(&cache->lock);
     __atomic_fetch_add(&layer->allocs, 1, __ATOMIC_RELAXED);
-    debug_log_enter(cache, DEBUG_KIND_ALLOCATED, *buffer, bytes, &event);
+    debug_log_enter(layer, cache->name, DEBUG_KIND_ALLOCATED, *buffer, bytes, &event);
     if (damage.what != NULL) debug_report_done(layer);
     if (due) debug_cache_verify(cache, function);
     return DEBUG_GIVEN;
@@ -346,7 +346,12 @@ void debug_note_failure(struct debug_cache *cache, uint64_t bytes) {
     struct debug_event event;
     debug_event_take(cache, &event);
     __atomic_fetch_add(&cache->layer->failed, 1, __ATOMIC_RELAXED);
-    debug_log_enter(cache, DEBUG_KIND_FAILED, NULL, bytes, &event);
+    debug_log_enter(cache->layer, cache->name, DEBUG_KIND_FAILED, NULL, bytes, &event);
+}
+
+void debug_note_failure_of(struct debug_layer *layer, const char *name, uint64_t bytes) {
+    __atomic_fetch_add(&layer->failed, 1, __ATOMIC_RELAXED);
+    debug_log_failure(layer, name, bytes);
 }
 
 /* ------------------------------------------------------------------ taking back */
@@ -427,7 +432,7 @@ enum debug_claim debug_free(struct debug_cache *cache, void *address, const char
     destroy_collected(cache, &gone, &twins);
     if (found == DEBUG_LIVE) {
         __atomic_fetch_add(&cache->layer->frees, 1, __ATOMIC_RELAXED);
-        debug_log_enter(cache, DEBUG_KIND_FREED, address, bytes, &event);
+        debug_log_enter(cache->layer, cache->name, DEBUG_KIND_FREED, address, bytes, &event);
     }
     if (found == DEBUG_WRONG || damage.what != NULL) debug_report_done(cache->layer);
     if (due) debug_cache_verify(cache, function);

@@ -21,6 +21,7 @@
 #include "slab/objects.h"
 
 #define DEBUG_FRAMES_MAX 32
+#define DEBUG_FRAMES_USUAL 15
 #define DEBUG_AUDIT_MAX 64
 #define DEBUG_CONTENTS_MAX 4096
 #define DEBUG_NAME_BYTES 32
@@ -176,6 +177,8 @@ bool debug_spare(bool spared);
 uint64_t debug_seed(const struct debug_features *features, const char *name);
 /* By mtbf (0: none) and a generator of the caller's own (atomic): whether an allocation shall fail, which is counted then. */
 bool debug_is_refused(struct debug_layer *layer, uint32_t mtbf, uint64_t *random);
+/* Enters a failure into the log, if that is on. */
+void debug_log_failure(struct debug_layer *layer, const char *name, uint64_t bytes);
 
 /* Looks a pointer over that is about to be freed: *bytes (may be NULL) is what was asked for. */
 enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes);
@@ -186,6 +189,8 @@ bool debug_is_of_class(struct debug_cache *cache, const void *address);
 enum debug_claim debug_free(struct debug_cache *cache, void *address, const char *function);
 /* An allocation failed for want of memory, or because a constructor refused. */
 void debug_note_failure(struct debug_cache *cache, uint64_t bytes);
+/* The same for what has no features, by its name. */
+void debug_note_failure_of(struct debug_layer *layer, const char *name, uint64_t bytes);
 /* A buffer of `cache` was given to a function that takes others. */
 void debug_wrong_function(struct debug_cache *cache, const void *address, const char *function, const char *what);
 

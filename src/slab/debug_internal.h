@@ -79,7 +79,8 @@ void debug_event_take(const struct debug_cache *cache, struct debug_event *event
 /* Keeps it with the buffer. Under the cache's lock. */
 void debug_slot_note(const struct debug_twin *twin, struct debug_slot *slot, enum debug_kind kind, const struct debug_event *event);
 /* Enters it into the logs that are on. Under no lock. */
-void debug_log_enter(const struct debug_cache *cache, enum debug_kind kind, const void *buffer, uint64_t bytes, const struct debug_event *event);
+void debug_log_enter(struct debug_layer *layer, const char *name, enum debug_kind kind, const void *buffer, uint64_t bytes,
+                     const struct debug_event *event);
 
 /* ------------------------------------------------------------------ debug_report.c */
 

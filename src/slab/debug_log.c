@@ -1,5 +1,5 @@
 /*
- * debug_log.c - who did what, when: the transactions that are kept with each buffer, and the logs that all debugged caches share.
+ * debug_log.c - who did what, when: the transactions that are kept with each buffer, and the logs that all caches share.
  *
  * A log is a ring of entries of one size, in a run of the zone; its lock (LOCK_RANK_SLAB) is taken alone. Stacks are walked before any lock is taken:
  * the unwinder may allocate.
@@ -10,16 +10,19 @@ static bool is_on(const struct debug_layer *layer, enum debug_log_name name) {
     return __atomic_load_n(&layer->logs[name].entries, __ATOMIC_ACQUIRE) != NULL;
 }
 
-void debug_event_take(const struct debug_cache *cache, struct debug_event *event) {
-    const struct debug_layer *layer = cache->layer;
-    uint32_t traced = __atomic_load_n(&cache->traced, __ATOMIC_RELAXED), frames = traced & 0xffff;
-    event->frames = 0;
-    event->time_ns = 0;
-    event->thread = 0;
-    if (traced >> 16 == 0 && !is_on(layer, DEBUG_LOG_TRANSACTION) && !is_on(layer, DEBUG_LOG_FAIL)) return;
+static void take_event(unsigned frames, struct debug_event *event) {
     event->time_ns = platform_precise_ns();
     event->thread = platform_thread_number();
     if (frames != 0) event->frames = platform_stack(event->frame, frames);
+}
+
+void debug_event_take(const struct debug_cache *cache, struct debug_event *event) {
+    const struct debug_layer *layer = cache->layer;
+    uint32_t traced = __atomic_load_n(&cache->traced, __ATOMIC_RELAXED);
+    event->frames = 0;
+    event->time_ns = 0;
+    event->thread = 0;
+    if (traced >> 16 != 0 || is_on(layer, DEBUG_LOG_TRANSACTION) || is_on(layer, DEBUG_LOG_FAIL)) take_event(traced & 0xffff, event);
 }
 
 static void *part_of(const struct debug_slot *slot, uint64_t offset) { return (char *)(uintptr_t)slot + sizeof *slot + offset; }
@@ -78,8 +81,8 @@ static void enter(struct debug_log *log, const struct debug_log_entry *entry) {
     platform_lock_release(&log->lock);
 }
 
-void debug_log_enter(const struct debug_cache *cache, enum debug_kind kind, const void *buffer, uint64_t bytes, const struct debug_event *event) {
-    struct debug_layer *layer = cache->layer;
+void debug_log_enter(struct debug_layer *layer, const char *name_of_cache, enum debug_kind kind, const void *buffer, uint64_t bytes,
+                     const struct debug_event *event) {
     enum debug_log_name name = kind == DEBUG_KIND_FAILED ? DEBUG_LOG_FAIL : DEBUG_LOG_TRANSACTION;
     if (!is_on(layer, name)) return;
     struct debug_log_entry entry = {.time_ns = event->time_ns,
@@ -88,9 +91,16 @@ void debug_log_enter(const struct debug_cache *cache, enum debug_kind kind, cons
                                     .thread = event->thread,
                                     .kind = (uint16_t)kind,
                                     .frames = (uint16_t)min_u64(event->frames, DEBUG_LOG_FRAMES)};
-    format_text(entry.cache, sizeof entry.cache, "%s", cache->name);
+    format_text(entry.cache, sizeof entry.cache, "%s", name_of_cache);
     for (unsigned i = 0; i < entry.frames; i++) entry.frame[i] = event->frame[i];
     enter(&layer->logs[name], &entry);
+}
+
+void debug_log_failure(struct debug_layer *layer, const char *name, uint64_t bytes) {
+    struct debug_event event = {.frames = 0};
+    if (!is_on(layer, DEBUG_LOG_FAIL)) return;
+    take_event(DEBUG_FRAMES_USUAL, &event);
+    debug_log_enter(layer, name, DEBUG_KIND_FAILED, NULL, bytes, &event);
 }
 
 uint64_t debug_log_copy(struct debug_layer *layer, enum debug_log_name name, struct debug_log_entry *entries, uint64_t capacity) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <strata/cache.h>
+#include <strata/debug.h>
 #include <strata/kmem.h>
 #include <strata/malloc.h>
 
@@ -67,6 +68,7 @@ static void *alloc_large(umem_cache_t *cache) {
         umem_large_take(cache->large, object);
     }
     release_large(cache, object);
+    strata_debug_failed(cache->name, cache->size);
     return NULL;
 }
 

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include <strata/arena.h>
+#include <strata/debug.h>
 #include <strata/kmem.h>
 
 struct vmem {
@@ -294,6 +295,7 @@ static void *answer(const char *function, const vmem_t *vmp, const struct wish *
     const char *text = never ? "more than there can ever be between minaddr and maxaddr" : strata_arena_status_text(status);
     bool lacks = status == STRATA_ARENA_NO_SPACE || status == STRATA_ARENA_NO_MEMORY || (never && (vmflag & VM_NOSLEEP) != 0);
     if (!lacks || (vmflag & VM_PANIC) != 0) umem_die("%s(%s): size %zu: %s", function, vmp->name, wish->size, text);
+    strata_debug_failed(vmp->name, wish->size);
     errno = ENOMEM;
     return NULL;
 }

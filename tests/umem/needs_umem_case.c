@@ -249,6 +249,28 @@ static void free_by_another_size(const char *how) {
     strata_kmem_free(large, 1000);
 }
 
+static bool print_failure(const struct strata_debug_transaction *transaction, void *argument) {
+    (void)argument;
+    printf("%s %zu%s\n", transaction->cache, transaction->bytes, transaction->frames != 0 ? "" : " without a stack");
+    return true;
+}
+static int refuse(void *object, void *data, int flags) {
+    (void)object, (void)data, (void)flags;
+    return 1;
+}
+
+/* One failure of each kind. */
+static void fail(void) {
+    static const int cflags[] = {0, UMC_NODEBUG};
+    for (int i = 0; i < 2; i++) umem_cache_alloc(umem_cache_create("letters", 96, 0, refuse, NULL, NULL, NULL, NULL, cflags[i]), UMEM_DEFAULT);
+    umem_cache_alloc(umem_cache_create("big", 2 << 20, 0, refuse, NULL, NULL, NULL, NULL, 0), UMEM_DEFAULT);
+    umem_alloc((size_t)1 << 62, UMEM_DEFAULT);
+    vmem_t *numbers = vmem_create("numbers", (void *)1, 10, 1, NULL, NULL, NULL, 0, VM_SLEEP | VMC_IDENTIFIER);
+    vmem_alloc(numbers, 11, VM_NOSLEEP);
+    vmem_xalloc(numbers, 5, 0, 0, 0, (void *)8, NULL, VM_NOSLEEP);
+    strata_debug_log_walk(STRATA_DEBUG_LOG_FAIL, print_failure, NULL);
+}
+
 static void debug(const char *how) {
     struct strata_debug_stats stats;
     umem_cache_t *cache = umem_cache_create("letters", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
@@ -303,6 +325,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "cache") == 0) caches(argv[2]);
     if (strcmp(argv[1], "null") == 0) null_arguments(argv[2]);
     if (strcmp(argv[1], "debug") == 0) debug(argv[2]);
+    if (strcmp(argv[1], "fail") == 0) fail();
     if (strcmp(argv[1], "spared") == 0) spared_names(argv[2]);
     if (strcmp(argv[1], "wrong size") == 0) free_by_another_size(argv[2]);
     if (strcmp(argv[1], "constructions") == 0) constructions(argv[2]);

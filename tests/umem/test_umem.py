@@ -190,6 +190,14 @@ def test_logs(run, logging, transaction, fail):
     assert (result.text, result.errors) == (f"debugged {transaction} {fail}\nwent on\n", "")
 
 
+@pytest.mark.parametrize("settings", ["", "audit", "default"])
+def test_every_failure_is_logged(run, settings):
+    """Whatever is debugged: UMEM_DEBUG need not be set for it."""
+    failures = ["numbers 5", "numbers 11", f"malloc-large {1 << 62}", f"big {2 << 20}", "letters 96", "letters 96", "went on"]
+    assert run("fail", "", expect=0, UMEM_LOGGING="fail", UMEM_DEBUG=settings).text.splitlines() == failures
+    assert run("fail", "", expect=0, UMEM_DEBUG=settings).text == "went on\n"
+
+
 WARNINGS = [
     ({"UMEM_DEBUG": "frob,guards"}, ["umem: UMEM_DEBUG: frob: not known; ignored"]),
     ({"UMEM_DEBUG": "audit=many"}, ["umem: UMEM_DEBUG: audit=many: not a number; 15 is used"]),
