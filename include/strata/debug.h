@@ -4,8 +4,9 @@
  * The features are those that umem_debug(3MALLOC) made known, with its patterns; each cache has its own, malloc's size classes ("malloc-16" to
  * "malloc-32768") as well as object caches by their names. They are set at the start by the option `debug` (docs/options.md), or at any time by
  * strata_debug_set, and taken back in the same way. A cache without features pays nothing for this: the arrays of one that has some are
- * closed, so that each call takes the slow path, where the code of the features is. One exception: once a size class of malloc has had features, all
- * of kmem's forms (<strata/kmem.h>) look at each block's address before they believe what they are told, some 10 ns a pair.
+ * closed, so that each call takes the slow path, where the code of the features is. One exception: while a size class of malloc has features, and
+ * until the last of malloc's debugged buffers is freed, kmem's frees (<strata/kmem.h>) look at each block's address before they believe the size that
+ * they are told, one or two ns each.
  *
  * A *debugged buffer* lies in slabs of its own, so that it always is known which buffers are: those allocated before a cache got its
  * features are freed as ordinary ones, those allocated with features keep them until they are freed. Memory of more than 32 KiB (blocks) has

@@ -26,7 +26,7 @@ struct debug_rule {
 struct debug_heap {
     struct debug_layer layer;
     struct list rules;                                 /* in the order in which they were set; under layer.lock */
-    uint32_t setting;                                  /* somebody is setting features; atomic */
+    uint32_t setting;                                  /* somebody is setting features: see debug_setting_try; atomic */
     struct debug_cache *classes[SLAB_CACHE_MAGAZINES]; /* by tag; NULL: never had features. Atomic */
     uint32_t blocks_mtbf;                              /* of blocks, which have no other feature; atomic, as is the next */
     uint64_t blocks_random;
@@ -54,5 +54,11 @@ void debug_features_show(const struct debug_features *features, char *text, size
 bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_features *features);
 /* The same for blocks. */
 void debug_blocks_set(struct debug_heap *debug, const struct debug_features *features);
+/*
+ * debug->setting, which one thread has at a time: who sets features, or finds that the last debugged buffer of malloc's is gone. end: kmem's frees
+ * trust their callers again where nothing speaks against it.
+ */
+bool debug_setting_try(struct debug_heap *debug);
+void debug_setting_end(struct debug_heap *debug);
 
 #endif

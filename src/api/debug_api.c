@@ -129,19 +129,14 @@ static enum strata_debug_status set(const char *who, const char *pattern, size_t
         rule.features.seed = platform_precise_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
         log_line("debug: mtbf: seed=%llu", (unsigned long long)rule.features.seed);
     }
-    uint32_t nobody = 0;
-    while (!__atomic_compare_exchange_n(&debug->setting, &nobody, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-        platform_word_wait(&debug->setting, 1);
-        nobody = 0;
-    }
+    while (!debug_setting_try(debug)) platform_word_wait(&debug->setting, 1);
     bool ok = set_rule(debug, rule.pattern, &rule);
     if (ok && !apply(debug, rule.pattern)) { /* then all of them go without: a part would be neither the one nor the other */
         rule.off = true;
         ok = false;
         if (set_rule(debug, rule.pattern, &rule)) apply(debug, rule.pattern);
     }
-    __atomic_store_n(&debug->setting, 0, __ATOMIC_RELEASE);
-    platform_word_wake(&debug->setting);
+    debug_setting_end(debug);
     return ok ? STRATA_DEBUG_OK : STRATA_DEBUG_NO_MEMORY;
 }
 

@@ -14,14 +14,40 @@ bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_
         const struct slab_cache *class = &heap.slabs.caches[tag];
         cache = debug_cache_create(&debug->layer, class->name, class->object_bytes, NATURAL_ALIGN, NULL, NULL, true);
         if (cache == NULL) return false;
-        heap_kmem_doubt();
         __atomic_store_n(&debug->classes[tag], cache, __ATOMIC_RELEASE);
     }
+    if (features != NULL) heap_kmem_doubt(); /* before there are buffers */
     if (!debug_cache_set(cache, features)) return false;
     bool shut = __atomic_load_n(&heap.caches.depots[tag].shut, __ATOMIC_RELAXED) != 0;
     if (features != NULL && !shut) cache_shut(&heap.caches, tag);
     if (features == NULL && shut) cache_open(&heap.caches, tag);
     return true;
+}
+
+bool debug_setting_try(struct debug_heap *debug) {
+    uint32_t nobody = 0;
+    return __atomic_compare_exchange_n(&debug->setting, &nobody, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+/*
+ * Whether kmem's frees doubt, and need not: no class has debugged buffers, nor can it get some. Of two threads that free the last ones of two classes
+ * one at least sees both gone: by the locks.
+ */
+static bool may_trust(const struct debug_heap *debug) {
+    if (heap_kmem_trusts() || __atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return false;
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
+        struct debug_cache *cache = __atomic_load_n(&debug->classes[tag], __ATOMIC_ACQUIRE);
+        if (cache != NULL && debug_cache_is_used_now(cache)) return false;
+    }
+    return true;
+}
+
+void debug_setting_end(struct debug_heap *debug) {
+    do {
+        if (may_trust(debug)) heap_kmem_trust();
+        __atomic_store_n(&debug->setting, 0, __ATOMIC_SEQ_CST);
+        platform_word_wake(&debug->setting);
+    } while (may_trust(debug) && debug_setting_try(debug)); /* else whoever has it now, or frees the last one, will see it */
 }
 
 void debug_blocks_set(struct debug_heap *debug, const struct debug_features *features) {
@@ -92,7 +118,10 @@ static bool is_of_malloc(struct debug_cache *cache, const void *address, const c
 bool debug_heap_free(const char *function, void *address) {
     struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
     if (cache == NULL) return false;
-    if (is_of_malloc(cache, address, function)) debug_free(cache, address, function);
+    if (!is_of_malloc(cache, address, function)) return true;
+    struct debug_heap *debug = debug_heap();
+    debug_free(cache, address, function);
+    if (!debug_cache_is_used(cache) && may_trust(debug) && debug_setting_try(debug)) debug_setting_end(debug);
     return true;
 }
 

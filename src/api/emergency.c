@@ -19,7 +19,7 @@ static char *region; /* atomic; NULL: not reserved yet, or not to be had */
 static size_t used;  /* atomic */
 
 void emergency_begin(void) {
-    if (__atomic_exchange_n(&heap.dying, true, __ATOMIC_ACQ_REL)) return;
+    if (__atomic_exchange_n(&heap.dying, true, __ATOMIC_SEQ_CST)) return;
     __atomic_store_n(&heap.fine_end, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&heap.small_end, 0, __ATOMIC_RELEASE); /* with both, every malloc takes the slow path now */
     heap_kmem_doubt();

@@ -92,12 +92,17 @@ STRATA_INLINE size_t heap_fine_end(void) { return __atomic_load_n(&heap.fine_end
 STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
 
 /*
- * The same for kmem.c, which believes what callers say of blocks: whether it may. Not before there is a heap, in a process that is being ended, nor
- * once blocks of a size class may lie in slabs of two kinds, as after debugging of it: whoever begins that calls heap_kmem_doubt first, and from then
- * on each free goes by the address, as a wrong size may name any class.
+ * The same for kmem.c's frees, which believe what callers say of blocks: whether they may. Not before there is a heap, in a process that is being
+ * ended, nor while blocks of a size class may lie in slabs of two kinds, as with debugging of it: whoever begins that calls heap_kmem_doubt first,
+ * and from then on each free goes by the address, as a wrong size may name any class. heap_kmem_trust: by one thread at a time, when no debugged
+ * block is left and none can come.
  */
 STRATA_INLINE bool heap_kmem_trusts(void) { return __atomic_load_n(&heap.kmem_trusts, __ATOMIC_ACQUIRE); }
-STRATA_INLINE void heap_kmem_doubt(void) { __atomic_store_n(&heap.kmem_trusts, false, __ATOMIC_RELEASE); }
+STRATA_INLINE void heap_kmem_doubt(void) { __atomic_store_n(&heap.kmem_trusts, false, __ATOMIC_SEQ_CST); }
+STRATA_INLINE void heap_kmem_trust(void) {
+    __atomic_store_n(&heap.kmem_trusts, true, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&heap.dying, __ATOMIC_SEQ_CST)) heap_kmem_doubt(); /* which emergency_begin did before, or does now */
+}
 
 /* The lock's rank, which is none in a struct of zeros: by whoever may be the first to take it. */
 STRATA_INLINE void heap_lock_name(void) { __atomic_store_n(&heap.lock.rank, LOCK_RANK_API, __ATOMIC_RELAXED); }

@@ -107,11 +107,8 @@ static STRATA_NOINLINE void *alloc_slow(const char *function, size_t size, unsig
     return STRATA_LIKELY(p != NULL) || (flags & STRATA_KMEM_SLEEP) == 0 ? p : alloc_asleep(size, zero, saved);
 }
 
-/* Whether the fast path may take the size: it has a class, and what callers say of blocks may be believed. */
-STRATA_INLINE bool is_trusted(size_t size) { return STRATA_LIKELY(size <= SIZE_CLASS_MAX_BYTES) && STRATA_LIKELY(heap_kmem_trusts()); }
-
 void *strata_kmem_alloc(size_t size, unsigned flags) {
-    if (is_trusted(size) && are_flags(flags)) {
+    if (STRATA_LIKELY(size < heap_small_end()) && are_flags(flags)) {
         void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
         if (STRATA_LIKELY(object != NULL)) return object;
     }
@@ -119,22 +116,30 @@ void *strata_kmem_alloc(size_t size, unsigned flags) {
 }
 
 void *strata_kmem_zalloc(size_t size, unsigned flags) {
-    if (is_trusted(size) && are_flags(flags)) {
+    if (STRATA_LIKELY(size < heap_small_end()) && are_flags(flags)) {
         void *object = cpu_pop(slab_class_of_size(&heap.slabs, size));
         if (STRATA_LIKELY(object != NULL)) return memset(object, 0, size);
     }
     return alloc_slow("strata_kmem_zalloc", size, flags, true);
 }
 
+/* Where callers aren't believed: whether it lies where blocks of this size do, and has gone into the array. */
+static bool free_by_tag(void *p, size_t size) {
+    if (VERIFIED_ALWAYS || heap_kmem_trusts() || size > SIZE_CLASS_MAX_BYTES) return false;
+    if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & 15) != 0) return false;
+    unsigned class = slab_class_of_size(&heap.slabs, size);
+    return (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)] == class && cpu_push(class, p);
+}
+
 static STRATA_NOINLINE void free_slow(const struct kmem_form *form, void *p, size_t size) {
-    if (p == NULL || is_dying()) return;
+    if (p == NULL || is_dying() || free_by_tag(p, size)) return;
     heap_init(); /* it may be the first call of the process: then for the message */
     verify(form, p, size);
     strata_free(p); /* by its address, which has just been found good */
 }
 
 void strata_kmem_free(void *p, size_t size) {
-    if (is_trusted(size) && STRATA_LIKELY(p != NULL)) {
+    if (STRATA_LIKELY(size <= SIZE_CLASS_MAX_BYTES) && STRATA_LIKELY(heap_kmem_trusts()) && STRATA_LIKELY(p != NULL)) {
         if (VERIFIED_ALWAYS) verify(&free_by_size, p, size);
         if (STRATA_LIKELY(cpu_push(slab_class_of_size(&heap.slabs, size), p))) return;
     }
@@ -158,10 +163,8 @@ static STRATA_COLD size_t bytes_of(const char *function, strata_kmem_cookie cook
 }
 
 STRATA_INLINE unsigned cache_of(strata_kmem_cookie cookie) { return SLAB_CACHE_FIRST + (cookie - COOKIE_FIRST); }
-/* Whether the fast path may take the cookie: there is a heap that trusts its callers, and the class is one of its. */
-STRATA_INLINE bool is_usable(strata_kmem_cookie cookie) {
-    return STRATA_LIKELY(cookie - COOKIE_FIRST < SIZE_CLASS_COUNT) && STRATA_LIKELY(heap_kmem_trusts());
-}
+/* Whether the class is one of the heap's. */
+STRATA_INLINE bool is_cookie(strata_kmem_cookie cookie) { return STRATA_LIKELY(cookie - COOKIE_FIRST < SIZE_CLASS_COUNT); }
 
 static STRATA_NOINLINE void *cookie_alloc_slow(strata_kmem_cookie cookie, unsigned flags) {
     void *p = alloc_slow("strata_kmem_cookie_alloc", bytes_of("strata_kmem_cookie_alloc", cookie), flags, false);
@@ -170,7 +173,7 @@ static STRATA_NOINLINE void *cookie_alloc_slow(strata_kmem_cookie cookie, unsign
 }
 
 void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {
-    if (is_usable(cookie) && are_flags(flags)) {
+    if (is_cookie(cookie) && STRATA_LIKELY(heap_small_end() != 0) && are_flags(flags)) {
         void *object = cpu_pop(cache_of(cookie));
         if (STRATA_LIKELY(object != NULL)) return object;
     }
@@ -178,7 +181,7 @@ void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {
 }
 
 void strata_kmem_cookie_free(strata_kmem_cookie cookie, void *p) {
-    if (is_usable(cookie) && STRATA_LIKELY(p != NULL)) {
+    if (is_cookie(cookie) && STRATA_LIKELY(heap_kmem_trusts()) && STRATA_LIKELY(p != NULL)) {
         if (VERIFIED_ALWAYS) verify(&free_by_cookie, p, bytes_of("strata_kmem_cookie_free", cookie));
         if (STRATA_LIKELY(cpu_push(cache_of(cookie), p))) return;
     }

@@ -111,6 +111,13 @@ uint64_t debug_reap(struct debug_layer *layer) {
     return bytes;
 }
 
+bool debug_cache_is_used_now(struct debug_cache *cache) {
+    platform_lock_acquire(&cache->lock);
+    bool is = cache->active || cache->in_use != 0;
+    platform_lock_release(&cache->lock);
+    return is;
+}
+
 uint64_t debug_seed(const struct debug_features *features, const char *name) {
     uint64_t random = features->seed;
     for (const char *c = name; *c != 0; c++) random = random * 31 + (unsigned char)*c;
@@ -306,6 +313,13 @@ enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64
         return DEBUG_REFUSED;
     }
     struct debug_slot *slot = take_slot(cache, twin);
+    if (STRATA_UNLIKELY(twin !=
+                        current_twin(cache))) { /* meanwhile others were set: who has seen that there are no buffers any more shall be right */
+        if (slot != NULL) put_back(twin, slot);
+        platform_lock_release(&cache->lock);
+        debug_cache_reap(cache);
+        return debug_alloc(cache, bytes, align, function, buffer);
+    }
     struct debug_place place = slot != NULL ? place_of_slot(slot, twin) : (struct debug_place){0};
     if (slot == NULL || !debug_place_open(&place)) {
         if (slot != NULL) put_back(twin, slot);

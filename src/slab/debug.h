@@ -155,6 +155,9 @@ STRATA_INLINE bool debug_cache_is_used(const struct debug_cache *cache) {
     return debug_cache_is_active(cache) || __atomic_load_n(&cache->in_use, __ATOMIC_RELAXED) != 0;
 }
 
+/* The same by the lock: whoever changes that later sees what the caller wrote before. */
+bool debug_cache_is_used_now(struct debug_cache *cache);
+
 enum debug_outcome {
     DEBUG_GIVEN,
     DEBUG_PLAIN,   /* there is none to be had: an ordinary one is in place */

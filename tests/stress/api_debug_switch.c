@@ -1,6 +1,7 @@
 /*
- * api_debug_switch.c - features go on and off, one layout after the other, while threads allocate, hand over and free, from malloc and from object
- * caches; one thread walks and verifies, and the process forks. Through strata_* only, so that the sanitizers see strata's own code.
+ * api_debug_switch.c - features go on and off, one layout after the other, while threads allocate, hand over and free, from malloc, by its forms that
+ * say the size, and from object caches; one thread walks and verifies, and the process forks. Through strata_* only, so that the sanitizers see
+ * strata's own code.
  *
  * Every buffer has its contents from end to end, every object its construction, whatever it was when it was allocated. At the end nothing debugged is
  * left. api_debug_switch [ROUNDS]
@@ -16,6 +17,7 @@
 
 #include <strata/cache.h>
 #include <strata/debug.h>
+#include <strata/kmem.h>
 #include <strata/malloc.h>
 
 #include "concurrency/concurrency.h"
@@ -25,6 +27,7 @@ enum { THREADS = 3, BOXES = 256, DEFAULT_ROUNDS = 20000, FORKS = 4 };
 static unsigned rounds = DEFAULT_ROUNDS;
 static unsigned char *boxes[BOXES]; /* exchanged atomically: bytes[0] says how many follow with the same value */
 static uint64_t *things[BOXES];
+static size_t *sized[BOXES]; /* the first word says how many bytes there are */
 static struct strata_cache *cache;
 static uint64_t made, unmade;
 static uint32_t stop, finished;
@@ -50,6 +53,31 @@ static void drop(unsigned char *bytes) {
     strata_free(bytes);
 }
 
+static void drop_sized(size_t *block) {
+    if (block == NULL) return;
+    size_t bytes = block[0];
+    EXPECT(((unsigned char *)block)[bytes - 1] == (unsigned char)bytes || bytes == sizeof *block);
+    if (bytes % 3 == 0)
+        strata_kmem_cookie_free(strata_kmem_cookie_of(bytes), block);
+    else
+        strata_kmem_free(block, bytes);
+}
+
+static size_t *make_sized(size_t bytes) {
+    size_t *block = bytes % 5 == 0 ? strata_kmem_zalloc(bytes, STRATA_KMEM_NO_SLEEP) : strata_kmem_alloc(bytes, STRATA_KMEM_NO_SLEEP);
+    EXPECT(block != NULL);
+    ((unsigned char *)block)[bytes - 1] = (unsigned char)bytes;
+    block[0] = bytes;
+    return block;
+}
+
+static void drop_all(unsigned box) {
+    drop(__atomic_exchange_n(&boxes[box], NULL, __ATOMIC_ACQ_REL));
+    drop_sized(__atomic_exchange_n(&sized[box], NULL, __ATOMIC_ACQ_REL));
+    uint64_t *thing = __atomic_exchange_n(&things[box], NULL, __ATOMIC_ACQ_REL);
+    if (thing != NULL) strata_cache_free(cache, thing);
+}
+
 static void *work(void *argument) {
     uint64_t random = (uintptr_t)argument;
     for (unsigned i = 0; i < rounds || __atomic_load_n(&seen, __ATOMIC_RELAXED) == 0; i++) {
@@ -64,6 +92,7 @@ static void *work(void *argument) {
             EXPECT(bytes != NULL);
         }
         drop(__atomic_exchange_n(&boxes[box], bytes, __ATOMIC_ACQ_REL));
+        drop_sized(__atomic_exchange_n(&sized[box], make_sized(sizeof(size_t) + (random >> 45) % 700), __ATOMIC_ACQ_REL));
         uint64_t *thing = strata_cache_alloc(cache, 0);
         EXPECT(thing != NULL && *thing == 77);
         thing = __atomic_exchange_n(&things[box], thing, __ATOMIC_ACQ_REL);
@@ -114,16 +143,14 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < 8 || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) < THREADS; i++) {
         EXPECT(strata_debug_set(i % 3 == 0 ? "things" : i % 3 == 1 ? "malloc-*" : "*", features[i % 8]) == STRATA_DEBUG_OK);
         if (i % 16 == 0 && i / 16 < FORKS) fork_once();
-        usleep(200); /* to let them work with it */
+        for (unsigned box = 0; i % 24 == 5 && box < BOXES; box++) drop_all(box); /* all is off: the last debugged buffer goes, soon or now */
+        usleep(200);                                                             /* to let them work with it */
     }
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(looker, NULL);
     EXPECT(strata_debug_set("*", "off") == STRATA_DEBUG_OK);
-    for (unsigned i = 0; i < BOXES; i++) {
-        drop(boxes[i]);
-        if (things[i] != NULL) strata_cache_free(cache, things[i]);
-    }
+    for (unsigned i = 0; i < BOXES; i++) drop_all(i);
     EXPECT(strata_check() == NULL);
     struct strata_debug_stats stats;
     strata_debug_stats_get(&stats);

@@ -166,6 +166,38 @@ static void constructions_balance(void **state) {
     ASSERT_SOUND();
 }
 
+/* Frees by size go by the address while there may be debugged blocks, of any class, and no longer. */
+static void frees_by_size_are_believed_again(void **state) {
+    (void)state;
+    assert_true(heap_kmem_trusts());
+    assert_int_equal(strata_debug_set("things", "guards"), STRATA_DEBUG_OK);
+    assert_true(heap_kmem_trusts());
+    void *plain = strata_kmem_alloc(200, 0);
+    assert_int_equal(strata_debug_set("malloc-208", "guards"), STRATA_DEBUG_OK);
+    assert_false(heap_kmem_trusts());
+    void *debugged[2] = {strata_kmem_alloc(200, 0), NULL};
+    assert_int_equal(strata_debug_set("malloc-64", "audit"), STRATA_DEBUG_OK);
+    debugged[1] = strata_kmem_alloc(60, 0);
+    assert_int_equal(strata_debug_set("malloc-*", "off"), STRATA_DEBUG_OK);
+    assert_false(heap_kmem_trusts());
+    strata_kmem_free(plain, 200);
+    put(debugged[0]);
+    assert_false(heap_kmem_trusts());
+    assert_int_equal(strata_debug_set("malloc-208", "guards"), STRATA_DEBUG_OK);
+    strata_kmem_free(debugged[1], 60);
+    assert_false(heap_kmem_trusts());
+    assert_int_equal(strata_debug_set("malloc-208", "off"), STRATA_DEBUG_OK);
+    assert_true(heap_kmem_trusts());
+    assert_int_equal(strata_debug_set("malloc-208", "guards"), STRATA_DEBUG_OK);
+    debugged[0] = strata_kmem_alloc(200, 0);
+    assert_int_equal(strata_debug_set("malloc-208", "off"), STRATA_DEBUG_OK);
+    assert_false(heap_kmem_trusts());
+    debugged[0] = strata_realloc(debugged[0], 100);
+    assert_true(heap_kmem_trusts());
+    strata_free(debugged[0]);
+    ASSERT_SOUND();
+}
+
 /* ------------------------------------------------------------------ failures on demand */
 
 static uint64_t failing_calls(uint64_t *failures) {
@@ -470,6 +502,7 @@ int main(void) {
         TEST(sleepers_are_spared),
         TEST(failures_are_logged),
         TEST(the_end_of_memory_is_logged),
+        TEST(frees_by_size_are_believed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
