@@ -35,7 +35,7 @@ def measure(context: Context) -> Result:
         measured=series,
         holds=[
             Claim("no program makes more accesses than floor(S / (phi_min + 1)) + P, for any m_alpha and m_beta", "theorem 2.3", exceeded == 0),
-            Claim("the bound is least where both transfer sizes are half of m, and only there", "theorem 2.5", all(best_of_bound)),
+            Claim("the bound, as the formula has it, is least where both transfer sizes are half of m, and only there", "theorem 2.5", all(best_of_bound)),
             Claim("the count at worst is least where both are half of m", "theorem 2.5", all(strictly_half)),
             Claim("to within P accesses it is least where both are half of m or one more or less", "theorem 2.5", all(near_best)),
         ],

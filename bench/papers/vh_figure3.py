@@ -45,6 +45,10 @@ def measure(context: Context) -> Result:
     for model in MODELS:
         of_model = [run for key in keys if key[0] == model for run in runs[key]]
         same(f"{model}: results", [(run["events"], run["check"]) for run in of_model])
+    for key in keys:
+        for run in runs[key]:
+            if min(run[name] for name in TIMES) <= 0:  # what the clock costs is taken off, and was more than all that was timed
+                raise ExperimentFailed(f"{', '.join(map(str, key))}: means of {', '.join(f'{run[name]:g}' for name in TIMES)} ns are none")
     samples = min(run["samples"] for key in keys for run in runs[key])
     if not context.quick and samples < SAMPLES_MIN:
         raise ExperimentFailed(f"only {samples} operations were timed")

@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import vh_figure3
 from frame import catalogue, markdown, plots, running
 from frame.experiment import Claim, Comparison, Context, ExperimentFailed, Result, Series, claim_of
 from papers_places import PAPERS
@@ -317,3 +318,20 @@ def test_claims_about_several_cpus_are_not_made_of_one(tmp_path):
         context.several_cpus()
     context.cpus = 2
     assert context.several_cpus() == 2
+
+
+@pytest.mark.parametrize("allocation_ns", [-0.5, 0])
+def test_a_mean_time_below_zero_is_no_measurement(tmp_path, monkeypatch, allocation_ns):
+    """Of groups that took less than what is taken off for the clock."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    run = {"events": 1, "check": 1, "samples": 1000, "group": 64, "left_out": 0, "global_accesses": 0, "requests": 1000, "release_ns": 3}
+    simulate = tmp_path / "vh_simulate"
+    for mean in (2, allocation_ns):
+        simulate.write_text(f"#!/bin/sh\necho '{json.dumps({**run, 'allocation_ns': mean})}'\n")
+        simulate.chmod(0o755)
+        context = Context(tmp_path, quick=True)
+        if mean > 0:
+            assert vh_figure3.measure(context).id == "vh/figure-3"
+        else:
+            with pytest.raises(ExperimentFailed, match=rf"tandem, VH, 1: means of {allocation_ns:g}, 3 ns are none"):
+                vh_figure3.measure(context)
