@@ -59,6 +59,7 @@ extern void umem_nofail_callback(umem_nofail_callback_t *callback);
 
 /* ------------------------------------------------------------------ object caches */
 
+/* Of a cache. Other bits mean nothing, and are no mistake, as there; so for those of an allocation. */
 #define UMC_NOTOUCH 0x00010000    /* nothing is written into free objects: never is, and UMEM_DEBUG leaves the cache alone */
 #define UMC_NODEBUG 0x00020000    /* UMEM_DEBUG leaves the cache alone */
 #define UMC_NOMAGAZINE 0x00040000 /* nothing is kept constructed */

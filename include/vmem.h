@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* Of a request: what to do where there is nothing, and how a free segment is chosen. */
+/* Of a request: what to do where there is nothing, and how a free segment is chosen. Other bits mean nothing, and are no mistake, as there. */
 #define VM_SLEEP 0x00000000
 #define VM_NOSLEEP 0x00000001
 #define VM_PANIC 0x00000002
@@ -37,10 +37,12 @@ extern "C" {
 #define VM_BESTFIT 0x00000100    /* the smallest that is large enough */
 #define VM_FIRSTFIT 0x00000200   /* instant fit finds its segment first, and is what this gives */
 #define VM_NEXTFIT 0x00000400    /* the one that follows the last allocation */
-#define VM_ENDALLOC 0x00004000   /* with any of these but the last: the highest place of all; with best fit, of the smallest segments that suffice */
+#define VM_MEMLOAD 0x00000800    /* of kernels, as is the next: mean nothing here */
+#define VM_NORELOC 0x00001000
+#define VM_ENDALLOC 0x00004000 /* with any of these but the last: the highest place of all; with best fit, of the smallest segments that suffice */
 #define VM_FLAGS 0x0000ffff
 
-/* Of an arena. */
+/* Of an arena. Likewise. */
 #define VMC_POPULATOR 0x00010000  /* of kernels: means nothing here */
 #define VMC_NO_QCACHE 0x00020000  /* no quantum caches, whatever qcache_max is */
 #define VMC_IDENTIFIER 0x00040000 /* integers that are no memory: only messages differ */

@@ -92,6 +92,22 @@ static void high_addresses_may_be_preferred(void) {
     vmem_destroy(space);
 }
 
+/* illumos has them for its kernel; and looks at none that it doesn't know. */
+static void flags_without_a_meaning_are_no_mistake(void) {
+    EXPECT(VM_MEMLOAD == 0x800 && VM_NORELOC == 0x1000);
+    vmem_t *space = vmem_create("space", AT(4096), 4096, 4096, NULL, NULL, NULL, 0, VM_SLEEP | 0x01000000);
+    umem_cache_t *cache = umem_cache_create("cache", 4096, 4096, NULL, NULL, NULL, NULL, space, 0x7);
+    EXPECT(space != NULL && cache != NULL);
+    umem_cache_destroy(cache);
+    EXPECT(vmem_alloc(space, 4096, VM_NOSLEEP | VM_MEMLOAD | VM_NORELOC | 0x8000) == AT(4096));
+    EXPECT(vmem_alloc(space, 4096, VM_NOSLEEP | VM_MEMLOAD) == NULL);
+    vmem_free(space, AT(4096), 4096);
+    vmem_destroy(space);
+    void *block = umem_alloc(10, 0x7077);
+    EXPECT(block != NULL);
+    umem_free(block, 10);
+}
+
 static void *import_nothing(vmem_t *source, size_t size, int vmflag) {
     (void)source, (void)size, (void)vmflag;
     return NULL;
@@ -310,6 +326,7 @@ int main(void) {
     identifiers_go_round();
     constraints_are_met();
     high_addresses_may_be_preferred();
+    flags_without_a_meaning_are_no_mistake();
     wrong_arenas_are_refused();
     walks_show_segments_in_order();
     quantum_caches_serve_small_sizes();
