@@ -128,7 +128,8 @@ STRATA_API enum strata_arena_status strata_arena_remove(struct strata_arena *are
  * in an arena that this one imports from: for ever, if nobody frees. Sleepers are not served in any order. One that lacks memory looks again at the
  * same occasions, and at strata_arena_wake, but not when memory is freed elsewhere. Where the process has object caches, these are reaped before a
  * request fails, as they may hold what was freed: quantum caches integers of this arena or of the arena's importers, others what this arena gave them
- * as a source. A free into a cache wakes nobody, so sleepers then look again every 20 ms. start: receives where it begins, a multiple of the quantum.
+ * as a source. A free into another cache than this arena's own wakes nobody (with per-thread caches into these neither), so sleepers then look again
+ * every 20 ms. start: receives where it begins, a multiple of the quantum.
  * Errors: BAD_ARGUMENT (size 0, above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE. Cost: as above. (Sections 4.3.2, 4.4.2.)
  */
 STRATA_API enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
@@ -269,7 +270,8 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  * what an object cache costs (the most with a quantum of 4,096 and more), and take no lock in most calls; xalloc and xfree stay as they are, and must
  * be used together. What changes:
  *   - the fit of the arena and of requests says nothing about these sizes; neither does the order of the integers;
- *   - a sleeper for one of these sizes tries again at intervals of 1 to 64 ms, and is not woken by frees;
+ *   - while there are sleepers in the arena, the arrays of its caches are shut: requests take a lock, and a free wakes the sleepers (but for
+ *     per-thread caches, whose arrays stay as they are);
  *   - wrong frees are found out as for all other sizes, by a byte for each quantum that says whether the program has what begins there, and how
  *     large it is. Only where two threads free the same integer at the same moment, so that each still sees it allocated, may both be told OK. It has
  *     one owner at a time all the same: before it is handed out while somebody has it, or reaches its slab for the second time, the process ends with

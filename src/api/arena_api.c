@@ -66,7 +66,7 @@ STRATA_EXPORT const char *strata_arena_status_text(enum strata_arena_status stat
     return status == STRATA_ARENA_NO_MEMORY ? "no memory to keep books in" : arena_status_text((enum arena_status)status);
 }
 
-/* An arena that is none, or was destroyed: its memory is the zone's, or what the zone has made of it, but no arena's. */
+/* An arena that is none, or was destroyed: its memory is the zone's, or what the zone has made of it. */
 STRATA_INLINE bool is_arena(const struct strata_arena *arena) {
     return arena != NULL && (arena->core.table.alive == QUANTUM_ALIVE || arena->core.table.alive == QUANTUM_ALIVE_SCALED);
 }
@@ -114,12 +114,8 @@ static bool reclaim(void *ctx, uint64_t size) {
     return true;
 }
 
-/* What is freed into a cache wakes nobody: whoever sleeps looks again this often, and reaps before. */
-#define CACHED_LOOK_NS UINT64_C(20000000)
-
 static bool wait_for_change(void *ctx, const uint32_t *word, uint32_t seen) {
-    (void)ctx;
-    platform_word_wait_for(word, seen, caches_exist() ? CACHED_LOOK_NS : UINT64_MAX);
+    quantum_wait(&((struct strata_arena *)ctx)->core, word, seen, caches_exist());
     return true;
 }
 
@@ -492,6 +488,7 @@ void arenas_fork_parent(void) {
 
 void arenas_fork_child(void) {
     for (struct strata_arena *arena = heap.arenas.last; arena != NULL; arena = arena->previous) {
+        quantum_sleep_fork_child(&arena->core);
         arena_fork_child(&arena->core.arena);
         platform_lock_unhold(&arena->core.table.lock);
     }

@@ -64,6 +64,8 @@ static void *create(void *ctx, struct arena *arena, uint64_t object_size, uint64
     return NULL;
 }
 
+struct object_cache *quantum_cache_of(void *cache) { return ((struct quantum_cache *)cache)->cache; }
+
 static enum arena_status destroy(void *cache) {
     struct quantum_cache *quantum = cache;
     if (object_cache_empty(&heap.objects, quantum->cache) != 0) return ARENA_BUSY;
@@ -81,17 +83,31 @@ static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_
     return ARENA_OK;
 }
 
+static bool is_lack(enum arena_status status) { return status == ARENA_NO_SPACE || status == ARENA_NO_TAGS; }
+
+static STRATA_COLD enum arena_status alloc_asleep(const struct quantum_cache *quantum, uint64_t *start) {
+    struct quantum_arena *arena = quantum->arena;
+    enum arena_status status;
+    quantum_sleep_begin(arena);
+    const uint32_t *word = arena_wait_begin(&arena->arena);
+    for (;;) {
+        uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+        status = alloc_once(quantum, start);
+        if (!is_lack(status)) break;
+        platform_word_wait_for(word, seen, QUANTUM_LOOK_NS);
+    }
+    arena_wait_end(&arena->arena);
+    quantum_sleep_end(arena);
+    return status;
+}
+
 static enum arena_status alloc(void *cache, unsigned flags, uint64_t *start) {
     const struct quantum_cache *quantum = cache;
     if (STRATA_UNLIKELY((flags & ~(unsigned)(ARENA_FIT_MASK | ARENA_SLEEP | ARENA_FROM_TOP)) != 0 || (flags & ARENA_FIT_MASK) == ARENA_FIT_MASK))
         return ARENA_BAD_ARGUMENT;
     enum arena_status status = alloc_once(quantum, start);
-    if (STRATA_LIKELY(status == ARENA_OK) || (flags & ARENA_SLEEP) == 0) return status;
-    for (uint64_t interval = HEAP_DOZE_MIN_NS; status == ARENA_NO_SPACE || status == ARENA_NO_TAGS;) {
-        interval = heap_doze(interval);
-        status = alloc_once(quantum, start);
-    }
-    return status;
+    if (STRATA_LIKELY(status == ARENA_OK) || (flags & ARENA_SLEEP) == 0 || !is_lack(status)) return status;
+    return alloc_asleep(quantum, start);
 }
 
 STRATA_ALIGNED(64) enum arena_status quantum_alloc_flagged(struct quantum_arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
@@ -116,6 +132,7 @@ enum arena_status quantum_free_full(struct quantum_arena *arena, uint8_t *mark, 
     const struct quantum_cache *quantum = arena->arena.qcaches[quanta - 1];
     quantum_look_again(&arena->table);
     object_cache_free_slow(quantum->cache, mark);
+    quantum_tell_sleepers(arena);
     return ARENA_OK;
 }
 
@@ -131,6 +148,7 @@ enum arena_status quantum_free_slow(struct quantum_arena *arena, uint64_t start,
     platform_interleave();
     __atomic_store_n(mark, QUANTUM_FREE, __ATOMIC_RELAXED);
     object_cache_free(quantum->cache, mark);
+    quantum_tell_sleepers(arena);
     return ARENA_OK;
 }
 

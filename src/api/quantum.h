@@ -138,6 +138,7 @@ struct quantum_table {
     struct quantum_chains *chains; /* all plots; NULL: there are no quantum caches */
     struct quantum_plot *spare;
     uint64_t plots;
+    uint32_t sleepers, changing; /* see quantum_sleep.c; atomic */
 };
 
 /*
@@ -309,6 +310,24 @@ STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, bool s
     }
     return quantum_put(arena, scaled, start, size, mark);
 }
+
+/*
+ * Of quantum_sleep.c. Between begin and end of a sleeper each free into a cache moves the arena's word when it is done; what was freed before is in
+ * the slabs. freed: where there are sleepers.
+ */
+void quantum_sleep_begin(struct quantum_arena *arena);
+void quantum_sleep_end(struct quantum_arena *arena);
+void quantum_freed(struct quantum_arena *arena);
+/* For who sleeps for a segment. looks: caches may hold what it waits for, and not tell. */
+void quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t seen, bool looks);
+void quantum_sleep_fork_child(struct quantum_arena *arena);
+STRATA_INLINE void quantum_tell_sleepers(struct quantum_arena *arena) {
+    if (STRATA_UNLIKELY(__atomic_load_n(&arena->table.sleepers, __ATOMIC_SEQ_CST) != 0)) quantum_freed(arena);
+}
+/* Of an entry of arena.qcaches. */
+struct object_cache *quantum_cache_of(void *cache);
+/* Whoever sleeps looks again this often, whatever it is told: other caches may hold what it waits for. */
+#define QUANTUM_LOOK_NS UINT64_C(20000000)
 
 extern const struct arena_qcache_ops quantum_ops; /* its context is the struct quantum_arena */
 /* Whether a slab of a quantum cache begins at this integer: the program can't have got it as a segment. */

@@ -53,6 +53,19 @@ void arena_wake(struct arena *arena) {
     if (wake) arena->ops->wake(arena->ctx, &arena->generation);
 }
 
+const uint32_t *arena_wait_begin(struct arena *arena) {
+    platform_lock_acquire(&arena->lock);
+    arena->waiters++;
+    arena->counters.waits++;
+    platform_lock_release(&arena->lock);
+    return &arena->generation;
+}
+void arena_wait_end(struct arena *arena) {
+    platform_lock_acquire(&arena->lock);
+    if (arena->waiters != 0) arena->waiters--; /* 0 in the child of a fork by a signal handler that ran here */
+    platform_lock_release(&arena->lock);
+}
+
 uint64_t arena_quantum_slab_size(uint64_t qcache_max) { return (uint64_t)2 << bit_highest(3 * qcache_max); }
 
 STRATA_COLD enum arena_status arena_drop_quantum_caches(struct arena *arena) {

@@ -252,6 +252,13 @@ enum arena_status arena_join_check(struct arena *arena, uint64_t start, uint64_t
 /* Sleepers look again: something outside has changed that may serve them, as what the source has. Calls nothing but ops->wake. */
 void arena_wake(struct arena *arena);
 
+/*
+ * For a composer that sleeps by itself, as what it waits for may come to its quantum caches, too: from begin to end it counts as a waiter. Returns
+ * the word that moves, and that ops->wake is called with, whenever free space appears here, and with arena_wake.
+ */
+const uint32_t *arena_wait_begin(struct arena *arena);
+void arena_wait_end(struct arena *arena);
+
 /* ------------------------------------------------------------------ looking inside */
 
 enum arena_kinds {

@@ -2,6 +2,7 @@
  * test_arena_sleep.c - requests to public arenas that sleep, on the simulated platform, in every order of threads that few switches allow: none
  * misses what it waits for, be it freed or added here, in an arena that this one imports from, or where only the program knows.
  */
+#include "api/quantum.h"
 #include "unit/api/arena_api_support.h"
 
 static const char *wrong;
@@ -163,11 +164,93 @@ static void the_program_can_wake(void **state) {
     explore(wake_scenario, 3);
 }
 
+/* Frees into quantum caches wake those who sleep for these sizes, for sizes of which a cache has integers, and for such as no cache has. */
+static struct strata_arena *cached;
+static uint64_t held[16];
+
+static void sleep_for(void *bytes) {
+    uint64_t start, size = (uintptr_t)bytes;
+    EXPECT(strata_arena_alloc(cached, size, STRATA_ARENA_SLEEP, &start) == STRATA_ARENA_OK);
+    EXPECT(strata_arena_free(cached, start, size) == STRATA_ARENA_OK);
+}
+static void free_one(void *first) {
+    uint64_t *of = first;
+    EXPECT(strata_arena_free(cached, *of, 1) == STRATA_ARENA_OK);
+}
+static void free_below(void *end) {
+    for (unsigned i = 0; i < 16; i++) EXPECT(held[i] >= (uintptr_t)end || strata_arena_free(cached, held[i], 1) == STRATA_ARENA_OK);
+}
+
+static void fill_cached(void) {
+    new_still_process(NULL);
+    wrong = NULL;
+    cached = new_arena("cached", 0, 16, 1);
+    EXPECT(strata_arena_set_quantum_caches(cached, 2) == STRATA_ARENA_OK);
+    for (unsigned i = 0; i < 16; i++) held[i] = must_alloc(cached, 1);
+}
+
+/* By waking, not by looking again. */
+static const char *end_at_once(void) {
+    uint64_t began_ns = platform_now_ns();
+    const char *result = end();
+    EXPECT(platform_now_ns() - began_ns < 1000000);
+    EXPECT(stats_of(cached).waiters == 0);
+    const struct quantum_arena *core = (const struct quantum_arena *)(void *)cached;
+    for (unsigned i = 0; i < 2; i++) {
+        const struct object_cache *cache = quantum_cache_of(core->arena.qcaches[i]);
+        EXPECT(cache->owner->layer.depots[cache->index].shut == 0);
+    }
+    EXPECT(core->table.sleepers == 0);
+    return result != NULL ? result : wrong;
+}
+
+static const char *cached_scenario(void *context) {
+    (void)context;
+    fill_cached();
+    sim_thread_start(0, sleep_for, (void *)1);
+    sim_thread_start(1, free_one, &held[3]);
+    return end_at_once();
+}
+static const char *two_cached_scenario(void *context) {
+    (void)context;
+    fill_cached();
+    sim_thread_start(0, sleep_for, (void *)1);
+    sim_thread_start(1, sleep_for, (void *)1);
+    sim_thread_start(1, free_one, &held[3]);
+    return end_at_once();
+}
+/* Of two slabs. An empty one stays with its cache until it is reaped. */
+static const char *larger_scenario(void *end) {
+    fill_cached();
+    sim_thread_start(0, sleep_for, (void *)8);
+    sim_thread_start(1, free_below, end);
+    return end_at_once();
+}
+static const char *other_size_scenario(void *context) {
+    (void)context;
+    fill_cached();
+    sim_thread_start(0, sleep_for, (void *)2);
+    sim_thread_start(1, free_below, (void *)16);
+    return end_at_once();
+}
+
+static void frees_into_quantum_caches_wake(void **state) {
+    (void)state;
+    explore(cached_scenario, 2);
+    explore(two_cached_scenario, 1);
+    explore(other_size_scenario, 1);
+    for (uintptr_t end = 8; end <= 16; end += 8) {
+        struct sim_exploration exploration = {.scenario = larger_scenario, .deviations = 2, .context = (void *)end};
+        bool good = sim_explore(&exploration);
+        if (!good) fail_msg("%s", exploration.failure);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sleepers_take_turns),      cmocka_unit_test(what_appears_below_wakes_above),
         cmocka_unit_test(siblings_are_woken_alike), cmocka_unit_test(nobody_sleeps_inside_the_source),
-        cmocka_unit_test(the_program_can_wake),
+        cmocka_unit_test(the_program_can_wake),     cmocka_unit_test(frees_into_quantum_caches_wake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
