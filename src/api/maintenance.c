@@ -191,24 +191,21 @@ static STRATA_COLD void adopt_cgroup_limit(void) {
 }
 
 /*
- * The heap is about to be larger than it was: before it grows by another thirty-second, what caches hold and nobody uses goes back
- * to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each step, which
- * costs some ten times more in first touches. What a reap has made idle is a part of the next step, and where slabs have become fewer by as
- * much as a step, the next one begins at once: what is left of them is held by few objects then, many of which are in caches. A heap whose small
- * blocks give way to large ones and come back would grow by a step in each cycle else (docs/decisions.md, 144). coming: so many granules are about
- * to be allocated, if need be fresh ones.
+ * The heap is about to be larger than it was, by `coming` granules if all of them are fresh: before it grows by another thirty-second, what caches
+ * hold and nobody uses goes back to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each
+ * step, which costs some ten times more in first touches. What a reap has made idle is a part of the next step, and where slabs have become fewer by
+ * as much as a step, the next reap is due at once: what is left of them is held by few objects then, many of which are in caches. A heap whose small
+ * blocks give way to large ones and come back would grow by a step in each cycle else (docs/decisions.md, 144).
  */
 static STRATA_NOINLINE void reap_on_growth(uint64_t coming) {
     const uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED),
                    step = max_u64(populated / GROWTH_SHARE, GROWTH_GRANULES_MIN);
-    const uint64_t fresh = coming - min_u64(coming, __atomic_load_n(&heap.zone.counters.idle, __ATOMIC_RELAXED));
     const uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
-    const bool due = populated + fresh >= reap_at || zone_runs_fewer(&heap.zone) >= step;
     uint64_t look_at = __atomic_load_n(&heap.look_at_granules, __ATOMIC_RELAXED);
+    const bool due = populated >= reap_at || zone_runs_fewer(&heap.zone) >= step;
     const uint64_t next = due ? UINT64_MAX : min_u64(populated + GROWTH_GRANULES_MIN, reap_at);
-    if (populated + coming < look_at ||
-        !__atomic_compare_exchange_n(&heap.look_at_granules, &look_at, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || !due)
-        return;
+    if (populated + coming < look_at || next == look_at) return;
+    if (!__atomic_compare_exchange_n(&heap.look_at_granules, &look_at, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || !due) return;
     const uint64_t idle = zone_idle_granules(&heap.zone);
     cache_reap(&heap.caches);
     const uint64_t idle_now = zone_idle_granules(&heap.zone), now = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
@@ -251,5 +248,6 @@ STRATA_COLD void maintenance_fork_child(void) {
     heap.maintenance_asleep = false;
     heap.maintenance_event = (struct platform_event){0};
     heap.first_thread_ended = false;
-    maintenance_watch_first_thread(); /* the thread that forked is the child's first */
+    if (heap.look_at_granules == UINT64_MAX) heap.look_at_granules = 0; /* who was reaping is not here */
+    maintenance_watch_first_thread();                                   /* the thread that forked is the child's first */
 }

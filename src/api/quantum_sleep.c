@@ -44,8 +44,13 @@ STRATA_COLD void quantum_sleep_begin(struct quantum_arena *arena) {
     begin_change(table);
     uint32_t before = table->sleepers;
     __atomic_store_n(&table->sleepers, before == SLEEPERS_LEFT ? 1 : before + 1, __ATOMIC_SEQ_CST);
-    if (before == 0) shut_all(arena, true);
+    if (before == 0 || before == SLEEPERS_LEFT) shut_all(arena, true); /* who forked may have been in the middle of it */
     end_change(table);
+}
+
+static void reap_all(const struct quantum_arena *arena) {
+    for (unsigned i = 0; i < ARENA_QCACHES_MAX; i++)
+        if (arena->arena.qcaches[i] != NULL) object_cache_reap(&heap.objects, quantum_cache_of(arena->arena.qcaches[i]));
 }
 
 STRATA_COLD void quantum_sleep_end(struct quantum_arena *arena) {
@@ -78,7 +83,7 @@ void quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t se
     bool cached = arena->arena.qcache_max != 0;
     if (cached) {
         quantum_sleep_begin(arena);
-        object_caches_reap(&heap.objects);
+        reap_all(arena);
     }
     platform_word_wait_for(word, seen, looks ? QUANTUM_LOOK_NS : UINT64_MAX);
     if (cached) quantum_sleep_end(arena);

@@ -138,10 +138,11 @@ struct zone_counters {
 #define RUN_CACHE_LEFT 32 /* of a full one, when several go at once */
 struct run_cache {
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES); /* LOCK_RANK_RUN_CACHE */
-    uint32_t count;                                             /* read without it, as are the next two */
-    uint32_t sparse;                                            /* so many of them are hardly used */
-    uint32_t present;                                           /* of all of them */
-    uint32_t looks;                                             /* hardly used ones that came by, changed without the lock */
+    uint32_t count;                                             /* read without it, as is the next */
+    struct cached_kind {
+        uint32_t count, present; /* so many runs, of which so much is there */
+    } kinds[2];                  /* used ones, hardly used ones */
+    uint32_t looks;              /* hardly used ones that came by, changed without the lock */
     struct cached_run {
         uint32_t at; /* its first granule in the zone */
         uint32_t granules;
@@ -260,7 +261,9 @@ struct zone {
         uint32_t trust;             /* superpages of blocks that need no measurement */
     } huge;                         /* of huge.c */
     unsigned untouched[2];          /* of 256 absent granules that blocks got, so many were never touched, of late: runs, blocks of superpages */
-    uint64_t runs_high;             /* see zone_runs_fewer; read without the lock */
+    struct {
+        uint64_t granules, most;
+    } runs; /* see zone_runs_fewer; read without the lock */
     struct compaction compaction;
     struct metadata metadata;
     unsigned run_caches_used;                /* changed under the lock */
@@ -439,7 +442,7 @@ enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t by
 size_t zone_release(struct zone *zone, size_t keep_bytes);
 /* How many granules are idle, those of blocks that rest, and of runs that CPUs keep, among them. */
 uint64_t zone_idle_granules(struct zone *zone);
-/* By how many granules runs that are no blocks' have become fewer since they were most, since the restart. No lock; the restart takes the zone's. */
+/* By how many granules runs that are no blocks' are fewer than they were at most since the restart. No lock; the restart takes the zone's. */
 uint64_t zone_runs_fewer(const struct zone *zone);
 void zone_runs_restart(struct zone *zone);
 /* Changes the limit on populated pages; UINT64_MAX: none. */

@@ -21,9 +21,10 @@ static char *start_of(struct zone *zone, const char *address) {
         char *start = zone_address_of(zone, granule);
         return zone_is_block(zone, start) ? start : NULL;
     }
-    /* The first superpage of a block has its tag; one that rests has none. */
+    /* The first superpage of a block has its tag, also where a CPU keeps it; one that rests has none. */
     for (granule -= granule % SUPERPAGE_GRANULES; superpage->state == SUPERPAGE_BLOCK; superpage--, granule -= SUPERPAGE_GRANULES) {
-        if (zone->tags[granule] == TAG_BLOCK) return zone_address_of(zone, granule);
+        char *start = zone_address_of(zone, granule);
+        if (zone->tags[granule] == TAG_BLOCK) return zone_is_block(zone, start) ? start : NULL;
         if (granule == 0) break;
     }
     return NULL;

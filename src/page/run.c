@@ -298,20 +298,18 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
     return true;
 }
 
-static uint64_t run_granules(const struct zone *zone) {
-    const uint64_t allocated = __atomic_load_n(&zone->counters.allocated, __ATOMIC_RELAXED);
-    return allocated - min_u64(allocated, __atomic_load_n(&zone->counters.block_granules, __ATOMIC_RELAXED));
-}
-static void note_high(struct zone *zone) {
-    if (run_granules(zone) > zone->runs_high) __atomic_store_n(&zone->runs_high, run_granules(zone), __ATOMIC_RELAXED);
+/* Of runs that are no blocks'; under the lock. */
+static void note_runs(struct zone *zone, uint64_t granules) {
+    __atomic_store_n(&zone->runs.granules, granules, __ATOMIC_RELAXED);
+    if (granules > zone->runs.most) __atomic_store_n(&zone->runs.most, granules, __ATOMIC_RELAXED);
 }
 uint64_t zone_runs_fewer(const struct zone *zone) {
-    const uint64_t high = __atomic_load_n(&zone->runs_high, __ATOMIC_RELAXED);
-    return high - min_u64(high, run_granules(zone));
+    const uint64_t most = __atomic_load_n(&zone->runs.most, __ATOMIC_RELAXED);
+    return most - min_u64(most, __atomic_load_n(&zone->runs.granules, __ATOMIC_RELAXED));
 }
 void zone_runs_restart(struct zone *zone) {
     zone_lock(zone);
-    __atomic_store_n(&zone->runs_high, run_granules(zone), __ATOMIC_RELAXED);
+    __atomic_store_n(&zone->runs.most, zone->runs.granules, __ATOMIC_RELAXED);
     platform_lock_release(&zone->lock);
 }
 
@@ -319,7 +317,7 @@ static bool run_alloc(struct zone *zone, unsigned granules, unsigned align, enum
     struct run_touches touches;
     zone_lock(zone);
     const bool ok = zone_run_take(zone, granules, align, mobility, false, pages, run, &touches);
-    if (ok) note_high(zone);
+    if (ok) note_runs(zone, zone->runs.granules + run->granules);
     platform_lock_release(&zone->lock);
     if (ok) zone_run_touch(zone, run, &touches);
     return ok;
@@ -339,6 +337,7 @@ void zone_run_free(struct zone *zone, void *address, unsigned granules) {
     zone_lock(zone);
     struct superpage *superpage = superpage_of(zone, address);
     zone_mark_free(zone, superpage, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), granules);
+    note_runs(zone, zone->runs.granules - granules);
     zone_superpage_settle(zone, superpage);
     zone_trim_to_limit(zone);
     platform_lock_release(&zone->lock);

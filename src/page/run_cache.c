@@ -22,7 +22,7 @@
 
 /* Longer ones lie alone in their superpages, where the zone finds them as fast: resting.c. */
 #define CACHED_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
-/* A cache keeps so much, or its part of this share of what is present; or one run that is longer. */
+/* A cache keeps so much of what is used, or its part of this share of what is present; or one run that is longer. Likewise of what is hardly used. */
 #define KEPT_GRANULES_MIN 96
 #define KEPT_SHARE 8
 #define SPARSE_SHARE 32 /* of hardly used ones, of whose heap most that counts as present is not */
@@ -46,11 +46,12 @@ static STRATA_COLD bool begin(struct zone *zone, unsigned number) {
 static unsigned caches_used(const struct zone *zone) { return __atomic_load_n(&zone->run_caches_used, __ATOMIC_ACQUIRE); }
 
 static bool has_runs(const struct run_cache *cache) { return __atomic_load_n(&cache->count, __ATOMIC_RELAXED) != 0; }
+static unsigned count_of(const struct run_cache *cache, bool sparse) { return __atomic_load_n(&cache->kinds[sparse].count, __ATOMIC_RELAXED); }
 
 /* How many granules are there, of a block that was freed: all; or fewer where most of what it got was absent, and those of its kind leave it so. */
 static uint32_t expect_present(const struct zone *zone, const struct block_desc *block) {
     const bool superpages = block->superpages != 0;
-    if (block->fresh < block->granules / 2 || block->granules > UINT32_MAX || !zone_is_sparse(zone, superpages))
+    if (block->fresh == 0 || block->fresh < block->granules / 2 || block->granules > UINT32_MAX || !zone_is_sparse(zone, superpages))
         return (uint32_t)min_u64(block->granules, UINT32_MAX);
     const uint64_t fresh = min_u64(block->fresh, block->granules);
     return (uint32_t)(block->granules - fresh + zone_expect_touched(zone, superpages, fresh - 1) + 1);
@@ -65,18 +66,26 @@ static bool is_plain(const struct block_desc *block) {
 /* Under the cache's lock, as is the next. */
 static void insert_run(struct run_cache *cache, struct cached_run run) {
     cache->runs[cache->count] = run;
-    __atomic_store_n(&cache->present, cache->present + run.present, __ATOMIC_RELAXED);
-    __atomic_store_n(&cache->sparse, cache->sparse + is_sparse(&run), __ATOMIC_RELAXED);
+    struct cached_kind *kind = &cache->kinds[is_sparse(&run)];
+    __atomic_store_n(&kind->present, kind->present + run.present, __ATOMIC_RELAXED);
+    __atomic_store_n(&kind->count, kind->count + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->count, cache->count + 1, __ATOMIC_RELAXED);
 }
 static struct cached_run remove_run(struct run_cache *cache, unsigned i) {
     const struct cached_run run = cache->runs[i];
     const unsigned count = cache->count - 1;
     for (; i < count; i++) cache->runs[i] = cache->runs[i + 1];
-    __atomic_store_n(&cache->present, cache->present - run.present, __ATOMIC_RELAXED);
-    __atomic_store_n(&cache->sparse, cache->sparse - is_sparse(&run), __ATOMIC_RELAXED);
+    struct cached_kind *kind = &cache->kinds[is_sparse(&run)];
+    __atomic_store_n(&kind->present, kind->present - run.present, __ATOMIC_RELAXED);
+    __atomic_store_n(&kind->count, kind->count - 1, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->count, count, __ATOMIC_RELAXED);
     return run;
+}
+
+/* Whether one more does of its kind, which may have `most`. */
+static bool fits(const struct run_cache *cache, const struct cached_run *run, uint64_t most) {
+    const struct cached_kind *kind = &cache->kinds[is_sparse(run)];
+    return kind->count == 0 || kind->present + run->present <= most;
 }
 
 /* Under the zone's lock: its granules are idle now. */
@@ -96,7 +105,13 @@ static STRATA_RARE void make_room(struct zone *zone, struct run_cache *cache, st
     unsigned overs = 0;
     zone_lock(zone);
     platform_lock_acquire_here(&cache->lock);
-    while (cache->count > RUN_CACHE_LEFT || (cache->count != 0 && cache->present + run.present > most)) over[overs++] = remove_run(cache, 0);
+    while (cache->count > RUN_CACHE_LEFT) over[overs++] = remove_run(cache, 0);
+    for (unsigned i = 0; i < cache->count && !fits(cache, &run, most);) {
+        if (is_sparse(&cache->runs[i]) == is_sparse(&run))
+            over[overs++] = remove_run(cache, i);
+        else
+            i++;
+    }
     insert_run(cache, run);
     platform_lock_release_here(&cache->lock);
     for (unsigned i = 0; i < overs; i++) dissolve(zone, over[i]);
@@ -130,15 +145,16 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     struct run_cache *cache = &zone->run_caches[number];
     const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE;
     const uint64_t most = max_u64(KEPT_GRANULES_MIN, present / share / max_u64(caches_used(zone), KEEPERS_MIN));
-    if (run.present > most && has_runs(cache)) return false; /* a long one alone, for who has no others */
+    if (run.present > most && count_of(cache, is_sparse(&run)) != 0) return false; /* a long one alone, for who has no others */
     if (is_sparse(&run)) {
+        if (zone->growing) return false; /* of a limited address space */
         block->used = is_used_after_all(zone, cache, address, run.granules);
         if (block->used) return false;
     }
     if (__atomic_exchange_n(&block->cached, true, __ATOMIC_RELAXED)) return false; /* of two that free it at once one finds it gone */
 
     platform_lock_acquire_here(&cache->lock);
-    const bool room = cache->count == 0 || (cache->count < RUN_CACHE_RUNS && cache->present + run.present <= most);
+    const bool room = cache->count < RUN_CACHE_RUNS && fits(cache, &run, most);
     if (STRATA_LIKELY(room)) insert_run(cache, run);
     platform_lock_release_here(&cache->lock);
     if (STRATA_UNLIKELY(!room)) make_room(zone, cache, run, most);
@@ -149,7 +165,7 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     const unsigned number = own_number();
     struct run_cache *cache = &zone->run_caches[number];
     if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
-    if (granules > CACHED_GRANULES_MAX && __atomic_load_n(&cache->sparse, __ATOMIC_RELAXED) == 0) return NULL;
+    if (granules > CACHED_GRANULES_MAX && count_of(cache, true) == 0) return NULL;
     const size_t most = longer ? granules + granules / ZONE_LONGER_SHARE : granules, most_sparse = !sparse ? 0 : longer ? 2 * granules : granules;
     struct cached_run run = {0};
     unsigned best = RUN_CACHE_RUNS;
@@ -181,22 +197,18 @@ static STRATA_RARE bool wake(struct zone *zone, struct run_cache *cache, bool al
     for (unsigned i = cache->count; i-- != 0;)
         if (all || !is_sparse(&cache->runs[i])) runs[count++] = remove_run(cache, i);
     platform_lock_release_here(&cache->lock);
-    while (count-- != 0) dissolve(zone, runs[count]);
-    return true;
+    for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
+    return count != 0;
 }
-static bool has_used_runs(const struct run_cache *cache) {
-    return __atomic_load_n(&cache->count, __ATOMIC_RELAXED) != __atomic_load_n(&cache->sparse, __ATOMIC_RELAXED);
-}
-
 bool zone_wake_own_runs(struct zone *zone) {
     const unsigned number = own_number();
-    return number < zone->run_caches_used && has_used_runs(&zone->run_caches[number]) && wake(zone, &zone->run_caches[number], false);
+    return number < zone->run_caches_used && count_of(&zone->run_caches[number], false) != 0 && wake(zone, &zone->run_caches[number], false);
 }
 
 bool zone_wake_used_runs(struct zone *zone) {
     bool any = false;
     for (unsigned i = 0; i < zone->run_caches_used; i++)
-        if (has_used_runs(&zone->run_caches[i])) any |= wake(zone, &zone->run_caches[i], false);
+        if (count_of(&zone->run_caches[i], false) != 0) any |= wake(zone, &zone->run_caches[i], false);
     return any;
 }
 
@@ -209,7 +221,9 @@ bool zone_wake_runs(struct zone *zone) {
 
 uint64_t zone_cached_granules(const struct zone *zone) {
     uint64_t granules = 0;
-    for (unsigned i = 0; i < zone->run_caches_used; i++) granules += __atomic_load_n(&zone->run_caches[i].present, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < zone->run_caches_used; i++)
+        for (unsigned k = 0; k < ARRAY_LENGTH(zone->run_caches[i].kinds); k++)
+            granules += __atomic_load_n(&zone->run_caches[i].kinds[k].present, __ATOMIC_RELAXED);
     return granules;
 }
 

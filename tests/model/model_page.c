@@ -185,10 +185,10 @@ static uint32_t granules_of(size_t bytes) { return whole_pages(bytes == 0 ? 1 : 
 /* One that this CPU has kept. */
 static bool step_cached(unsigned number, size_t bytes, size_t align, uint32_t granules) {
     const struct run_cache *cache = &zone.run_caches[sim_cpu_id() % RUN_CACHES];
-    const uint32_t sparse_before = zone.run_caches_used > sim_cpu_id() % RUN_CACHES ? cache->sparse : 0;
+    const uint32_t sparse_before = zone.run_caches_used > sim_cpu_id() % RUN_CACHES ? cache->kinds[1].count : 0;
     char *block = zone_block_cached(&zone, bytes, align, false);
     if (block == NULL) return false;
-    const bool sparse = cache->sparse != sparse_before;
+    const bool sparse = cache->kinds[1].count != sparse_before;
     const size_t got = zone_block_bytes(&zone, block) >> GRANULE_SHIFT;
     model_trace(model, "thing %u: kept block of %zu bytes at a multiple of %zu: %p, %zu granules", number, bytes, align, (void *)block, got);
     MODEL_EXPECT(model, ((uintptr_t)block & (align - 1)) == 0, "the block is not aligned");

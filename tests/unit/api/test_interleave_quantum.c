@@ -53,7 +53,7 @@ static void free_contested(void *unused) {
     switch (strata_arena_free(arena, contested, 2)) {
     case STRATA_ARENA_OK: believed++; break;
     case STRATA_ARENA_NOT_ALLOCATED: refused++; break;
-    default: EXPECT(!"a status that is neither"); break;
+    default: EXPECT(false); break; /* a status that is neither */
     }
 }
 /* Not before the other one has freed it, too: it would free, rightly as far as anybody can know, what is taken here. */
