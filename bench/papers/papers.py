@@ -2,7 +2,7 @@
 """Repeats the experiments of the papers that strata implements: `make papers`.
 
 Runs each experiment of frame/catalogue.py, validates its document, draws its plot, and says of each claim of the papers whether
-it holds here; with --write-docs also docs/papers.md. A failing experiment is reported, and the rest go on.
+it holds here; with --write-docs also docs/papers.md, with --update-docs what ran of it. A failing experiment is reported, and the rest go on.
 
 Environment: QUICK=1 for seconds each.
 Exit status: 0, whether claims hold or not; 1 if an experiment failed, or with --check-claims if a claim does not hold; 2 for a wrong
@@ -38,6 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=PROJECT / "build/experiments", help="where cmake built with STRATA_EXPERIMENTS=ON")
     parser.add_argument("--output", type=Path, default=PROJECT / "build/papers", help="documents and plots")
     parser.add_argument("--write-docs", action="store_true", help="write docs/papers.md from what ran")
+    parser.add_argument("--update-docs", action="store_true", help="put the sections of what ran into docs/papers.md, in place of those there")
     parser.add_argument("--docs-from", type=Path, metavar="DIR", help="run nothing: write docs/papers.md from the documents of an earlier run")
     parser.add_argument("--docs", type=Path, default=PROJECT / "docs/papers.md", help="the page that --write-docs writes")
     parser.add_argument("--check-claims", action="store_true", help="exit with 1 where a claim does not hold")
@@ -132,6 +133,13 @@ def main() -> int:
         origin = {**facts(), "load average at the start": f"{load:.1f}"}
         markdown.write(options.docs, catalogue.PAPERS, catalogue.EXPERIMENTS, documents, failures, origin)
         console.print(f"Written: {options.docs}", highlight=False)
+    elif options.update_docs and documents:
+        try:
+            markdown.update(options.docs, documents, f"commit {machine.commit(PROJECT)}, load average at the start {load:.1f}")
+        except (OSError, markdown.PageDiffers) as error:
+            print(f"papers: --update-docs: {options.docs}: {error}", file=sys.stderr)
+            return 1
+        console.print(f"Updated: {options.docs}", highlight=False)
     missed = options.check_claims and any(claim["value"] is False for claim in claims)
     return 1 if failures or missed else 0
 

@@ -280,6 +280,28 @@ def test_the_page(document, tmp_path):
         assert (page.parent / plot).is_file()
 
 
+def test_sections_take_their_places_in_the_page(document, tmp_path):
+    experiments = [catalogue.Experiment("made-up", name, name) for name in ("good", "other")]
+    paper = catalogue.Paper("made-up", "Nobody", "Nothing")
+    good, other = document("good", title="A title"), document("other", title="Another title", published=[])
+    page = tmp_path / "papers.md"
+    markdown.write(page, [paper], experiments, {"made-up/good": good, "made-up/other": other}, {}, {"commit": "before"})
+    before = page.read_text()
+    fresh = document("other", title="Another title", published=[], note="Measured anew.")
+    for claim in fresh["holds"]:
+        claim["value"] = True
+    markdown.update(page, {"made-up/other": fresh}, "commit after")
+    text = page.read_text()
+    assert "3 of 4 claims hold." in text.splitlines()
+    assert text.count("Measured anew.") == 1 and text.count("### Another title") == 1
+    assert text.split("### Another title")[0].split("### A title")[1] == before.split("### Another title")[0].split("### A title")[1]
+    assert "- commit: before" in text and "- measured later: made-up/other (commit after)" in text
+    assert text.split("## How to repeat")[1] == before.split("## How to repeat")[1]
+    with pytest.raises(markdown.PageDiffers):
+        markdown.update(page, {"made-up/new": document("new", title="New")}, "")
+    assert page.read_text() == text
+
+
 def test_what_the_noise_leaves_open(document, tmp_path):
     """The quartiles of 1 to 5 are 2 apart, so those of two such measurements 2.8 together."""
     runs = [3, 1, 2, 5, 4]

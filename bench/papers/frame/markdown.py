@@ -1,5 +1,6 @@
-"""Writes docs/papers.md and its plots from the documents of the experiments."""
+"""Writes docs/papers.md and its plots from the documents of the experiments, or the sections of some into the page that is there."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ REPEATING = """\
 
     make papers                    # all, and this page
     make papers ONLY=kmem          # those of one paper; the page stays
+    make papers ONLY=kmem PAPERS_ARGS=--update-docs    # and its sections take the place of those in the page
     QUICK=1 make papers            # seconds each
     build/venv/bin/python bench/papers/papers.py --help
 
@@ -118,6 +120,51 @@ def document_text(
     return "\n".join([*lines, REPEATING])
 
 
+SECTION = re.compile(r"^### (.*)\n(?:(?!##).*\n)*", re.MULTILINE)
+CLAIM = re.compile(r"^- (holds|\*\*does not hold\*\*|\*\*undecided\*\*): ", re.MULTILINE)
+SUMMARY = re.compile(r"^\d+ of \d+ claims hold(, \d+ undecided)?\.$", re.MULTILINE)
+ORIGIN = "- measured later:"
+
+
+class PageDiffers(Exception):
+    """The page has no place for what is to be put into it."""
+
+
+def updated_text(text: str, documents: Mapping[str, dict], plot_of: Mapping[str, str], origin: str) -> str:
+    """The page with other sections for these experiments, and how many claims hold then. `origin`: where they come from, in a few words."""
+    sections = {document["title"]: "\n".join(section(document, plot_of[name])) + "\n" for name, document in documents.items()}
+    missing = sections.keys() - {found[1] for found in SECTION.finditer(text)}
+    if missing or not SUMMARY.search(text) or "\n## How to repeat\n" not in text:
+        raise PageDiffers(f"the page has no section {sorted(missing)[0]!r}" if missing else "the page is not one that `make papers` wrote")
+    text = SECTION.sub(lambda found: sections.get(found[1], found[0]), text)
+    said = CLAIM.findall(text)
+    claims = [{"value": {"holds": True, "**does not hold**": False}.get(one)} for one in said]
+    text = SUMMARY.sub(summary(claims) + ".", text, count=1)
+    line = f"{ORIGIN} {', '.join(sorted(documents))} ({origin})\n"
+    return text.replace("\n## How to repeat\n", f"{line}\n## How to repeat\n", 1)
+
+
+def draw_all(page: Path, documents: Mapping[str, dict]) -> dict[str, str]:
+    """The plots that the page shows, in images/papers beside it, and what it calls them."""
+    plot_of = {}
+    for name, document in documents.items():
+        file = page.parent / f"images/papers/{name.replace('/', '-')}.svg"
+        plots.draw(document, file)
+        plot_of[name] = str(file.relative_to(page.parent))
+    return plot_of
+
+
+def replace(page: Path, text: str) -> None:
+    part = page.with_name(page.name + ".part")
+    part.write_text(text)
+    part.replace(page)
+
+
+def update(page: Path, documents: Mapping[str, dict], origin: str) -> None:
+    """Puts the sections of these experiments in their places, and their plots. Raises PageDiffers, OSError where there is no page."""
+    replace(page, updated_text(page.read_text(), documents, draw_all(page, documents), origin))
+
+
 def write(
     page: Path,
     papers: Sequence[Paper],
@@ -126,13 +173,5 @@ def write(
     failures: Mapping[str, str],
     machine: Mapping[str, str],
 ) -> None:
-    """The page, and the plots that it shows in images/papers beside it."""
-    folder = page.parent / "images/papers"
-    plot_of = {}
-    for name, document in documents.items():
-        file = folder / f"{name.replace('/', '-')}.svg"
-        plots.draw(document, file)
-        plot_of[name] = str(file.relative_to(page.parent))
-    part = page.with_name(page.name + ".part")
-    part.write_text(document_text(papers, experiments, documents, failures, machine, plot_of))
-    part.replace(page)
+    """The page, and its plots."""
+    replace(page, document_text(papers, experiments, documents, failures, machine, draw_all(page, documents)))
