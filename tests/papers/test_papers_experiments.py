@@ -44,7 +44,7 @@ def test_quick_run_of_one_paper_with_its_page(papers, build, tmp_path):
     # Nothing of this is about time.
     found = claims(document)
     assert found["no program makes more accesses than floor(S / (phi_min + 1)) + P, for any m_alpha and m_beta"]
-    assert found["the bound is least where both transfer sizes are half of m, and only there"]
+    assert found["the bound, as the formula has it, is least where both transfer sizes are half of m, and only there"]
     assert found["to within P accesses it is least where both are half of m or one more or less"]
 
 
