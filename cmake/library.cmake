@@ -48,7 +48,7 @@ function(strata_add_library target file export static_export)
     else()
         set(merged ${CMAKE_CURRENT_BINARY_DIR}/${target}_merged.o)
         add_custom_command(OUTPUT ${merged}
-            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/api/operators[.]c[.]>
+            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/api/operators[.]c[.]|/api/cxx_runtime[.]c[.]>
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
             DEPENDS ${objects} $<TARGET_OBJECTS:${objects}>
             COMMAND_EXPAND_LISTS VERBATIM)

@@ -133,11 +133,29 @@ said=$(env -u LD_LIBRARY_PATH LD_PRELOAD="$library_dir/libstrata-umem.so" STRATA
 passed
 
 # C++ with the runtime as a shared library, in the program, and with everything in it.
-for kind in "" -static-libstdc++ -static; do
-    g++ -Wall -Wextra -Werror $kind -o "$work/operators" tests/install/consumer/operators.cpp $(pkg-config --cflags strata) "$library_dir/libstrata.a" -pthread
-    output=$("$work/operators" 2>&1) || fail "operators, linked with '$kind': $output"
-    [ "$output" = "operators: well" ] || fail "operators, linked with '$kind': $output"
+expect_operators() { # how it is linked: the compiler and its arguments
+    "$@" -Wall -Wextra -Werror -o "$work/operators" || fail "'$*' does not link"
+    output=$("$work/operators" 2>&1) || fail "operators, linked by '$*': $output"
+    [ "$output" = "operators: well" ] || fail "operators, linked by '$*': $output"
     passed
+}
+operators="tests/install/consumer/operators.cpp $(pkg-config --cflags strata)"
+for kind in "" -static-libstdc++ -static; do
+    expect_operators g++ $kind $operators "$library_dir/libstrata.a" -pthread
+done
+# Beside the shared library a runtime in the program is found by what the program exports of it, whichever parts it has.
+for compiler in g++ clang++-19; do
+    for kind in "" -static-libstdc++ "-static-libstdc++ -static-libgcc -Wl,--gc-sections -s"; do
+        expect_operators $compiler $kind $operators $(pkg-config --libs strata)
+        for caught in "std::bad_alloc &" "std::exception &" "..."; do
+            echo "volatile unsigned long bytes = ~0ul >> 2; int main() { try { return *new char[bytes]; } catch ($caught) { return 7; } }" |
+                $compiler -fno-builtin $kind -o "$work/catch" -include new $(pkg-config --libs strata) -x c++ - || fail "catch ($caught), '$kind', does not link"
+            status=0
+            output=$("$work/catch" 2>&1) || status=$?
+            [ $status = 7 ] || fail "catch ($caught) by $compiler, linked with '$kind', ended with $status: $output"
+            passed
+        done
+    done
 done
 
 { cmake -S tests/install/consumer -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release && cmake --build "$work/consumer"; } \

@@ -55,7 +55,7 @@ def run_command(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM", show_default=False)],
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Prove that PROGRAM's malloc is strata's; end with 125 and the reason if it is not, run with a note if nothing can tell."),
+        typer.Option("--verify", help="Prove that PROGRAM's malloc is strata's; end with 125 and the reason if it is not, or if nothing can tell."),
     ] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Print tables of caches, arenas and pages when PROGRAM ends.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the statistics as JSON instead.")] = False,

@@ -1,11 +1,12 @@
 """What the tool has to know of an ELF file: for whom it was built, how it is loaded, which symbols it has.
 
-pyelftools does the parsing. Symbols are looked up by name only where the string table has the name at all, because walking
-the hundred thousand symbols of a big unstripped program takes seconds.
+pyelftools does the parsing, but not of every symbol: a big program has hundreds of thousands, which would take it ten seconds.
 """
 
 import mmap
-from collections.abc import Iterable
+import re
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import Symbol, SymbolTableSection
 
 from strata.errors import StrataError
 
 ELF_MAGIC = b"\x7fELF"
+SYMBOL_BYTES = (16, 24)  # Elf32_Sym, Elf64_Sym
 
 
 @dataclass(frozen=True)
@@ -94,23 +96,31 @@ class Elf:
     def symbols(self, names: Iterable[str], exported_only: bool = False) -> "Symbols":
         """Which of `names` the file defines itself, and which it takes from a library.
 
-        Looks in the dynamic and, unless `exported_only`, the full symbol table, each walked once.
+        Looks in the dynamic and, unless `exported_only`, the full symbol table.
         """
         found = Symbols(set(), set())
         for table in (".dynsym",) if exported_only else (".dynsym", ".symtab"):
             section = self._file.get_section_by_name(table)
             if not isinstance(section, SymbolTableSection):
                 continue
-            strings = section.stringtable.data()
-            wanted = {name for name in names if name.encode() + b"\0" in strings}
-            if not wanted:
-                continue
-            for symbol in section.iter_symbols():
-                if symbol.name not in wanted or symbol["st_info"]["type"] == "STT_FILE":
+            for symbol in self._named(section, names):
+                if symbol["st_info"]["type"] == "STT_FILE":
                     continue
                 (found.imported if symbol["st_shndx"] == "SHN_UNDEF" else found.defined).add(symbol.name)
         return found
 
+    def _named(self, section: SymbolTableSection, names: Iterable[str]) -> Iterator[Symbol]:
+        """The symbols of `section` with these names. A symbol starts with the offset of its name, so one that has another is not parsed."""
+        strings = section.stringtable.data()
+        offsets = {match.start() for name in names for match in re.finditer(re.escape(name.encode()) + b"\0", strings)}
+        size = section["sh_entsize"]
+        if not offsets or size not in SYMBOL_BYTES:
+            return
+        table = section.data()
+        name_offset = struct.Struct(f"{'<' if self.target.little_endian else '>'}I{size - 4}x")
+        for index, (offset,) in enumerate(name_offset.iter_unpack(table[: len(table) // size * size])):
+            if offset in offsets:
+                yield section.get_symbol(index)
 
     def shows_functions(self) -> bool:
         """Whether the symbol table has the functions that no library can see. Stripping takes them, with that table or by themselves."""

@@ -1,8 +1,8 @@
 """Finds the program that a command line names, and says whether LD_PRELOAD can replace its malloc.
 
 `resolve` follows execvp(3). `inspect` follows scripts to the program that the kernel would really start, and collects what
-stands in the way: such a list that is empty is no proof yet that malloc leads to strata (the library's own check at start, verify:on, is), and
-what the file can't tell is among the notes.
+stands in the way, and what leaves a doubt. Such lists that are empty are no proof yet that malloc leads to strata: the library's own check at
+start, verify:on, is.
 """
 
 import errno
@@ -67,11 +67,16 @@ OWN_ROOM_BYTES = 16 * 1024
 
 @dataclass
 class Inspection:
-    """What is known of a program before it runs. `problems` mean that strata won't serve it; `notes` are worth a line."""
+    """What is known of a program before it runs.
+
+    `problems` mean that strata won't serve it, `doubts` that it may have a malloc of its own which nothing shows, so that who asks for a proof
+    gets none; `notes` are worth a line.
+    """
 
     path: Path
     chain: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -122,7 +127,7 @@ def resolve(program: str, env: Mapping[str, str] | None = None) -> Path:
 def inspect(path: Path, library: Path, thorough: bool = True, env: Mapping[str, str] | None = None) -> Inspection:
     """Looks at the program at `path` as LD_PRELOAD of `library` would meet it.
 
-    `thorough` also walks the symbol tables, which takes up to a second for a very large program.
+    `thorough` also searches the symbol tables, which takes half a second for a very large program.
     """
     env = os.environ if env is None else env
     inspection = Inspection(path)
@@ -210,7 +215,7 @@ def _look_at_symbols(path: Path, elf: Elf, inspection: Inspection) -> None:
     elif wrappers and not allocates:
         problems.append(f"{path}: its calls of malloc were linked to {', '.join(wrappers)} of its own (--wrap), and it imports no malloc")
     elif wrappers:
-        inspection.notes.append(f"{path}: cannot tell whether its malloc is strata's: calls go through {', '.join(wrappers)} of its own (--wrap)")
+        inspection.doubts.append(f"{path}: calls go through {', '.join(wrappers)} of its own (--wrap)")
     else:
         _look_for_hidden_allocator(path, elf, imported, allocates, inspection)
     if foreign:
@@ -223,7 +228,7 @@ def _look_for_hidden_allocator(path: Path, elf: Elf, imported: set[str], allocat
     if found:
         text, name = found[0].decode(), ALLOCATOR_TEXTS[found[0]]
         if allocates:
-            inspection.notes.append(f"{path}: cannot tell whether its malloc is strata's: it imports malloc, but has {text!r} of {name} in it")
+            inspection.doubts.append(f"{path}: it imports malloc, but has {text!r} of {name} in it")
         else:
             inspection.problems.append(f"{path}: brings its own allocator, {name} (has {text!r} in it, and imports no malloc)")
     elif not allocates and not elf.shows_functions():
@@ -232,8 +237,8 @@ def _look_for_hidden_allocator(path: Path, elf: Elf, imported: set[str], allocat
             room.append(f"{elf.zeroed_bytes} bytes of zeros")
         # Without any, it has nothing to allocate from, and leaves that to its libraries.
         if room:
-            inspection.notes.append(
-                f"{path}: cannot tell whether its malloc is strata's: it is stripped and imports no malloc, "
+            inspection.doubts.append(
+                f"{path}: it is stripped and imports no malloc, "
                 f"and may have an allocator of its own (it has {', '.join(room)})"
             )
 

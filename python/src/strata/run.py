@@ -107,6 +107,8 @@ def _check_program(path: Path, library: Path, request: RunRequest, env: Mapping[
     found = inspect(path, library, thorough=request.verify, env=env)
     if found.problems and request.verify:
         raise StrataError("--verify: malloc would not be strata's:\n" + "\n".join(f"  {line}" for line in found.problems))
+    if found.doubts and request.verify:
+        raise StrataError("--verify: cannot tell whether malloc would be strata's:\n" + "\n".join(f"  {line}" for line in found.doubts))
     if not request.quiet:
         for line in found.problems:
             print(f"strata run: warning: malloc will not be strata's: {line}", file=sys.stderr)
