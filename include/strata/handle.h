@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-/* The handles of a zone's blocks: one owner of the zone. */
+/* The handles of a zone's blocks: one owner of the zone, as long as they are. */
 struct strata_handles;
 /* 0 is none. A number that was freed is not given again before a million others of its place. */
 typedef uint64_t strata_handle;
@@ -46,7 +46,7 @@ enum strata_handle_status {
     STRATA_HANDLE_NO_MEMORY,    /* the zone has no such run, after compaction and reclaim as it is set; or no memory for the table */
     STRATA_HANDLE_BAD_ARGUMENT, /* NULL, no bytes, more than the zone has */
     STRATA_HANDLE_NO_HANDLE,    /* freed, or never was one */
-    STRATA_HANDLE_IN_USE,       /* free, destroy: it is locked or guarded, or its frames are pinned in the zone */
+    STRATA_HANDLE_IN_USE,       /* free, destroy: it is locked or guarded, or its frames are pinned in the zone, or in a window */
     STRATA_HANDLE_NOT_HELD,     /* unlock, end of a guard: it has none of that kind */
     STRATA_HANDLE_TOO_OFTEN,   /* more than STRATA_HANDLE_HOLDS_MAX read guards, or STRATA_ZONE_PINS_MAX locks, at a time; more handles than the table
                                   has */
@@ -70,7 +70,9 @@ STRATA_API enum strata_handle_status strata_handles_create(struct strata_zone *z
 /*
  * strata_handles_destroy - frees all blocks, and ends the handles. No other thread may be using them, or allocate from or compact the zone.
  *
- * Returns STRATA_HANDLE_OK; STRATA_HANDLE_IN_USE: one is locked or guarded, and nothing has changed. NULL: nothing. Cost: linear in the handles.
+ * Returns STRATA_HANDLE_OK; STRATA_HANDLE_IN_USE: one is locked or guarded, or frames of it are pinned in the zone, or in a window; nothing has
+ * changed. Its owner's number is the zone's again. NULL: nothing. Cost: linear in the handles, and in the superpages of the zone and those of their
+ * frames that are movable, owned, pinned or mapped.
  */
 STRATA_API enum strata_handle_status strata_handles_destroy(struct strata_handles *handles) STRATA_NOEXCEPT;
 

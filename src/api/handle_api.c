@@ -205,17 +205,28 @@ enum strata_handle_status strata_handles_create(struct strata_zone *zone, uint64
     return STRATA_HANDLE_OK;
 }
 
+/* What the zone would say to a free of the block now; one that is held counts as pinned. */
+static enum frames_status may_go(struct strata_handles *handles, const struct entry *entry) {
+    if ((entry->state & HANDLE_WRITER) != 0 || handle_readers(entry->state) != 0 || handle_pins(entry->state) != 0) return FRAMES_PINNED;
+    return frames_may_free(zone_of(handles->zone), entry->frame, entry->frames);
+}
+
 enum strata_handle_status strata_handles_destroy(struct strata_handles *handles) {
     if (handles == NULL) return STRATA_HANDLE_OK;
-    for (uint64_t i = 0; i < handles->entries_used; i++) {
-        uint64_t state = handles->entries[i].state;
-        if ((state & HANDLE_WRITER) != 0 || handle_readers(state) != 0 || handle_pins(state) != 0)
-            return misused(handles, "strata_handles_destroy", HANDLE_OF(handle_generation(state), i), STRATA_HANDLE_IN_USE);
+    /* All are looked at before any goes. What is in the way after that was pinned meanwhile, against what is said of other threads: then those that
+     * are left stay what they are, as does the owner, which the zone goes on to ask about them. */
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (uint64_t i = 0; i < handles->entries_used; i++) {
+            const struct entry *entry = &handles->entries[i];
+            enum frames_status status = (entry->state & HANDLE_LIVE) != 0 ? may_go(handles, entry) : FRAMES_NOT_ALLOCATED;
+            if (status == FRAMES_NOT_ALLOCATED) continue; /* also where the program has freed the frames behind our back */
+            strata_handle handle = HANDLE_OF(handle_generation(entry->state), i);
+            bool stays = status == FRAMES_PINNED || status == FRAMES_MAPPED;
+            if (stays || (pass == 1 && strata_handle_free(handles, handle) != STRATA_HANDLE_OK))
+                return misused(handles, "strata_handles_destroy", handle, STRATA_HANDLE_IN_USE);
+        }
     }
-    for (uint64_t i = 0; i < handles->entries_used; i++) {
-        const struct entry *entry = &handles->entries[i];
-        if ((entry->state & HANDLE_LIVE) != 0) (void)strata_zone_free(handles->zone, entry->frame, entry->frames);
-    }
+    frames_owner_remove(zone_of(handles->zone), handles->owner);
     platform_unreserve(handles, handles->reserved_bytes);
     return STRATA_HANDLE_OK;
 }

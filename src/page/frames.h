@@ -86,6 +86,14 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
 /* No thread uses it any more. FRAMES_PINNED, FRAMES_BUSY: it stays. */
 enum frames_status frames_zone_destroy(struct frame_zone *zone);
 
+/*
+ * Round each function of the program's that is called for a zone, whatever it is for. What its thread asks for in there, of this zone or another,
+ * waits for no other thread's pass or end: that one may be in such a function, too, and wait for this one.
+ */
+void frames_program_begin(void);
+void frames_program_end(void);
+bool frames_in_program(void);
+
 struct frames_owner {
     char name[FRAMES_NAME_BYTES];
     enum frames_answer (*migrate)(struct frame_zone *zone, const struct frames_owner *owner, uint64_t from, uint64_t to, uint64_t frames,
@@ -98,6 +106,13 @@ struct frames_owner {
 };
 /* FRAMES_NO_MEMORY: there are FRAMES_OWNERS_MAX. */
 enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames_owner *owner, unsigned *number);
+/* Whether requests may name an owner by this number. */
+bool frames_owner_is_known(const struct frame_zone *zone, unsigned number);
+/*
+ * The owner is no more: nobody asks it, or may name it. The number is another's to have, unless a frame, a capture or a file has it still. No thread
+ * is in one of its functions, or allocates for it. Linear in superpages, and in the frames of those that have notes.
+ */
+void frames_owner_remove(struct frame_zone *zone, unsigned number);
 
 /* ------------------------------------------------------------------ frames */
 
@@ -115,8 +130,10 @@ enum frames_status frames_request_check(const struct frame_zone *zone, const str
 enum frames_status frames_alloc(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame);
 /* The same, and then as figure 10 of the paper has it, as far as the zone's effort goes. No lock held. (frames_direct.c) */
 enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame);
-/* *at, unless NULL: the frame that was wrong. */
+/* *at: the frame that was wrong. */
 enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at);
+/* What frames_free would answer now. Of several superpages, of no one moment. */
+enum frames_status frames_may_free(struct frame_zone *zone, uint64_t frame, uint64_t frames);
 enum frames_status frames_pin(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at);
 enum frames_status frames_unpin(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at);
 

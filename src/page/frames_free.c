@@ -218,6 +218,21 @@ enum frames_status frames_free(struct frame_zone *zone, uint64_t frame, uint64_t
     return status;
 }
 
+enum frames_status frames_may_free(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    enum frames_status status = FRAMES_OK;
+    for (uint64_t end = frame + frames, next; frame < end && status == FRAMES_OK; frame = next) {
+        struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+        uint64_t base = frames_first_of(zone, superpage);
+        unsigned wrong;
+        bool dead;
+        next = min_u64(base + zone->superpage_frames, end);
+        struct frames_slot *slot = frames_lock(zone, superpage);
+        status = look(zone, superpage, (unsigned)(frame - base), (unsigned)(next - frame), &wrong, &dead);
+        frames_unlock(zone, slot);
+    }
+    return status;
+}
+
 /* ------------------------------------------------------------------ frames of a superpage for who moves blocks */
 
 uint64_t frames_taken_of(struct frame_zone *zone, uint64_t first, uint64_t frames) {

@@ -147,7 +147,7 @@ struct frame_zone {
     uint64_t reserve;                              /* superpages */
     uint64_t partition_first;                      /* the first superpage of the partition; superpage_count: none */
     unsigned effort;                               /* atomic */
-    unsigned owner_count;                          /* atomic: release after the owner is written */
+    unsigned owner_count;                          /* atomic: the highest number that there ever was */
     struct frames_window *windows;
     struct platform_lock hiding;     /* LOCK_RANK_FRAMES_HIDING; frames_window.c */
     struct frames_capture *captures; /* FRAMES_CAPTURES_MAX; numbered from 1 in superpages */
@@ -176,7 +176,10 @@ struct frame_zone {
     struct frames_complaint complaint;
 
     struct frames_owner owners[FRAMES_OWNERS_MAX + 1];
+    uint8_t owner_states[FRAMES_OWNERS_MAX + 1]; /* enum frames_owner_state; atomic: release after the owner is written */
 };
+/* GONE: removed, and its number is on frames still. */
+enum frames_owner_state { OWNER_NONE, OWNER_KNOWN, OWNER_GONE };
 
 STRATA_INLINE struct frames_superpage *frames_superpage_of(const struct frame_zone *zone, uint64_t frame) {
     return &zone->superpages[frame >> zone->superpage_shift];

@@ -33,7 +33,7 @@ static STRATA_COLD struct frames_complaint complaint_of(const struct frame_zone 
 enum frames_status frames_request_check(const struct frame_zone *zone, const struct frames_request *request, struct frames_complaint *complaint) {
     bool sizes = request->frames - 1 < zone->frames && (request->align & (request->align - 1)) == 0 && request->align <= zone->frames;
     bool kinds = (unsigned)request->mobility < FRAMES_MOBILITIES && (request->flags & ~ALLOC_FLAGS) == 0;
-    bool owned = request->owner == 0 || request->owner <= __atomic_load_n(&zone->owner_count, __ATOMIC_ACQUIRE);
+    bool owned = request->owner == 0 || frames_owner_is_known(zone, request->owner);
     if (STRATA_LIKELY(sizes && kinds && owned)) return FRAMES_OK;
     *complaint = complaint_of(zone, request);
     return FRAMES_BAD_ARGUMENT;

@@ -133,6 +133,7 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
     /* Before anything ends: within an owner's function; then blocks that no thread of the zone's has isolated. */
     if (frames_compaction_is_within(zone) || frames_reclaim_is_within(zone)) return FRAMES_BUSY;
     bool own_threads = frames_compactor_runs(zone) || frames_reclaim_runs(zone);
+    if (own_threads && frames_in_program()) return FRAMES_BUSY; /* of another zone's owner: their end can't be waited for there */
     if (!own_threads && __atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     if (frames_compactor_stop(zone) != FRAMES_OK || frames_reclaim_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
     if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
@@ -145,15 +146,51 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
 }
 
 enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames_owner *owner, unsigned *number) {
+    unsigned found = 1;
     platform_lock_acquire(&zone->lock);
-    unsigned count = zone->owner_count + 1;
-    if (count <= FRAMES_OWNERS_MAX) {
-        zone->owners[count] = *owner;
-        *number = count;
-        __atomic_store_n(&zone->owner_count, count, __ATOMIC_RELEASE);
+    while (found <= FRAMES_OWNERS_MAX && zone->owner_states[found] != OWNER_NONE) found++;
+    if (found <= FRAMES_OWNERS_MAX) {
+        zone->owners[found] = *owner;
+        *number = found;
+        if (found > zone->owner_count) __atomic_store_n(&zone->owner_count, found, __ATOMIC_RELEASE);
+        __atomic_store_n(&zone->owner_states[found], OWNER_KNOWN, __ATOMIC_RELEASE);
     }
     platform_lock_release(&zone->lock);
-    return count <= FRAMES_OWNERS_MAX ? FRAMES_OK : FRAMES_NO_MEMORY;
+    return found <= FRAMES_OWNERS_MAX ? FRAMES_OK : FRAMES_NO_MEMORY;
+}
+
+void frames_program_begin(void) { ++*platform_thread_asked(); }
+void frames_program_end(void) { --*platform_thread_asked(); }
+bool frames_in_program(void) { return *platform_thread_asked() != 0; }
+
+bool frames_owner_is_known(const struct frame_zone *zone, unsigned number) {
+    return number != 0 && number <= FRAMES_OWNERS_MAX && __atomic_load_n(&zone->owner_states[number], __ATOMIC_ACQUIRE) == OWNER_KNOWN;
+}
+
+/* Under the lock of the superpage: whether a block of it, isolated or not, is the owner's. */
+static bool has_block_of(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned number) {
+    uint64_t base = frames_first_of(zone, superpage);
+    unsigned end = superpage->noted != 0 ? zone->superpage_frames : 0;
+    for (unsigned at = 0; (at = frames_bits_next_set(superpage->heads, at, end)) < end; at++)
+        if (note_owner(zone->notes[base + at]) == number) return true;
+    return false;
+}
+
+void frames_owner_remove(struct frame_zone *zone, unsigned number) {
+    struct frames_owner *owner = &zone->owners[number];
+    platform_lock_acquire(&zone->lock);
+    __atomic_store_n(&zone->owner_states[number], OWNER_GONE, __ATOMIC_RELEASE); /* so that no more frames come to it while they are looked for */
+    owner->migrate = NULL;
+    owner->reclaim = NULL;
+    bool used = __atomic_load_n(&owner->backing, __ATOMIC_ACQUIRE) != NULL;
+    for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++) used |= zone->captures[i].frames != 0 && zone->captures[i].owner == number;
+    platform_lock_release(&zone->lock);
+    for (uint64_t i = 0; i < zone->superpage_count && !used; i++) {
+        struct frames_slot *slot = frames_lock(zone, &zone->superpages[i]);
+        used = has_block_of(zone, &zone->superpages[i], number);
+        frames_unlock(zone, slot);
+    }
+    if (!used) __atomic_store_n(&zone->owner_states[number], OWNER_NONE, __ATOMIC_RELEASE);
 }
 
 struct frame_zone **frames_zone_next(struct frame_zone *zone) { return &zone->next_zone; }

@@ -322,6 +322,8 @@ bool platform_thread_ended(void);
 void platform_on_thread_exit(void (*callback)(uint32_t id));
 /* A number of the calling thread that no other living thread of the process has, in any mode; not 0, below 2^30. A system call. */
 uint32_t platform_thread_self(void);
+/* A count of the calling thread's own, 0 at its start, for page/: of the program's functions it is in that zones of frames have called. */
+uint32_t *platform_thread_asked(void);
 /*
  * Returns after every restartable sequence that was under way on any CPU when the call was made has ended or been aborted.
  * False where the kernel can't (then no remote drain). Not under locks of rank >= LOCK_RANK_DEPOT.

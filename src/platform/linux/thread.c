@@ -44,6 +44,11 @@ static struct start *take_start(void) {
 
 uint32_t platform_thread_self(void) { return (uint32_t)syscall(SYS_gettid); }
 
+uint32_t *platform_thread_asked(void) {
+    static __thread uint32_t asked __attribute__((tls_model("initial-exec")));
+    return &asked;
+}
+
 static void return_start(struct start *start) { __atomic_store_n(&start->taken, false, __ATOMIC_RELEASE); }
 
 static void *run_thread(void *argument) {

@@ -80,6 +80,7 @@ enum sim_thread_state {
 struct sim_thread {
     uint32_t id;       /* platform_thread_id */
     uint64_t sequence; /* platform_thread_sequence */
+    uint32_t asked;    /* platform_thread_asked */
     unsigned cpu;      /* virtual */
     struct sim_locks locks;
     enum sim_thread_state state;

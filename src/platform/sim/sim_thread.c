@@ -64,6 +64,7 @@ void sim_thread_become(unsigned thread) {
 bool platform_thread_ended(void) { return threads[current].ended; }
 uint32_t platform_thread_id(void) { return threads[current].id; }
 uint32_t platform_thread_self(void) { return current + 1; }
+uint32_t *platform_thread_asked(void) { return &threads[current].asked; }
 uint64_t *sim_thread_sequence(void) { return &threads[current].sequence; }
 const uint64_t *platform_thread_sequence(void) { return sim_thread_sequence(); }
 void platform_thread_set_id(uint32_t id) { threads[current].id = id; }
