@@ -19,7 +19,9 @@
  *   - a status says what was wrong, strata_zone_explain in words: function, argument, value, what is allowed. What fails has changed nothing. A null
  *     pointer to a zone, or for a result, is STRATA_ZONE_BAD_ARGUMENT. A zone that was destroyed is not recognised, but its memory is gone: to use it
  *     raises SIGSEGV, as with any wild pointer. Nor is another zone's frame, which is a number like others: it is an error where it is free here;
- *   - threads: any thread may call at any time, but for strata_zone_destroy. No lock of strata is held while a function of the program runs;
+ *   - threads: any thread may call at any time, but for strata_zone_destroy. No lock of strata is held while a function of the program runs; of a
+ *     pass of compaction, of which a zone has one at a time, others wait for the end within bounds (strata_zone_set_effort), and functions of the
+ *     program that strata has called, for this zone or another, don't wait for it;
  *   - fork: the memory of STRATA_ZONE_MEMFD and STRATA_ZONE_HUGETLB is shared with the child, that of STRATA_ZONE_ANON copied. What strata
  *     knows of the frames is copied, and in order whatever other threads did: in the child their calls have ended, blocks that they were moving or
  *     having dropped are where the owner knows them, captures within a call are given up, and the zone has no threads. For that a fork waits until
@@ -130,7 +132,8 @@ STRATA_API enum strata_zone_status strata_zone_create(const struct strata_zone_c
  * strata_zone_destroy - takes a zone down, with all frames that are still allocated and all windows. No other thread may be using it.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_PINNED: a frame is pinned; STRATA_ZONE_BUSY: a capture is under way, or a function of the program that strata
- * has called for this zone calls this, or has not returned yet. Then the zone is as it was. NULL: nothing.
+ * has called for this zone calls this, or has not returned yet; or one that it has called for another zone, and this one has threads. Then the zone
+ * is as it was. NULL: nothing.
  */
 STRATA_API enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) STRATA_NOEXCEPT;
 
@@ -414,7 +417,11 @@ enum strata_zone_effort {
  * Compaction for a request always holds the range that it empties: what is free of it, and what moves leave, is nobody's until the request has all of
  * it, or the range is given up. So it loses no race, unless 64 captures are under way at the same moment: then it holds nothing, and what others
  * have got to is counted, as races_lost of strata_zone_compact_counts and, by the frame, of strata_zone_stats. What passes hold is not among the
- * captures that are counted. (Sections 7.2 and 8.)
+ * captures that are counted.
+ * Where another thread's pass is under way, a request waits for its end, and looks again; up to four times. Once that pass has stood still for 0.3 s
+ * in a function of the program, or at once where the request is made by a function that strata has called (for whatever zone), it looks once more and
+ * goes on without compaction: so a program may allocate with a lock in its hands that its owners' functions take, at the risk of
+ * STRATA_ZONE_NO_FRAMES after that time. (Sections 7.2 and 8.)
  */
 STRATA_API enum strata_zone_status strata_zone_set_effort(struct strata_zone *zone, unsigned effort) STRATA_NOEXCEPT;
 

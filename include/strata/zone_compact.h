@@ -49,9 +49,10 @@ struct strata_zone_compact_counts {
  * strata_zone_compact - a pass over the whole zone, on this thread, which asks owners to move their blocks.
  *
  * order: blocks of 2^order frames are wanted free, up to a superpage; groups of frames in which something can't be moved are left alone. counts: of
- * this pass; may be NULL. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_BUSY: called by a function of the program that compaction has
- * called; STRATA_ZONE_NO_MEMORY. Waits for another thread's pass to end. Cost: linear in superpages, and of what is moved: for each block
- * some 0.3 us, the copy and the owner's function.
+ * this pass; may be NULL. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY; STRATA_ZONE_BUSY: called by a function of the
+ * program that this zone's compaction has called; or another thread's pass is under way, and stands still in one, or this is called by one that
+ * strata has called for another zone. Else it waits for that pass to end (strata_zone_set_effort has the bounds). Cost: linear in superpages, and of
+ * what is moved: for each block some 0.3 us, the copy and the owner's function.
  */
 STRATA_API enum strata_zone_status strata_zone_compact(struct strata_zone *zone, unsigned order, struct strata_zone_compact_counts *counts);
 
@@ -72,8 +73,8 @@ struct strata_zone_compactor_config {
 STRATA_API enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, const struct strata_zone_compactor_config *config);
 /*
  * strata_zone_compactor_stop - ends it, and waits for that: the caller must not be at odds with an owner's functions over a lock. STRATA_ZONE_OK also
- * where there is none, and in a forked child. STRATA_ZONE_BUSY: called by a function of the program that it has called. strata_zone_destroy stops it,
- * too.
+ * where there is none, and in a forked child. STRATA_ZONE_BUSY: there is one, and a function of the program called this that strata has called, for
+ * this zone or another; it goes on. strata_zone_destroy stops it, too.
  */
 STRATA_API enum strata_zone_status strata_zone_compactor_stop(struct strata_zone *zone);
 /* strata_zone_compactor_wake - it makes a pass soon, whatever the index is; nothing where there is none. Cost: constant. */

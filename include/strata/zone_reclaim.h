@@ -61,7 +61,8 @@ struct strata_zone_reclaim_config {
 STRATA_API enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone,
                                                              const struct strata_zone_reclaim_config *config) STRATA_NOEXCEPT;
 /* strata_zone_reclaim_stop - no more of it: the thread ends, the lists are forgotten. STRATA_ZONE_BUSY: another thread, or a function of the
- * program's that called this, is reclaiming. Not started: nothing. No other thread may be in a call on the zone. strata_zone_destroy does it, too. */
+ * program's that called this, is reclaiming; or it has a thread, and strata has called the function that calls this, for whatever zone. Not started:
+ * nothing. No other thread may be in a call on the zone. strata_zone_destroy does it, too. */
 STRATA_API enum strata_zone_status strata_zone_reclaim_stop(struct strata_zone *zone) STRATA_NOEXCEPT;
 /* strata_zone_reclaim_set_policy - from the next reclaim on. STRATA_ZONE_BAD_ARGUMENT: not started, or no policy. */
 STRATA_API enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_zone *zone, enum strata_zone_reclaim_policy policy) STRATA_NOEXCEPT;

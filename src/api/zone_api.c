@@ -189,12 +189,18 @@ static enum frames_answer answer_of(enum strata_zone_answer answer) {
 static enum frames_answer migrate(struct frame_zone *zone, const struct frames_owner *owner, uint64_t from, uint64_t to, uint64_t frames,
                                   uint64_t token) {
     migrate_function *program = (migrate_function *)owner->program_migrate;
-    return answer_of(program(public_zone(zone), from, to, frames, token, owner->context));
+    frames_program_begin();
+    enum strata_zone_answer answer = program(public_zone(zone), from, to, frames, token, owner->context);
+    frames_program_end();
+    return answer_of(answer);
 }
 static enum frames_answer reclaim(struct frame_zone *zone, const struct frames_owner *owner, uint64_t frame, uint64_t frames, uint64_t token,
                                   bool dirty) {
     reclaim_function *program = (reclaim_function *)owner->program_reclaim;
-    return answer_of(program(public_zone(zone), frame, frames, token, dirty, owner->context));
+    frames_program_begin();
+    enum strata_zone_answer answer = program(public_zone(zone), frame, frames, token, dirty, owner->context);
+    frames_program_end();
+    return answer_of(answer);
 }
 
 enum strata_zone_status strata_zone_owner_add(struct strata_zone *zone, const struct strata_zone_owner *owner, unsigned *number) {

@@ -27,7 +27,9 @@ static struct frames_backing *backing_of(struct strata_zone *zone, unsigned owne
 typedef void written_function(struct strata_zone *, uint64_t, uint64_t, uint64_t, int, void *);
 static void written(struct frame_zone *zone, const struct frames_owner *owner, uint64_t frame, uint64_t frames, uint64_t token, int error) {
     const struct frames_backing_config *config = &frames_backing_of(owner)->config;
+    frames_program_begin();
     ((written_function *)config->program_written)(public_zone(zone), frame, frames, token, errno_of(error), config->context);
+    frames_program_end();
 }
 
 enum strata_zone_status strata_zone_backing_open(struct strata_zone *zone, unsigned owner, const struct strata_zone_backing_config *config) {

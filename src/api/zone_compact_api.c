@@ -55,7 +55,7 @@ enum strata_zone_status strata_zone_compact(struct strata_zone *zone, unsigned o
     struct frames_compact_counts counts;
     enum frames_compact_end end;
     while ((end = frames_compact(zone_of(zone), &goal, &counts, NULL)) == FRAMES_COMPACT_OTHER) continue;
-    if (end == FRAMES_COMPACT_WITHIN) return STRATA_ZONE_BUSY;
+    if (end == FRAMES_COMPACT_WITHIN || end == FRAMES_COMPACT_BUSY) return STRATA_ZONE_BUSY;
     if (end == FRAMES_COMPACT_NO_MEMORY) return STRATA_ZONE_NO_MEMORY;
     if (told != NULL) tell_counts(told, &counts);
     return STRATA_ZONE_OK;

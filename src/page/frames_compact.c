@@ -16,6 +16,7 @@
 
 struct pass {
     struct frame_zone *zone;
+    struct frames_compaction *compaction;
     const struct frames_compact_goal *goal;
     struct frames_compact_counts counts;
     uint64_t source, target;     /* superpages: where the scanners are. target: nothing is free above */
@@ -40,7 +41,14 @@ struct look {
     bool wanted; /* by a capture, or partly held by one */
 };
 
-static void look_at(struct frame_zone *zone, uint64_t index, struct look *look) {
+/* For those who wait; nobody else counts meanwhile. */
+static void note_progress(struct frames_compaction *compaction) {
+    __atomic_store_n(&compaction->progress, compaction->progress + 1, __ATOMIC_RELAXED);
+}
+
+static void look_at(const struct pass *pass, uint64_t index, struct look *look) {
+    struct frame_zone *zone = pass->zone;
+    note_progress(pass->compaction);
     struct frames_superpage *superpage = &zone->superpages[index];
     struct frames_slot *slot = frames_lock(zone, superpage);
     look->free = superpage->free;
@@ -136,7 +144,7 @@ static bool scan_down(struct pass *pass, uint64_t *cursor, uint64_t frames, bool
     unsigned looks = 0;
     for (uint64_t at = *cursor; at > pass->source && looks < TARGETS_MAX; at--) {
         struct look look;
-        look_at(pass->zone, at, &look);
+        look_at(pass, at, &look);
         bool target = is_target(pass, &look, whole);
         if (target && frames_take_in(pass->zone, at, frames, align, &pass->spare)) {
             pass->spare_frames = frames;
@@ -174,6 +182,7 @@ static bool move_block(struct pass *pass, uint64_t head, bool foreign) {
     if (find_target(pass, block.frames, foreign)) {
         uint64_t target = pass->spare >> pass->zone->superpage_shift;
         answer = frames_move(pass->zone, &block, pass->spare);
+        note_progress(pass->compaction);
         if (answer == FRAMES_YES) {
             pass->spare_frames = 0;
             if (target < pass->lowest_target) pass->lowest_target = target;
@@ -271,7 +280,7 @@ static bool have_met(const struct pass *pass) {
 static bool run_is_source(struct pass *pass, uint64_t first, uint64_t count) {
     for (uint64_t i = first; i < first + count; i++) {
         struct look look;
-        look_at(pass->zone, i, &look);
+        look_at(pass, i, &look);
         if (look.wanted || (look.free != pass->zone->superpage_frames && !is_source(pass, &look))) return false;
     }
     return true;
@@ -293,7 +302,7 @@ static bool sweep(struct pass *pass, uint64_t *frame) {
     if (for_request && pass->range > pass->window) return sweep_runs(pass, frame);
     for (pass->source = 0; !have_met(pass); pass->source++) {
         struct look look;
-        look_at(pass->zone, pass->source, &look);
+        look_at(pass, pass->source, &look);
         if (!is_source(pass, &look)) continue;
         bool foreign = is_grouped(pass->zone) && look.group != FRAMES_MOVABLE;
         uint64_t first = pass->source << pass->zone->superpage_shift;
@@ -330,10 +339,14 @@ static void aim(struct pass *pass) {
     pass->serves = may_serve(zone, request);
 }
 
-static enum frames_compact_end run_pass(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
-                                        uint64_t *frame) {
-    struct pass pass = {
-        .zone = zone, .goal = goal, .target = zone->superpage_count - 1, .whole_target = zone->superpage_count - 1, .lowest_target = UINT64_MAX};
+static enum frames_compact_end run_pass(struct frame_zone *zone, struct frames_compaction *compaction, const struct frames_compact_goal *goal,
+                                        struct frames_compact_counts *counts, uint64_t *frame) {
+    struct pass pass = {.zone = zone,
+                        .compaction = compaction,
+                        .goal = goal,
+                        .target = zone->superpage_count - 1,
+                        .whole_target = zone->superpage_count - 1,
+                        .lowest_target = UINT64_MAX};
     pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
     aim(&pass);
     bool had = sweep(&pass, frame);
@@ -357,6 +370,23 @@ static void add_counts(struct frames_compact_counts *sums, const struct frames_c
         __atomic_fetch_add(&sum[i], __atomic_load_n(&count[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
+/* Until the pass of another thread has ended; false: it has not, and is waited for no longer. */
+static bool wait_for_pass(struct frames_compaction *compaction, uint32_t passing) {
+    uint64_t passes = __atomic_load_n(&compaction->counts.passes, __ATOMIC_RELAXED), since_ns = platform_now_ns();
+    uint32_t progress = __atomic_load_n(&compaction->progress, __ATOMIC_RELAXED);
+    if (frames_in_program()) return false;
+    for (;;) {
+        platform_word_wait_for(&compaction->passing, passing, FRAMES_STILL_NS);
+        bool same = __atomic_load_n(&compaction->passing, __ATOMIC_ACQUIRE) == passing;
+        if (!same || __atomic_load_n(&compaction->counts.passes, __ATOMIC_RELAXED) != passes) return true;
+        uint32_t progress_now = __atomic_load_n(&compaction->progress, __ATOMIC_RELAXED);
+        uint64_t now_ns = platform_now_ns();
+        if (progress_now == progress && now_ns - since_ns >= FRAMES_STILL_NS) return false;
+        if (progress_now != progress) since_ns = now_ns;
+        progress = progress_now;
+    }
+}
+
 enum frames_compact_end frames_compact(struct frame_zone *zone, const struct frames_compact_goal *goal, struct frames_compact_counts *counts,
                                        uint64_t *frame) {
     struct frames_compact_counts mine = {0};
@@ -365,10 +395,9 @@ enum frames_compact_end frames_compact(struct frame_zone *zone, const struct fra
     uint32_t self = platform_thread_self(), passing = 0;
     if (!__atomic_compare_exchange_n(&compaction->passing, &passing, self, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         if (passing == self) return FRAMES_COMPACT_WITHIN;
-        platform_word_wait(&compaction->passing, passing);
-        return FRAMES_COMPACT_OTHER;
+        return wait_for_pass(compaction, passing) ? FRAMES_COMPACT_OTHER : FRAMES_COMPACT_BUSY;
     }
-    enum frames_compact_end end = run_pass(zone, goal, &mine, frame);
+    enum frames_compact_end end = run_pass(zone, compaction, goal, &mine, frame);
     add_counts(&compaction->counts, &mine);
     __atomic_store_n(&compaction->passing, 0, __ATOMIC_RELEASE);
     platform_word_wake(&compaction->passing);

@@ -8,13 +8,19 @@
  * ends when the scanners meet. One pass runs in a zone at a time; no lock is held between its steps, so that everything else goes on.
  *
  * Locks: none of its own. compaction->passing is a futex: the number of the thread that has the pass, so that a function of the program which
- * allocates in the middle of one is not made to wait for itself.
+ * allocates in the middle of one is not made to wait for itself. Who finds another's pass under way waits for its end, but not as for a lock: the
+ * pass calls functions of the program, which may want what the waiter has. So a waiter goes its way once the pass has stood still for
+ * FRAMES_STILL_NS, and one that is in a function of the program does not wait at all: two zones whose owners allocate in each other would wait in a
+ * circle.
  */
 #ifndef STRATA_PAGE_FRAMES_COMPACT_H
 #define STRATA_PAGE_FRAMES_COMPACT_H
 
 #include "page/frames.h"
 #include "page/frames_index.h"
+
+/* Far above what a pass that goes on stands still for on a busy machine, and bearable where it is waited for in vain. */
+#define FRAMES_STILL_NS UINT64_C(300000000)
 
 struct frames_compact_goal {
     const struct frames_request *request; /* has the first range that was emptied, and the pass ends then; NULL: until the scanners meet */
@@ -43,6 +49,7 @@ enum frames_compact_end {
     FRAMES_COMPACT_DONE,   /* *frame is the request's */
     FRAMES_COMPACT_MET,    /* nothing more can be moved */
     FRAMES_COMPACT_OTHER,  /* another thread's pass was under way, and has ended now: try again */
+    FRAMES_COMPACT_BUSY,   /* and has not: it stands still in a function of the program, or this thread is in one, of any zone. Nothing was done */
     FRAMES_COMPACT_WITHIN, /* called from within a pass: nothing was done */
     FRAMES_COMPACT_NO_MEMORY,
 };
@@ -74,7 +81,7 @@ struct frames_compactor_config {
 };
 /* FRAMES_BUSY: there is one; FRAMES_NO_MEMORY: no thread. */
 enum frames_status frames_compactor_start(struct frame_zone *zone, const struct frames_compactor_config *config);
-/* Waits for its end. Not from a function of the program that it calls: FRAMES_BUSY. FRAMES_OK also where there is none. */
+/* Waits for its end. Not from a function of the program that any zone calls: FRAMES_BUSY. FRAMES_OK also where there is none. */
 enum frames_status frames_compactor_stop(struct frame_zone *zone);
 /* It makes a pass soon, whatever the index is. Nothing where there is none. Any thread, also with locks held. */
 void frames_compaction_wake(struct frame_zone *zone);

@@ -16,7 +16,8 @@ struct frames_deferral {
 #define FRAMES_DEFERRAL_MAX 6u
 
 struct frames_compaction {
-    uint32_t passing; /* the thread whose pass is under way; 0: none. A futex */
+    uint32_t passing;  /* the thread whose pass is under way; 0: none. A futex */
+    uint32_t progress; /* atomic: steps that passes have done; stands still while a function of the program runs */
     struct frames_compact_counts counts;
     struct frames_deferral deferrals[FRAMES_INDEX_ORDERS];
     frames_reclaim_function *reclaim;

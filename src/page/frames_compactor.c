@@ -95,7 +95,7 @@ static bool look(struct frame_zone *zone, struct frames_compaction *compaction, 
     count(&compaction->looks);
     double before = unusable_now(zone, config->order);
     if (!unconditional && before <= config->unusable) return true;
-    if (frames_compact(zone, &goal, &counts, NULL) != FRAMES_COMPACT_MET) return true; /* another's pass has just ended: the next look sees */
+    if (frames_compact(zone, &goal, &counts, NULL) != FRAMES_COMPACT_MET) return true; /* another's pass: the next look sees what it did */
     double after = unusable_now(zone, config->order);
     count(&compaction->passes);
     store_double(&compaction->unusable_before, before);
@@ -169,7 +169,9 @@ enum frames_status frames_compactor_stop(struct frame_zone *zone) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     if (compaction == NULL) return FRAMES_OK;
     if (compaction->process != platform_process_id()) __atomic_store_n(&compaction->state, COMPACTOR_NONE, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&compaction->thread, __ATOMIC_RELAXED) == platform_thread_self()) return FRAMES_BUSY;
+    if (__atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE) == COMPACTOR_NONE) return FRAMES_OK;
+    /* The thread may be waiting for this one's pass, or for what this one will do when the function that it is in has returned. */
+    if (frames_in_program() || frames_compaction_is_within(zone)) return FRAMES_BUSY;
     uint32_t runs = COMPACTOR_RUNS;
     if (__atomic_compare_exchange_n(&compaction->state, &runs, COMPACTOR_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         platform_event_wake(&compaction->event);

@@ -66,8 +66,9 @@ static enum frames_status compact_for(struct frame_zone *zone, const struct fram
         enum frames_compact_end end = frames_compact(zone, &goal, &counts, frame);
         if (end == FRAMES_COMPACT_DONE || end == FRAMES_COMPACT_MET) note_pass(compaction, order, end == FRAMES_COMPACT_MET);
         if (end == FRAMES_COMPACT_DONE) return FRAMES_OK;
-        /* By another's pass, or where windows of this one were not emptied as a whole, and yet there is room now. */
-        if ((end == FRAMES_COMPACT_OTHER || counts.moved != 0) && frames_alloc(zone, request, frame) == FRAMES_OK) return FRAMES_OK;
+        /* By another's pass, ended or not, or where windows of this one were not emptied as a whole, and yet there is room now. */
+        bool by_other = end == FRAMES_COMPACT_OTHER || end == FRAMES_COMPACT_BUSY;
+        if ((by_other || counts.moved != 0) && frames_alloc(zone, request, frame) == FRAMES_OK) return FRAMES_OK;
         if (end != FRAMES_COMPACT_OTHER) break;
     }
     return FRAMES_NO_FRAMES;

@@ -193,6 +193,7 @@ enum frames_status frames_reclaim_stop(struct frame_zone *zone) {
         uint32_t caller = __atomic_load_n(&reclaim->callers[i], __ATOMIC_RELAXED);
         if (ours && caller != 0 && (state != RECLAIMER_RUNS || caller == self)) return FRAMES_BUSY;
     }
+    if (state != RECLAIMER_NONE && frames_in_program()) return FRAMES_BUSY; /* it may be in such a function, too, and wait for this one */
     while (state != RECLAIMER_NONE) {
         __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
         uint32_t runs = RECLAIMER_RUNS;
