@@ -209,8 +209,10 @@ struct strata_zone_request {
  * Placement: from the fullest superpage of the mobility's group that has the run; else from one that is wholly free, beyond the reserve; else from
  * another group's, that with the largest free area, which changes its group when most of it changes hands (not to the movable one: such frames go
  * again); else from the reserve. Then, unless told otherwise, by compaction and reclaim as far as the zone has them on (strata_zone_set_effort).
- * Cost: one lock that a CPU has mostly to itself up to a superpage, constant; above that linear in the superpages of the zone, 1/64 ns each.
- * (Sections 2.1 and 2.2.)
+ * A run that is aligned beyond a superpage is had from wholly free ones only. STRATA_ZONE_NO_FRAMES: at a moment of the call no such run was free.
+ * Cost: one lock that a CPU has mostly to itself up to a superpage, constant; above that linear in the superpages of the zone, 1/64 ns each. Where
+ * nothing is found, or nothing but by a look into each superpage (for runs that are no power of two, or aligned beyond it): a lock for each CPU, and
+ * some 50 ns a superpage for such runs. (Sections 2.1 and 2.2.)
  */
 STRATA_API enum strata_zone_status strata_zone_alloc(struct strata_zone *zone, uint64_t frames, enum strata_zone_mobility mobility,
                                                      uint64_t *frame) STRATA_NOEXCEPT;

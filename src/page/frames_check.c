@@ -115,6 +115,7 @@ static const char *check(struct frame_zone *zone) {
     if (free[0] != zone->free_frames || (int64_t)free[1] != in_slots) return "frames: free frames are miscounted";
     if (whole != zone->free_superpages) return "frames: free superpages are miscounted";
     if (moving != zone->moving) return "frames: isolated blocks are miscounted";
+    if (zone->slots_closed != 0) return "frames: slots are closed, and nobody has closed them";
     const char *wrong = check_lists(zone, listed);
     return wrong != NULL ? wrong : check_captures(zone, captured);
 }

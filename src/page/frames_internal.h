@@ -145,6 +145,7 @@ struct frame_zone {
     uint64_t free_superpages;                      /* of them; atomic to read */
     uint64_t free_frames;                          /* in superpages that no slot has; atomic to read */
     uint64_t reserve;                              /* superpages */
+    uint32_t slots_closed;                         /* calls of frames_slots_close that frames_slots_open has not followed yet */
     uint64_t partition_first;                      /* the first superpage of the partition; superpage_count: none */
     unsigned effort;                               /* atomic */
     unsigned owner_count;                          /* atomic: the highest number that there ever was */
@@ -215,8 +216,14 @@ struct frames_slot *frames_lock(struct frame_zone *zone, struct frames_superpage
 void frames_unlock(struct frame_zone *zone, struct frames_slot *slot);
 /* The zone's lock, with superpages [first, last] in no slot. */
 void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last);
-/* All slots give back what they have reserved. No lock held. */
+/* All slots give back what they have reserved, by and by. No lock held. */
 void frames_slots_drain(struct frame_zone *zone);
+/*
+ * The same, and they reserve nothing more until frames_slots_open: what is free is then under the zone's lock, all of it at one moment, so that who
+ * finds no room knows that there was none. close: no lock held; open: under the zone's.
+ */
+void frames_slots_close(struct frame_zone *zone);
+void frames_slots_open(struct frame_zone *zone);
 /* Under both locks: the superpage is the slot's from now on, which gives back the one that it had there. FRAMES_NO_SUPERPAGE: it has none then. */
 void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsigned which, uint32_t superpage);
 /* Under the zone's lock, of a superpage that no slot has: it stands where its counts and its group say. */

@@ -4,7 +4,7 @@
  * Lists are numbered by fill in six steps and by the order of the largest free block, so that one word tells which of them have any, and the fullest
  * superpage with a block of an order is found by the lowest bit of that word. Wholly free ones are bits of a map, with a second map of its words.
  * Invariant: a superpage that no slot has and that is partly free is in the list that frames_superpage_list says; one that is wholly free has its bit
- * set; all others are in no list and have it clear. Locks: see frames.h.
+ * set; all others are in no list and have it clear. Where slots are closed none reserves anything. Locks: see frames.h.
  */
 #include "page/frames_internal.h"
 
@@ -44,14 +44,26 @@ void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last) {
 void frames_slots_drain(struct frame_zone *zone) {
     for (unsigned s = 0; s < zone->slot_count; s++) {
         struct frames_slot *slot = &zone->slots[s];
-        if (__atomic_load_n(&slot->free, __ATOMIC_RELAXED) == 0) continue;
         platform_lock_acquire(&slot->lock);
-        platform_lock_acquire(&zone->lock);
-        for (unsigned which = 0; which < ARRAY_LENGTH(slot->reserved); which++) give_back(zone, slot, which);
-        platform_lock_release(&zone->lock);
+        bool any = false;
+        for (unsigned which = 0; which < ARRAY_LENGTH(slot->reserved); which++) any |= slot->reserved[which] != FRAMES_NO_SUPERPAGE;
+        if (any) { /* also what is full: a frame of it may be freed as soon as the slot's lock is */
+            platform_lock_acquire(&zone->lock);
+            for (unsigned which = 0; which < ARRAY_LENGTH(slot->reserved); which++) give_back(zone, slot, which);
+            platform_lock_release(&zone->lock);
+        }
         platform_lock_release(&slot->lock);
     }
 }
+
+void frames_slots_close(struct frame_zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    zone->slots_closed++;
+    platform_lock_release(&zone->lock);
+    frames_slots_drain(zone);
+}
+
+void frames_slots_open(struct frame_zone *zone) { zone->slots_closed--; }
 
 void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsigned which, uint32_t number) {
     give_back(zone, slot, which);

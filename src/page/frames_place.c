@@ -5,8 +5,9 @@
  * whole; what other CPUs have reserved; the largest free area of another group, whose superpage changes its group when at least half of it does,
  * but not for movable frames; the reserve. These do no harm where they are, as they can go again: if the superpage became theirs, the unmovable
  * frames that are still in it would be in the way of a large run, and the next ones would go to another such superpage. Unmovable frames go to low
- * superpages and movable ones to high ones, and nothing unmovable into the partition. (The contiguity paper, sections 2.1 and 2.2.) Locks: see
- * frames.h; fell_back and grew_short are told with none held.
+ * superpages and movable ones to high ones, and nothing unmovable into the partition. (The contiguity paper, sections 2.1 and 2.2.) Before it is said
+ * that there is no room, slots are closed, so that the last search sees all that is free at one moment: else another CPU could have reserved again
+ * what had just been given back for it. Locks: see frames.h; fell_back and grew_short are told with none held.
  */
 #include "page/frames_internal.h"
 #include "platform/cpu_ops.h"
@@ -88,7 +89,8 @@ static uint64_t find_whole(const struct frame_zone *zone, enum frames_mobility m
     return found != UINT64_MAX ? found : frames_free_find(zone, 0, zone->partition_first, 1, 1, high);
 }
 
-/* Lists know blocks that are aligned to their size; other runs may fit where those don't. Linear in the superpages. */
+/* Lists know blocks that are aligned to their size; other runs, and those that are aligned beyond it, may fit where those don't. Linear in the
+ * superpages. */
 static uint32_t find_odd(const struct frame_zone *zone, const struct wish *wish) {
     for (uint64_t i = 0; i < zone->superpage_count; i++) {
         const struct frames_superpage *superpage = &zone->superpages[i];
@@ -142,7 +144,7 @@ struct news {
     bool fell_back;
 };
 
-/* Under both locks: a run by the steps [from, to]. The superpage becomes the slot's, unless it stays another group's. */
+/* Under both locks: a run by the steps [from, to]. The superpage becomes the slot's, unless it stays another group's, or slots are closed. */
 static uint64_t cut_by_steps(struct frame_zone *zone, struct frames_slot *slot, const struct wish *wish, enum place_step from, enum place_step to,
                              struct news *news) {
     unsigned own = group_of(zone, wish->request->mobility);
@@ -162,7 +164,7 @@ static uint64_t cut_by_steps(struct frame_zone *zone, struct frames_slot *slot, 
         }
         if (!foreign) {
             superpage->group = (uint8_t)wish->request->mobility;
-            if ((zone->flags & FRAMES_SCATTER) == 0) frames_slot_reserve(zone, slot, own, number);
+            if ((zone->flags & FRAMES_SCATTER) == 0 && zone->slots_closed == 0) frames_slot_reserve(zone, slot, own, number);
         }
         uint64_t frame = cut(zone, superpage, __atomic_load_n(&superpage->slot, __ATOMIC_RELAXED) != FRAMES_NO_SLOT ? slot : NULL, wish);
         if (frame != FRAMES_NONE) return frame;
@@ -176,9 +178,10 @@ static STRATA_NOINLINE uint64_t alloc_small_slow(struct frame_zone *zone, struct
     platform_lock_release(&zone->lock);
     platform_lock_release(&slot->lock);
     if (frame != FRAMES_NONE) return frame;
-    frames_slots_drain(zone);
+    frames_slots_close(zone);
     platform_lock_acquire(&slot->lock);
     platform_lock_acquire(&zone->lock);
+    frames_slots_open(zone);
     frame = cut_by_steps(zone, slot, wish, STEP_GROUP, STEP_ODD, news);
     if (frame == FRAMES_NONE) COUNTER_ADD(zone->failures, 1);
     platform_lock_release(&zone->lock);
@@ -207,7 +210,7 @@ STRATA_INLINE uint64_t alloc_small(struct frame_zone *zone, const struct wish *w
 
 /* Where `count` wholly free superpages lie. Under the zone's lock. */
 static uint64_t find_run(const struct frame_zone *zone, const struct frames_request *request, uint64_t count, uint64_t align) {
-    bool huge = request->frames >= zone->superpage_frames; /* not one that only has the alignment of a superpage */
+    bool huge = request->frames >= zone->superpage_frames; /* not one that only has the alignment of several */
     bool in_partition = request->mobility != FRAMES_UNMOVABLE || (huge && (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0);
     bool high = request->mobility == FRAMES_MOVABLE || (request->flags & FRAMES_HIGH) != 0;
     uint64_t first = UINT64_MAX;
@@ -222,35 +225,43 @@ static bool may_have_whole(const struct frame_zone *zone, const struct frames_su
            (!superpage->partition || mobility != FRAMES_UNMOVABLE || (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0);
 }
 
+static uint64_t cut_whole(struct frame_zone *zone, uint64_t number, struct frames_slot *slot, const struct wish *wish) {
+    zone->superpages[number].group = (uint8_t)wish->request->mobility;
+    return cut(zone, &zone->superpages[number], slot, wish);
+}
+
+/* Under the slot's lock: one that is nobody's, and the slot's from now on, unless slots are closed. last: they were, for this call. */
+static uint64_t find_and_cut_whole(struct frame_zone *zone, struct frames_slot *slot, const struct wish *wish, bool last) {
+    uint64_t frame = FRAMES_NONE;
+    platform_lock_acquire(&zone->lock);
+    if (last) frames_slots_open(zone);
+    bool has_right = zone->free_superpages > zone->reserve || (last && (wish->request->flags & FRAMES_NO_RESERVE) == 0);
+    uint64_t number = has_right ? find_run(zone, wish->request, 1, 1) : UINT64_MAX;
+    bool found = number != UINT64_MAX, reserves = found && zone->slots_closed == 0;
+    if (found && zone->free_superpages <= zone->reserve) COUNTER_ADD(zone->reserve_uses, 1);
+    if (reserves)
+        frames_slot_reserve(zone, slot, SLOT_WHOLE, (uint32_t)number);
+    else if (found)
+        frame = cut_whole(zone, number, NULL, wish);
+    else if (last)
+        COUNTER_ADD(zone->failures, 1);
+    platform_lock_release(&zone->lock);
+    return reserves ? cut_whole(zone, number, slot, wish) : frame;
+}
+
 /* One superpage: by way of the CPU's own, so that CPUs which take and free them don't meet. */
 static uint64_t alloc_whole(struct frame_zone *zone, const struct wish *wish) {
-    enum frames_mobility mobility = wish->request->mobility;
     struct frames_slot *slot = slot_here(zone);
     platform_lock_acquire(&slot->lock);
     COUNTER_ADD(slot->allocs, 1);
     uint32_t number = slot->reserved[SLOT_WHOLE];
-    for (unsigned round = 0;; round++) {
-        if (number != FRAMES_NO_SUPERPAGE && may_have_whole(zone, &zone->superpages[number], mobility)) break;
-        platform_lock_acquire(&zone->lock);
-        bool has_right = zone->free_superpages > zone->reserve || (round > 0 && (wish->request->flags & FRAMES_NO_RESERVE) == 0);
-        uint64_t first = has_right ? find_run(zone, wish->request, 1, 1) : UINT64_MAX;
-        number = first != UINT64_MAX ? (uint32_t)first : FRAMES_NO_SUPERPAGE;
-        if (number != FRAMES_NO_SUPERPAGE) {
-            if (zone->free_superpages <= zone->reserve) COUNTER_ADD(zone->reserve_uses, 1);
-            frames_slot_reserve(zone, slot, SLOT_WHOLE, number);
-        } else if (round > 0)
-            COUNTER_ADD(zone->failures, 1);
-        platform_lock_release(&zone->lock);
-        if (number != FRAMES_NO_SUPERPAGE) break;
-        platform_lock_release(&slot->lock);
-        if (round > 0) return FRAMES_NONE;
-        frames_slots_drain(zone);
-        platform_lock_acquire(&slot->lock);
-        number = slot->reserved[SLOT_WHOLE];
-    }
-    struct frames_superpage *superpage = &zone->superpages[number];
-    superpage->group = (uint8_t)mobility;
-    uint64_t frame = cut(zone, superpage, slot, wish);
+    bool own = number != FRAMES_NO_SUPERPAGE && may_have_whole(zone, &zone->superpages[number], wish->request->mobility);
+    uint64_t frame = own ? cut_whole(zone, number, slot, wish) : find_and_cut_whole(zone, slot, wish, false);
+    platform_lock_release(&slot->lock);
+    if (frame != FRAMES_NONE) return frame;
+    frames_slots_close(zone);
+    platform_lock_acquire(&slot->lock);
+    frame = find_and_cut_whole(zone, slot, wish, true);
     platform_lock_release(&slot->lock);
     return frame;
 }
@@ -260,8 +271,9 @@ static uint64_t alloc_run(struct frame_zone *zone, struct wish *wish, uint64_t a
     uint64_t count = (request->frames + zone->superpage_frames - 1) >> zone->superpage_shift, first = UINT64_MAX;
     uint64_t align_superpages = max_u64(align >> zone->superpage_shift, 1);
     for (unsigned round = 0; round < 2 && first == UINT64_MAX; round++) {
-        if (round > 0) frames_slots_drain(zone);
+        if (round > 0) frames_slots_close(zone);
         platform_lock_acquire(&zone->lock);
+        if (round > 0) frames_slots_open(zone);
         bool last_resort = round > 0 && (request->flags & FRAMES_NO_RESERVE) == 0;
         if (last_resort || zone->free_superpages >= zone->reserve + count) first = find_run(zone, request, count, align_superpages);
         if (first == UINT64_MAX) {
@@ -323,7 +335,7 @@ enum frames_status frames_alloc(struct frame_zone *zone, const struct frames_req
     uint64_t align = request->align != 0 ? request->align : frames_usual_align(zone, request->frames), found;
     struct wish wish = {.request = request, .note = (uint32_t)request->mobility | request->owner << NOTE_OWNER_SHIFT};
     struct news news = {.fell_back = false};
-    if (STRATA_LIKELY(request->frames < zone->superpage_frames && align < zone->superpage_frames)) {
+    if (STRATA_LIKELY(request->frames < zone->superpage_frames && align <= zone->superpage_frames)) {
         uint64_t room = max_u64(request->frames, align);
         wish.count = (unsigned)request->frames;
         wish.align = (unsigned)align;

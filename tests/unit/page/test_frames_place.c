@@ -58,6 +58,27 @@ static void the_fullest_superpage_comes_first(void **state) {
     close_zone();
 }
 
+/* What is aligned to a superpage lies where one begins, also in those that are partly used; beyond that only in whole ones. */
+static void a_run_that_is_aligned_to_a_superpage(void **state) {
+    (void)state;
+    open_with(4, 0, 0, 0);
+    uint64_t all = alloc(4 * SUPERPAGE, FRAMES_UNMOVABLE), frame, other;
+    struct frames_request request = {.frames = 4, .align = SUPERPAGE, .mobility = FRAMES_MOVABLE};
+    release(all + 8, 8);
+    assert_int_equal(frames_alloc(zone, &request, &frame), FRAMES_NO_FRAMES);
+    release(all + 2 * SUPERPAGE, 8);
+    request.align = 2 * SUPERPAGE;
+    assert_int_equal(frames_alloc(zone, &request, &frame), FRAMES_NO_FRAMES);
+    request.align = SUPERPAGE;
+    request.flags = FRAMES_NO_FALLBACK;
+    assert_int_equal(frames_alloc(zone, &request, &frame), FRAMES_NO_FRAMES);
+    request.flags = 0;
+    assert_int_equal(frames_alloc(zone, &request, &frame), FRAMES_OK);
+    assert_int_equal(frame, all + 2 * SUPERPAGE);
+    assert_int_equal(frames_alloc(zone, &request, &other), FRAMES_NO_FRAMES);
+    close_zone();
+}
+
 /* ------------------------------------------------------------------ fallback */
 
 static void most_of_a_stolen_superpage_changes_its_group(void **state) {
@@ -404,6 +425,7 @@ int main(void) {
         cmocka_unit_test(without_groups_they_do),
         cmocka_unit_test(unmovable_frames_lie_low_and_movable_ones_high),
         cmocka_unit_test(the_fullest_superpage_comes_first),
+        cmocka_unit_test(a_run_that_is_aligned_to_a_superpage),
         cmocka_unit_test(most_of_a_stolen_superpage_changes_its_group),
         cmocka_unit_test(movable_frames_change_no_group),
         cmocka_unit_test(little_of_one_does_not),

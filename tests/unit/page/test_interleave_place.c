@@ -1,0 +1,78 @@
+/*
+ * test_interleave_place.c - two CPUs that take and give back while more is free than both can have, in every order that few switches allow around
+ * locks: neither may be told that there is no room, whatever the other has reserved in between.
+ */
+#include "unit/page/frames_support.h"
+
+enum { FRAMES_EACH = 32, ROUNDS = 3 }; /* of 64 KiB */
+
+struct taker {
+    uint64_t frames;
+    enum frames_mobility mobility;
+};
+struct scene {
+    uint64_t superpages, runs_min;
+    struct taker takers[2];
+};
+
+static const char *wrong;
+
+static void take(void *argument) {
+    const struct taker *taker = argument;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint64_t frame = alloc(taker->frames, taker->mobility), at;
+        if (frame == FRAMES_NONE)
+            wrong = "there was room at any moment";
+        else if (frames_free(zone, frame, taker->frames, &at) != FRAMES_OK)
+            wrong = "frames are lost";
+    }
+}
+
+static const char *run(void *context) {
+    struct scene *scene = context;
+    const struct frames_config config = {
+        .name = "test", .backend = FRAMES_SIM, .bytes = scene->superpages * FRAMES_SUPERPAGE_BYTES, .frame_bytes = 64 * KIB, .cpus = 2};
+    sim_reset(NULL);
+    wrong = NULL;
+    if (frames_zone_create(&config, &zone) != FRAMES_OK) return "no zone";
+    for (unsigned i = 0; i < 2; i++) sim_thread_start(i, take, &scene->takers[i]);
+    if (!sim_run_threads()) wrong = "a thread waits for ever";
+    sim_explore_ignore(true);
+    if (wrong == NULL) wrong = frames_zone_check(zone);
+    if (frames_zone_destroy(zone) != FRAMES_OK) return "the zone can't be destroyed";
+    return wrong;
+}
+
+static void explore(struct scene scene) {
+    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = 3};
+    if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+    if (exploration.runs < scene.runs_min) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+}
+
+static void small_runs_of_one_group(void **state) {
+    (void)state;
+    explore((struct scene){.superpages = 1, .runs_min = 1000, .takers = {{1, FRAMES_MOVABLE}, {16, FRAMES_MOVABLE}}});
+}
+static void small_runs_of_two_groups(void **state) {
+    (void)state;
+    explore((struct scene){.superpages = 1, .runs_min = 1000, .takers = {{1, FRAMES_UNMOVABLE}, {3, FRAMES_MOVABLE}}});
+}
+static void whole_superpages(void **state) {
+    (void)state;
+    explore((struct scene){.superpages = 2, .runs_min = 1000, .takers = {{FRAMES_EACH, FRAMES_UNMOVABLE}, {FRAMES_EACH, FRAMES_MOVABLE}}});
+}
+/* At the lower end and at the upper one, so that they don't part what the other wants. */
+static void runs_of_superpages(void **state) {
+    (void)state;
+    explore((struct scene){.superpages = 3, .runs_min = 1000, .takers = {{2 * FRAMES_EACH, FRAMES_UNMOVABLE}, {1, FRAMES_MOVABLE}}});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_runs_of_one_group),
+        cmocka_unit_test(small_runs_of_two_groups),
+        cmocka_unit_test(whole_superpages),
+        cmocka_unit_test(runs_of_superpages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
