@@ -6,7 +6,8 @@
  *
  * Each buffer is a movable frame, of which the pool is the owner. It never frees one to make room: when an allocation finds none, strata asks it to
  * let the oldest go, and it writes what is dirty to the file. Asked to let a page move, it copies it and notes the new frame. So 2 MiB in one piece,
- * here for a sort, are a plain allocation: strata drops and moves pages out of the way. Readers find a page by its number, not by an address. While
+ * here for a sort, are a plain allocation: strata drops and moves pages out of the way. Readers find a page by its number, not by an address. strata
+ * may ask about a page that was just freed, or is not in the table yet: so the pool answers only for the frame that it knows the page by. While
  * the file is read or written the frame is pinned, as for a device; log pages are pinned all the time, and stay where they are.
  */
 #define _GNU_SOURCE
@@ -49,6 +50,7 @@ static bool is_right(const struct page *page) {
 
 static enum strata_zone_answer move_page(struct strata_zone *its, uint64_t from, uint64_t to, uint64_t frames, uint64_t token, void *context) {
     struct page *page = &((struct page *)context)[token];
+    if (!page->cached || page->frame != from) return STRATA_ZONE_LATER;
     if (strata_zone_copy(its, from, to, frames) != STRATA_ZONE_OK) return STRATA_ZONE_LATER;
     page->frame = to;
     moved++;
@@ -58,7 +60,8 @@ static enum strata_zone_answer move_page(struct strata_zone *its, uint64_t from,
 /* What strata says of dirt is the hardware's view; the pool knows better. */
 static enum strata_zone_answer evict_page(struct strata_zone *its, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context) {
     struct page *page = &((struct page *)context)[token];
-    (void)frame, (void)frames, (void)dirty;
+    (void)frames, (void)dirty;
+    if (!page->cached || page->frame != frame) return STRATA_ZONE_LATER;
     bool write = page->dirty;
     wrong += !is_right(page);
     if (write && pwrite(fileno(file), strata_zone_address(its, page->frame), PAGE_BYTES, (off_t)token * PAGE_BYTES) != PAGE_BYTES)

@@ -138,9 +138,9 @@ STRATA_API enum strata_zone_status strata_zone_create(const struct strata_zone_c
 STRATA_API enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) STRATA_NOEXCEPT;
 
 /*
- * strata_zone_explain - what was wrong in the last call of any thread on this zone that misused it: "strata_zone_pin: frame = 12 (free; must be
- * allocated)". Returns the length, as snprintf; 0: nothing was wrong yet. strata_zone_explain_config: the same of what strata_zone_create would say
- * to a configuration.
+ * strata_zone_explain - what was wrong in the last call of any thread on this zone that failed: "strata_zone_pin: frame = 12 (free; must be
+ * allocated)". STRATA_ZONE_NOT_DONE is no failure. Returns the length, as snprintf; 0: nothing was wrong yet. strata_zone_explain_config: the same of
+ * what strata_zone_create would say to a configuration.
  */
 STRATA_API size_t strata_zone_explain(struct strata_zone *zone, char *text, size_t bytes) STRATA_NOEXCEPT;
 STRATA_API size_t strata_zone_explain_config(const struct strata_zone_config *config, char *text, size_t bytes) STRATA_NOEXCEPT;
@@ -167,6 +167,9 @@ struct strata_zone_owner {
     /*
      * The block [from, from + frames) shall move to `to`, as many frames, which are allocated for that. YES: the owner has copied the contents
      * (strata_zone_copy), so that nobody writes at `from` any more, and knows the block by `to` from now on. NULL: its frames don't move.
+     * A free does not wait for this: the owner may be asked about a block after it has freed it, and after its token is another block's. So it must
+     * compare `from` with where it knows the block with this token to be, under whatever guards that, and answer LATER where they differ. The same
+     * goes for a block that strata_zone_alloc_as has not yet returned, and for `reclaim` and `frame`.
      */
     enum strata_zone_answer (*migrate)(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames, uint64_t token, void *context);
     /* The block's contents shall go. dirty: whether they were written to, by a look a moment ago: of one whose users may go on until the owner stops
@@ -321,7 +324,8 @@ STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *
 STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
 /* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has
  * changed. STRATA_ZONE_NO_MEMORY: the process has no mappings left for the borders of what stays; nothing has changed. STRATA_ZONE_BUSY: a page is
- * being moved. STRATA_ZONE_BAD_ARGUMENT, STRATA_ZONE_UNSUPPORTED: as strata_zone_map. Cost: one call of the system; three locks for each page, and in
+ * being moved. STRATA_ZONE_PINNED: a frame is pinned as often as can be; one pin more keeps it in its place meanwhile. STRATA_ZONE_BAD_ARGUMENT,
+ * STRATA_ZONE_UNSUPPORTED: as strata_zone_map. Cost: one call of the system; three locks for each page, and in
  * each a look for its window. */
 STRATA_API enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *address, size_t bytes) STRATA_NOEXCEPT;
 /* strata_zone_frame_at - the frame that a page shows now. STRATA_ZONE_NOT_MAPPED. Pin it where it must stay that one: see strata_zone_pin_at. Cost:
@@ -336,9 +340,11 @@ STRATA_API enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, 
 /*
  * strata_zone_partition_resize - the movable partition gets another size; rounded up to superpages; 0: none.
  *
- * STRATA_ZONE_BAD_ARGUMENT: larger than the zone. STRATA_ZONE_BUSY: unmovable frames lie, or are captured, where it would grow; nothing has changed.
- * It can always shrink: what lies in it stays there, among others from then on.
- * Cost: linear in the superpages that change sides. (Section 2.2.)
+ * What lies in it is movable or reclaimable by its request. Whether it can be had back is another thing: frames without an owner that are in no
+ * window are nobody's to move or drop, as is what is pinned, what an owner keeps, and a run larger than a superpage, until it is freed. A partition
+ * of which every superpage shall be had has to be kept free of them by the program. STRATA_ZONE_BAD_ARGUMENT: larger than the zone. STRATA_ZONE_BUSY:
+ * unmovable frames lie, or are captured, where it would grow; nothing has changed. It can always shrink: what lies in it stays there, among others
+ * from then on. Cost: linear in the superpages that change sides. (Section 2.2.)
  */
 STRATA_API enum strata_zone_status strata_zone_partition_resize(struct strata_zone *zone, uint64_t bytes) STRATA_NOEXCEPT;
 /* strata_zone_set_reserve - another reserve; STRATA_ZONE_BAD_ARGUMENT: larger than the zone. Takes effect as superpages become free. Cost: constant.

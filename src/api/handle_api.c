@@ -115,6 +115,11 @@ static STRATA_COLD enum strata_handle_status misused(struct strata_handles *hand
     return status;
 }
 
+static STRATA_COLD enum strata_handle_status null_argument(struct strata_handles *handles, const char *function, const char *argument) {
+    if (handles != NULL) (void)zone_null(handles->zone, function, argument);
+    return STRATA_HANDLE_BAD_ARGUMENT;
+}
+
 static enum strata_handle_status change(struct strata_handles *handles, const char *function, strata_handle handle, handle_step_function *next) {
     if (handles == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
     struct entry *entry = entry_of(handles, handle);
@@ -176,23 +181,36 @@ static enum strata_zone_answer migrate(struct strata_zone *zone, uint64_t from, 
 
 /* ------------------------------------------------------------------ life */
 
+#define CREATE "strata_handles_create"
+static enum strata_handle_status no_table(struct strata_zone *zone, uint64_t handles_max) {
+    (void)zone_bad(zone_of(zone), CREATE, "handles_max", handles_max, "as many as there is address space and memory for");
+    return STRATA_HANDLE_NO_MEMORY;
+}
+
 enum strata_handle_status strata_handles_create(struct strata_zone *zone, uint64_t handles_max, struct strata_handles **out) {
-    if (zone == NULL || out == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
-    if (handles_max > STRATA_HANDLES_MAX) {
-        (void)zone_bad(zone_of(zone), "strata_handles_create", "handles_max", handles_max, "at most STRATA_HANDLES_MAX, 2^28");
+    if (zone == NULL || out == NULL) {
+        (void)zone_null(zone, CREATE, "handles");
         return STRATA_HANDLE_BAD_ARGUMENT;
     }
-    if (strata_zone_address(zone, 0) == NULL) return STRATA_HANDLE_UNSUPPORTED;
+    if (handles_max > STRATA_HANDLES_MAX) {
+        (void)zone_bad(zone_of(zone), CREATE, "handles_max", handles_max, "at most STRATA_HANDLES_MAX, 2^28");
+        return STRATA_HANDLE_BAD_ARGUMENT;
+    }
+    if (strata_zone_address(zone, 0) == NULL) {
+        (void)zone_bad(zone_of(zone), CREATE, "zone", 0, "one with memory");
+        return STRATA_HANDLE_UNSUPPORTED;
+    }
     if (handles_max == 0) handles_max = min_u64(strata_zone_frames(zone), STRATA_HANDLES_MAX);
     platform_init();
     size_t bytes = align_up(sizeof(struct strata_handles) + handles_max * sizeof(struct entry), COMMIT_BYTES);
     struct strata_handles *handles = platform_reserve(NULL, bytes, COMMIT_BYTES);
-    if (handles == NULL) return STRATA_HANDLE_NO_MEMORY;
+    if (handles == NULL) return no_table(zone, handles_max);
     const struct strata_zone_owner owner = {.name = "handles", .migrate = migrate, .context = handles};
     unsigned number;
-    if (!platform_commit(handles, COMMIT_BYTES) || strata_zone_owner_add(zone, &owner, &number) != STRATA_ZONE_OK) {
+    bool there = platform_commit(handles, COMMIT_BYTES);
+    if (!there || strata_zone_owner_add(zone, &owner, &number) != STRATA_ZONE_OK) {
         platform_unreserve(handles, bytes);
-        return STRATA_HANDLE_NO_MEMORY;
+        return there ? STRATA_HANDLE_NO_MEMORY : no_table(zone, handles_max); /* of owners the zone has said it */
     }
     handles->lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_HANDLES);
     handles->zone = zone;
@@ -260,21 +278,27 @@ static void give_place(struct strata_handles *handles, struct entry *entry) {
     platform_lock_release(&handles->lock);
 }
 
+#define ALLOC "strata_handle_alloc"
+
 enum strata_handle_status strata_handle_alloc(struct strata_handles *handles, size_t bytes, strata_handle *handle) {
     enum strata_handle_status status;
-    if (handles == NULL || handle == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (handles == NULL || handle == NULL) return null_argument(handles, ALLOC, "handle");
     uint64_t frames = bytes / handles->frame_bytes + (bytes % handles->frame_bytes != 0), frame;
     if (bytes == 0 || frames > strata_zone_frames(handles->zone)) {
-        (void)zone_bad(zone_of(handles->zone), "strata_handle_alloc", "bytes", bytes, "above 0, at most those of the zone");
+        (void)zone_bad(zone_of(handles->zone), ALLOC, "bytes", bytes, "above 0, at most those of the zone");
         return STRATA_HANDLE_BAD_ARGUMENT;
     }
     struct entry *entry = take_place(handles, &status);
-    if (entry == NULL) return status;
+    if (entry == NULL) {
+        (void)zone_bad(zone_of(handles->zone), ALLOC, "handles", handles->entries_used, "as many as the table has places and memory for");
+        return status;
+    }
     uint64_t generation = handle_generation(__atomic_load_n(&entry->state, __ATOMIC_RELAXED)),
              named = HANDLE_OF(generation, (uint64_t)(entry - handles->entries));
     const struct strata_zone_request request = {.frames = frames, .mobility = STRATA_ZONE_MOVABLE, .owner = handles->owner, .token = named};
     if (strata_zone_alloc_as(handles->zone, &request, &frame) != STRATA_ZONE_OK) {
         give_place(handles, entry);
+        (void)zone_bad(zone_of(handles->zone), ALLOC, "bytes", bytes, "as many as lie free together, after compaction and reclaim as they are set");
         return STRATA_HANDLE_NO_MEMORY;
     }
     entry->frame = frame;
@@ -326,7 +350,8 @@ enum strata_handle_status strata_handle_lock(struct strata_handles *handles, str
     while ((pinned = strata_zone_pin(handles->zone, entry->frame, entry->frames)) == STRATA_ZONE_BUSY) let_mover_go();
     if (pinned != STRATA_ZONE_OK) {
         (void)take(entry, handle >> 32, handle_unpin);
-        return pinned == STRATA_ZONE_PINNED ? misused(handles, LOCK, handle, STRATA_HANDLE_TOO_OFTEN) : STRATA_HANDLE_NO_MEMORY;
+        return pinned == STRATA_ZONE_PINNED ? misused(handles, LOCK, handle, STRATA_HANDLE_TOO_OFTEN)
+                                            : STRATA_HANDLE_NO_MEMORY; /* the zone said why */
     }
     if (address != NULL) *address = address_of(handles, handle);
     return STRATA_HANDLE_OK;
@@ -345,7 +370,7 @@ enum strata_handle_status strata_handle_unlock(struct strata_handles *handles, s
 }
 
 enum strata_handle_status strata_handle_read(struct strata_handles *handles, strata_handle handle, const void **address) {
-    if (address == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (address == NULL) return null_argument(handles, "strata_handle_read", "address");
     enum strata_handle_status status = change(handles, "strata_handle_read", handle, handle_read);
     if (status == STRATA_HANDLE_OK) *address = address_of(handles, handle);
     return status;
@@ -355,7 +380,7 @@ enum strata_handle_status strata_handle_read_end(struct strata_handles *handles,
 }
 
 enum strata_handle_status strata_handle_write(struct strata_handles *handles, strata_handle handle, void **address) {
-    if (address == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (address == NULL) return null_argument(handles, "strata_handle_write", "address");
     enum strata_handle_status status = change(handles, "strata_handle_write", handle, handle_write);
     if (status == STRATA_HANDLE_OK) *address = address_of(handles, handle);
     return status;
@@ -368,7 +393,7 @@ enum strata_handle_status strata_handle_write_end(struct strata_handles *handles
 
 #define QUERY "strata_handle_query"
 enum strata_handle_status strata_handle_query(struct strata_handles *handles, strata_handle handle, struct strata_handle_info *info) {
-    if (info == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (info == NULL) return null_argument(handles, QUERY, "info");
     enum strata_handle_status status = change(handles, QUERY, handle, handle_read); /* so that it stays, as it is told */
     if (status != STRATA_HANDLE_OK) return status;
     const struct entry *entry = &handles->entries[HANDLE_PLACE(handle)];
@@ -383,7 +408,7 @@ enum strata_handle_status strata_handle_query(struct strata_handles *handles, st
 }
 
 enum strata_handle_status strata_handles_stats_get(struct strata_handles *handles, struct strata_handles_stats *stats) {
-    if (handles == NULL || stats == NULL) return STRATA_HANDLE_BAD_ARGUMENT;
+    if (handles == NULL || stats == NULL) return null_argument(handles, "strata_handles_stats_get", "stats");
     *stats = (struct strata_handles_stats){.handles = __atomic_load_n(&handles->handles, __ATOMIC_RELAXED),
                                            .bytes = __atomic_load_n(&handles->frames, __ATOMIC_RELAXED) * handles->frame_bytes,
                                            .moves = __atomic_load_n(&handles->moves, __ATOMIC_RELAXED),

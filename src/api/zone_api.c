@@ -172,9 +172,9 @@ enum strata_zone_status strata_zone_destroy(struct strata_zone *zone) {
     enum frames_status status = zone == NULL ? FRAMES_OK : zones_destroy(zone_of(zone));
     if (status == FRAMES_OK) return STRATA_ZONE_OK;
     (void)strata_zone_stats_get(zone, &stats);
-    struct frames_complaint complaint = {"pinned frames", "0", stats.pinned};
-    if (status == FRAMES_BUSY) complaint = (struct frames_complaint){"captures", "0, and nothing that is being moved or reclaimed", stats.captures};
-    return complain(zone_of(zone), "strata_zone_destroy", status, &complaint);
+    if (status == FRAMES_PINNED) return zone_failed(zone_of(zone), "strata_zone_destroy", status, "pinned frames", stats.pinned, "0");
+    if (frames_in_program()) return zone_failed(zone_of(zone), "strata_zone_destroy", status, "calls within an owner's function", 1, "0");
+    return zone_failed(zone_of(zone), "strata_zone_destroy", status, "captures", stats.captures, "0, and nothing that is being moved or reclaimed");
 }
 
 /* ------------------------------------------------------------------ owners */
@@ -204,15 +204,18 @@ static enum frames_answer reclaim(struct frame_zone *zone, const struct frames_o
 }
 
 enum strata_zone_status strata_zone_owner_add(struct strata_zone *zone, const struct strata_zone_owner *owner, unsigned *number) {
-    if (zone == NULL || owner == NULL || number == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (owner->name == NULL) return zone_bad(zone_of(zone), "strata_zone_owner_add", "name", 0, "not NULL");
+    static const char *const name = "strata_zone_owner_add";
+    if (zone == NULL || owner == NULL || number == NULL) return zone_null(zone, name, owner == NULL ? "owner" : "number");
+    if (owner->name == NULL) return zone_null(zone, name, "name");
     struct frames_owner inner = {.migrate = owner->migrate != NULL ? migrate : NULL,
                                  .reclaim = owner->reclaim != NULL ? reclaim : NULL,
                                  .context = owner->context,
                                  .program_migrate = (void (*)(void))owner->migrate,
                                  .program_reclaim = (void (*)(void))owner->reclaim};
     (void)format_text(inner.name, sizeof inner.name, "%s", owner->name);
-    return (enum strata_zone_status)frames_owner_add(zone_of(zone), &inner, number);
+    enum frames_status status = frames_owner_add(zone_of(zone), &inner, number);
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    return zone_failed(zone_of(zone), name, status, "owners", FRAMES_OWNERS_MAX, "below 255 in the zone");
 }
 
 /* ------------------------------------------------------------------ frames */
@@ -221,19 +224,21 @@ static STRATA_NOINLINE enum strata_zone_status alloc_as(struct frame_zone *zone,
                                                         uint64_t *frame) {
     struct frames_complaint complaint;
     if (frames_request_check(zone, request, &complaint) != FRAMES_OK) return complain(zone, function, FRAMES_BAD_ARGUMENT, &complaint);
-    return (enum strata_zone_status)frames_alloc_hard(zone, request, frame);
+    enum frames_status status = frames_alloc_hard(zone, request, frame);
+    if (STRATA_LIKELY(status == FRAMES_OK)) return STRATA_ZONE_OK;
+    return zone_failed(zone, function, status, "frames", request->frames, "as many as lie free together where the request may have them");
 }
 
 enum strata_zone_status strata_zone_alloc(struct strata_zone *public, uint64_t frames, enum strata_zone_mobility mobility, uint64_t *frame) {
     struct frame_zone *zone = zone_of(public);
-    if (STRATA_UNLIKELY(zone == NULL || frame == NULL)) return STRATA_ZONE_BAD_ARGUMENT;
+    if (STRATA_UNLIKELY(zone == NULL || frame == NULL)) return zone_null(public, "strata_zone_alloc", "frame");
     const struct frames_request request = {.frames = frames, .mobility = (enum frames_mobility)mobility};
     return alloc_as(zone, "strata_zone_alloc", &request, frame);
 }
 
 enum strata_zone_status strata_zone_alloc_as(struct strata_zone *public, const struct strata_zone_request *request, uint64_t *frame) {
     struct frame_zone *zone = zone_of(public);
-    if (zone == NULL || request == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || request == NULL || frame == NULL) return zone_null(public, "strata_zone_alloc_as", request == NULL ? "request" : "frame");
     const struct frames_request inner = {.frames = request->frames,
                                          .align = request->align_frames,
                                          .mobility = (enum frames_mobility)request->mobility,
@@ -269,7 +274,7 @@ enum strata_zone_status strata_zone_unpin(struct strata_zone *public, uint64_t f
 enum strata_zone_status strata_zone_query(struct strata_zone *public, uint64_t frame, struct strata_zone_frame_info *info) {
     struct frame_zone *zone = zone_of(public);
     struct frames_info inner;
-    if (zone == NULL || info == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || info == NULL) return zone_null(public, "strata_zone_query", "info");
     if (!in_zone(zone, frame, 1)) return bad_run(zone, "strata_zone_query", frame, 1);
     (void)frames_query(zone, frame, &inner);
     *info = (struct strata_zone_frame_info){.allocated = inner.allocated,
@@ -320,7 +325,11 @@ static enum strata_zone_status on_run(struct frame_zone *zone, const char *funct
     uint64_t at = frame;
     if (zone == NULL || !in_zone(zone, frame, frames)) return bad_run(zone, function, frame, frames);
     enum frames_status status = frames_check_run(zone, frame, frames, &at);
-    return status != FRAMES_OK ? result(zone, function, status, at) : (enum strata_zone_status)run(zone, frame, frames);
+    if (status != FRAMES_OK) return result(zone, function, status, at);
+    status = run(zone, frame, frames);
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    const char *allowed = status == FRAMES_NO_MEMORY ? "as many as the system has memory for" : "what the system can take memory out of";
+    return zone_failed(zone, function, status, "frames", frames, allowed);
 }
 enum strata_zone_status strata_zone_populate(struct strata_zone *zone, uint64_t frame, uint64_t frames) {
     return on_run(zone_of(zone), "strata_zone_populate", frame, frames, frames_populate);
@@ -331,19 +340,29 @@ enum strata_zone_status strata_zone_discard(struct strata_zone *zone, uint64_t f
 
 /* ------------------------------------------------------------------ windows */
 
-/* The end of a call on addresses. */
+/* The end of a call on addresses. arguments: what these and the frames there must be; else it is something behind them. */
 static enum strata_zone_status at_address(struct frame_zone *zone, const char *function, enum frames_status status, const void *address,
-                                          const char *allowed) {
-    if (status == FRAMES_OK) return STRATA_ZONE_OK;
-    return complain(zone, function, status, &(struct frames_complaint){"address", allowed, (uintptr_t)address});
+                                          const char *arguments) {
+    const char *allowed = arguments;
+    if (STRATA_LIKELY(status == FRAMES_OK)) return STRATA_ZONE_OK;
+    switch (status) {
+    case FRAMES_PINNED: allowed = "of frames that are pinned less often than can be counted"; break;
+    case FRAMES_NO_MEMORY: allowed = "as many mappings as the process has left"; break;
+    case FRAMES_UNSUPPORTED: allowed = "of a zone whose frames can be shown elsewhere: of a memfd, or huge pages"; break;
+    default: break;
+    }
+    return zone_failed(zone, function, status, "address", (uintptr_t)address, allowed);
 }
 
 enum strata_zone_status strata_zone_window_open(struct strata_zone *zone, size_t bytes, void **address) {
-    if (zone == NULL || address == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    static const char *const name = "strata_zone_window_open";
+    if (zone == NULL || address == NULL) return zone_null(zone, name, "address");
     enum frames_status status = frames_window_open(zone_of(zone), bytes, address);
-    if (status == FRAMES_BAD_ARGUMENT)
-        return zone_bad(zone_of(zone), "strata_zone_window_open", "bytes", bytes, "a multiple of the frame's size, of huge pages 2 MiB, above 0");
-    return (enum strata_zone_status)status;
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    const char *allowed = "a multiple of the frame's size, of huge pages 2 MiB, above 0";
+    if (status == FRAMES_NO_MEMORY) allowed = "as many as there is address space for, and memory for the table";
+    if (status == FRAMES_UNSUPPORTED) allowed = "of a zone whose frames can be shown elsewhere: of a memfd, or huge pages";
+    return zone_failed(zone_of(zone), name, status, "bytes", bytes, allowed);
 }
 enum strata_zone_status strata_zone_window_close(struct strata_zone *zone, void *address) {
     if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
@@ -362,12 +381,12 @@ enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *addres
                       "pages inside one window, all of which show frames that are not being moved");
 }
 enum strata_zone_status strata_zone_frame_at(struct strata_zone *zone, const void *address, uint64_t *frame) {
-    if (zone == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || frame == NULL) return zone_null(zone, "strata_zone_frame_at", "frame");
     return at_address(zone_of(zone), "strata_zone_frame_at", frames_at(zone_of(zone), address, false, frame), address,
                       "in a page that shows a frame");
 }
 enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, const void *address, uint64_t *frame) {
-    if (zone == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || frame == NULL) return zone_null(zone, "strata_zone_pin_at", "frame");
     return at_address(zone_of(zone), "strata_zone_pin_at", frames_at(zone_of(zone), address, true, frame), address,
                       "in a page that shows a frame which is not being moved");
 }
@@ -407,33 +426,37 @@ static struct frames_capture_request request_of(const struct strata_zone_capture
                                            .token = request->token};
 }
 /* The end of a begin. */
-static enum strata_zone_status begun(struct frame_zone *zone, const char *function, enum frames_status status, uint64_t at) {
-    struct frames_complaint complaint = {"captures", "below 64 under way", FRAMES_CAPTURES_MAX};
-    if (status == FRAMES_BUSY) complaint = (struct frames_complaint){"at", "in superpages of which no other capture wants frames", at};
-    if (status == FRAMES_BUSY || status == FRAMES_NO_MEMORY) return complain(zone, function, status, &complaint);
-    return (enum strata_zone_status)status;
+static enum strata_zone_status begun(struct frame_zone *zone, const char *function, enum frames_status status,
+                                     const struct strata_zone_capture_request *request) {
+    switch (status) {
+    case FRAMES_OK: return STRATA_ZONE_OK;
+    case FRAMES_BUSY: return zone_failed(zone, function, status, "at", request->at, "in superpages of which no other capture wants frames");
+    case FRAMES_NO_MEMORY: return zone_failed(zone, function, status, "captures", FRAMES_CAPTURES_MAX, "below 64 under way");
+    default: return zone_failed(zone, function, status, "frames", request->frames, "a range without frames that stay, where the request may have it");
+    }
 }
 enum strata_zone_status strata_zone_capture_run(struct strata_zone *public, const struct strata_zone_capture_request *request, uint64_t *frame) {
     struct frame_zone *zone = zone_of(public);
     struct frames_complaint complaint;
-    if (zone == NULL || request == NULL || frame == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || request == NULL || frame == NULL) return zone_null(public, "strata_zone_capture_run", request == NULL ? "request" : "frame");
     const struct frames_capture_request inner = request_of(request);
     if (frames_capture_check(zone, &inner, &complaint) != FRAMES_OK)
         return complain(zone, "strata_zone_capture_run", FRAMES_BAD_ARGUMENT, &complaint);
-    return begun(zone, "strata_zone_capture_run", frames_capture_run(zone, &inner, frame), request->at);
+    return begun(zone, "strata_zone_capture_run", frames_capture_run(zone, &inner, frame), request);
 }
 enum strata_zone_status strata_zone_capture_begin(struct strata_zone *public, const struct strata_zone_capture_request *request,
                                                   struct strata_zone_capture **out) {
     struct frame_zone *zone = zone_of(public);
     struct frames_complaint complaint;
     struct frames_capture *capture;
-    if (zone == NULL || request == NULL || out == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || request == NULL || out == NULL)
+        return zone_null(public, "strata_zone_capture_begin", request == NULL ? "request" : "capture");
     const struct frames_capture_request inner = request_of(request);
     if (frames_capture_check(zone, &inner, &complaint) != FRAMES_OK)
         return complain(zone, "strata_zone_capture_begin", FRAMES_BAD_ARGUMENT, &complaint);
     enum frames_status status = frames_capture_begin(zone, &inner, &capture);
     if (status == FRAMES_OK) *out = frames_capture_name(capture);
-    return begun(zone, "strata_zone_capture_begin", status, request->at);
+    return begun(zone, "strata_zone_capture_begin", status, request);
 }
 
 /* NULL: none, or it is no more, which is explained. */
@@ -444,17 +467,35 @@ static struct frames_capture *capture_of(struct strata_zone_capture *public, con
     if (capture == NULL) (void)zone_bad(zone, function, "capture", (uintptr_t)public, "under way: neither had nor given up");
     return capture;
 }
+/* The end of a call on a capture; that it still waits is no fault of anybody's. */
+static enum strata_zone_status captured(struct frame_zone *zone, const char *function, enum frames_status status, const void *name) {
+    if (status == FRAMES_OK || status == FRAMES_NOT_DONE) return (enum strata_zone_status)status;
+    const char *allowed = "of a range in which nothing stays for good";
+    if (status == FRAMES_BUSY) allowed = "of blocks that can move or go now; try again";
+    if (status == FRAMES_PINNED) allowed = "of frames that are not pinned";
+    return zone_failed(zone, function, status, "capture", (uintptr_t)name, allowed);
+}
 enum strata_zone_status strata_zone_capture_push(struct strata_zone_capture *public, uint64_t blocks) {
-    struct frames_capture *capture = capture_of(public, "strata_zone_capture_push");
-    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_push(capture, blocks);
+    static const char *const name = "strata_zone_capture_push";
+    struct frames_capture *capture = capture_of(public, name);
+    if (capture == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    struct frame_zone *zone = frames_capture_zone(capture);
+    return captured(zone, name, frames_capture_push(capture, blocks), public);
 }
 enum strata_zone_status strata_zone_capture_poll(struct strata_zone_capture *public, uint64_t *first, uint64_t *left) {
-    struct frames_capture *capture = capture_of(public, "strata_zone_capture_poll");
-    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_poll(capture, first, left);
+    static const char *const name = "strata_zone_capture_poll";
+    struct frames_capture *capture = capture_of(public, name);
+    if (capture == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    struct frame_zone *zone = frames_capture_zone(capture);
+    return captured(zone, name, frames_capture_poll(capture, first, left), public);
 }
 enum strata_zone_status strata_zone_capture_end(struct strata_zone_capture *public, uint64_t *frame) {
-    struct frames_capture *capture = frame != NULL ? capture_of(public, "strata_zone_capture_end") : NULL;
-    return capture == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_capture_end(capture, frame);
+    static const char *const name = "strata_zone_capture_end";
+    struct frames_capture *capture = capture_of(public, name);
+    if (capture == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    struct frame_zone *zone = frames_capture_zone(capture);
+    if (frame == NULL) return zone_null(public_zone(zone), name, "frame");
+    return captured(zone, name, frames_capture_end(capture, frame), public);
 }
 void strata_zone_capture_give_up(struct strata_zone_capture *public) {
     struct frames_capture *capture = capture_of(public, "strata_zone_capture_give_up");
@@ -469,7 +510,7 @@ _Static_assert(offsetof(struct strata_zone_stats, metadata_bytes) == offsetof(st
 
 enum strata_zone_status strata_zone_stats_get(struct strata_zone *zone, struct strata_zone_stats *stats) {
     struct frames_stats inner;
-    if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || stats == NULL) return zone_null(zone, "strata_zone_stats_get", "stats");
     frames_stats_get(zone_of(zone), &inner);
     __builtin_memcpy(stats, &inner, sizeof inner);
     return STRATA_ZONE_OK;
@@ -477,7 +518,7 @@ enum strata_zone_status strata_zone_stats_get(struct strata_zone *zone, struct s
 _Static_assert(sizeof(struct strata_zone_superpage) == sizeof(struct frames_superpage_info), "the same members");
 
 enum strata_zone_status strata_zone_map_get(struct strata_zone *zone, uint64_t first, uint64_t count, struct strata_zone_superpage *out) {
-    if (zone == NULL || out == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || out == NULL) return zone_null(zone, "strata_zone_map_get", "superpages");
     uint64_t superpages = frames_count(zone_of(zone)) / (FRAMES_SUPERPAGE_BYTES / frames_frame_bytes(zone_of(zone)));
     if (first > superpages || count > superpages - first)
         return zone_bad(zone_of(zone), "strata_zone_map_get", "count", count, "up to the last superpage");

@@ -11,9 +11,11 @@
 
 static int errno_of(int error) { return error == PLATFORM_STORE_NO_DATA ? ENODATA : error == PLATFORM_STORE_NO_MEMORY ? ENOMEM : error; }
 
-static enum strata_zone_status result_of(int error) {
-    if (error != 0) errno = errno_of(error);
-    return error == 0 ? STRATA_ZONE_OK : STRATA_ZONE_FILE_ERROR;
+static enum strata_zone_status result_of(struct strata_zone *zone, const char *function, int error) {
+    if (error == 0) return STRATA_ZONE_OK;
+    (void)zone_failed(zone_of(zone), function, FRAMES_FILE_ERROR, "errno", (uint64_t)errno_of(error), "0, of the file");
+    errno = errno_of(error);
+    return STRATA_ZONE_FILE_ERROR;
 }
 
 /* NULL, and it was said: no such owner, or it has no file. */
@@ -33,10 +35,10 @@ static void written(struct frame_zone *zone, const struct frames_owner *owner, u
 }
 
 enum strata_zone_status strata_zone_backing_open(struct strata_zone *zone, unsigned owner, const struct strata_zone_backing_config *config) {
-    if (zone == NULL || config == NULL) return STRATA_ZONE_BAD_ARGUMENT;
-    if (frames_owner_get(zone_of(zone), owner) == NULL)
-        return zone_bad(zone_of(zone), "strata_zone_backing_open", "owner", owner, "what strata_zone_owner_add gave");
-    if (config->bytes == 0) return zone_bad(zone_of(zone), "strata_zone_backing_open", "bytes", config->bytes, "above 0");
+    static const char *const name = "strata_zone_backing_open";
+    if (zone == NULL || config == NULL) return zone_null(zone, name, "config");
+    if (!frames_owner_is_known(zone_of(zone), owner)) return zone_bad(zone_of(zone), name, "owner", owner, "what strata_zone_owner_add gave");
+    if (config->bytes == 0) return zone_bad(zone_of(zone), name, "bytes", config->bytes, "above 0");
     const struct frames_backing_config wanted = {.path = config->path,
                                                  .file = config->file,
                                                  .bytes = config->bytes,
@@ -45,7 +47,10 @@ enum strata_zone_status strata_zone_backing_open(struct strata_zone *zone, unsig
                                                  .context = config->context};
     int error = 0;
     enum frames_status status = frames_backing_open(zone_of(zone), owner, &wanted, &error);
-    return status == FRAMES_FILE_ERROR ? result_of(error) : (enum strata_zone_status)status;
+    if (status == FRAMES_FILE_ERROR) return result_of(zone, name, error);
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    const char *allowed = status == FRAMES_BUSY ? "one without a file" : "one that there is memory for: a page";
+    return zone_failed(zone_of(zone), name, status, "owner", owner, allowed);
 }
 
 enum strata_zone_status strata_zone_backing_read(struct strata_zone *zone, unsigned owner, uint64_t frame, uint64_t frames, uint64_t token) {
@@ -63,16 +68,19 @@ enum strata_zone_status strata_zone_backing_read(struct strata_zone *zone, unsig
         frames_complain(zone_of(zone), name, &(struct frames_complaint){"frame", "free; must be allocated", at});
         return STRATA_ZONE_NOT_ALLOCATED;
     }
-    return result_of(frames_backing_read(zone_of(zone), backing, frame, frames, token));
+    return result_of(zone, name, frames_backing_read(zone_of(zone), backing, frame, frames, token));
 }
 
 enum strata_zone_status strata_zone_backing_sync(struct strata_zone *zone, unsigned owner) {
-    struct frames_backing *backing = zone != NULL ? backing_of(zone, owner, "strata_zone_backing_sync") : NULL;
-    return backing != NULL ? result_of(platform_store_sync(&backing->store)) : STRATA_ZONE_BAD_ARGUMENT;
+    static const char *const name = "strata_zone_backing_sync";
+    struct frames_backing *backing = zone != NULL ? backing_of(zone, owner, name) : NULL;
+    return backing != NULL ? result_of(zone, name, platform_store_sync(&backing->store)) : STRATA_ZONE_BAD_ARGUMENT;
 }
 
 enum strata_zone_status strata_zone_backing_stats_get(struct strata_zone *zone, unsigned owner, struct strata_zone_backing_stats *stats) {
-    struct frames_backing *backing = zone != NULL && stats != NULL ? backing_of(zone, owner, "strata_zone_backing_stats_get") : NULL;
+    static const char *const name = "strata_zone_backing_stats_get";
+    if (zone == NULL || stats == NULL) return zone_null(zone, name, "stats");
+    struct frames_backing *backing = backing_of(zone, owner, name);
     struct frames_backing_counts counts;
     if (backing == NULL) return STRATA_ZONE_BAD_ARGUMENT;
     frames_backing_counts_get(backing, &counts);

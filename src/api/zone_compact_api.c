@@ -20,7 +20,7 @@ static bool is_within_superpage(struct strata_zone *zone, unsigned order) {
 }
 
 enum strata_zone_status strata_zone_indices_get(struct strata_zone *zone, unsigned order, struct strata_zone_indices *indices) {
-    if (zone == NULL || indices == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || indices == NULL) return zone_null(zone, "strata_zone_indices_get", "indices");
     if (order >= STRATA_ZONE_ORDERS) return zone_bad(zone_of(zone), "strata_zone_indices_get", "order", order, "below STRATA_ZONE_ORDERS, 31");
     struct frames_free free, movable;
     frames_free_get(zone_of(zone), 0, false, &free);
@@ -29,6 +29,11 @@ enum strata_zone_status strata_zone_indices_get(struct strata_zone *zone, unsign
                                             .movable_fragmentation = frames_fragmentation_index(&movable, order),
                                             .unusable = frames_unusable_index(&free, order)};
     return STRATA_ZONE_OK;
+}
+
+/* A page or two, once a zone. */
+static enum strata_zone_status no_memory(struct strata_zone *zone, const char *function) {
+    return zone_failed(zone_of(zone), function, FRAMES_NO_MEMORY, "passes", 0, "with memory for what is remembered of them, and a thread");
 }
 
 static void tell_counts(struct strata_zone_compact_counts *told, const struct frames_compact_counts *counts) {
@@ -55,8 +60,13 @@ enum strata_zone_status strata_zone_compact(struct strata_zone *zone, unsigned o
     struct frames_compact_counts counts;
     enum frames_compact_end end;
     while ((end = frames_compact(zone_of(zone), &goal, &counts, NULL)) == FRAMES_COMPACT_OTHER) continue;
-    if (end == FRAMES_COMPACT_WITHIN || end == FRAMES_COMPACT_BUSY) return STRATA_ZONE_BUSY;
-    if (end == FRAMES_COMPACT_NO_MEMORY) return STRATA_ZONE_NO_MEMORY;
+    if (end == FRAMES_COMPACT_WITHIN || end == FRAMES_COMPACT_BUSY) {
+        const char *allowed = end == FRAMES_COMPACT_WITHIN
+                                  ? "outside the functions that a pass of the zone calls"
+                                  : "while no other thread's pass stands still in a function of the program, or waits for this";
+        return zone_failed(zone_of(zone), "strata_zone_compact", FRAMES_BUSY, "order", order, allowed);
+    }
+    if (end == FRAMES_COMPACT_NO_MEMORY) return no_memory(zone, "strata_zone_compact");
     if (told != NULL) tell_counts(told, &counts);
     return STRATA_ZONE_OK;
 }
@@ -76,11 +86,16 @@ enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, co
     }
     if (inner_config.interval_ns < INTERVAL_NS_MIN || inner_config.interval_ns > UINT64_MAX >> 8)
         return zone_bad(zone_of(zone), START, "interval_ns", inner_config.interval_ns, "1 ms at least, 2^56 ns at most");
-    return (enum strata_zone_status)frames_compactor_start(zone_of(zone), &inner_config);
+    enum frames_status status = frames_compactor_start(zone_of(zone), &inner_config);
+    if (status == FRAMES_NO_MEMORY) return no_memory(zone, START);
+    return status == FRAMES_OK ? STRATA_ZONE_OK : zone_failed(zone_of(zone), START, status, "compactors", 1, "none before");
 }
 
 enum strata_zone_status strata_zone_compactor_stop(struct strata_zone *zone) {
-    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_compactor_stop(zone_of(zone));
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    enum frames_status status = frames_compactor_stop(zone_of(zone));
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    return zone_failed(zone_of(zone), "strata_zone_compactor_stop", status, "calls within an owner's function", 1, "0");
 }
 
 enum strata_zone_status strata_zone_compactor_wake(struct strata_zone *zone) {
@@ -90,7 +105,7 @@ enum strata_zone_status strata_zone_compactor_wake(struct strata_zone *zone) {
 }
 
 enum strata_zone_status strata_zone_compact_stats_get(struct strata_zone *zone, struct strata_zone_compact_stats *stats) {
-    if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || stats == NULL) return zone_null(zone, "strata_zone_compact_stats_get", "stats");
     struct frames_compact_counts counts;
     struct frames_compactor_counts compactor;
     frames_compact_counts_get(zone_of(zone), &counts);

@@ -18,7 +18,8 @@ static enum strata_zone_status not_started(struct strata_zone *zone, const char 
 }
 
 enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone, const struct strata_zone_reclaim_config *config) {
-    if (zone == NULL || config == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    static const char *const name = "strata_zone_reclaim_start";
+    if (zone == NULL || config == NULL) return zone_null(zone, name, "config");
     struct frames_complaint complaint;
     struct frames_reclaim_config wanted = {.policy = (enum frames_reclaim_policy)config->policy,
                                            .min_frames = config->min_frames,
@@ -26,12 +27,19 @@ enum strata_zone_status strata_zone_reclaim_start(struct strata_zone *zone, cons
                                            .high_frames = config->high_frames,
                                            .thread = config->thread};
     if (frames_reclaim_config_check(zone_of(zone), &wanted, &complaint) != FRAMES_OK)
-        return zone_bad(zone_of(zone), "strata_zone_reclaim_start", complaint.argument, complaint.value, complaint.allowed);
-    return (enum strata_zone_status)frames_reclaim_start(zone_of(zone), &wanted);
+        return zone_bad(zone_of(zone), name, complaint.argument, complaint.value, complaint.allowed);
+    enum frames_status status = frames_reclaim_start(zone_of(zone), &wanted);
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    bool before = status == FRAMES_BUSY;
+    return zone_failed(zone_of(zone), name, status, "reclaim", before ? 1 : 0,
+                       before ? "not started before" : "with memory for its lists, and a thread");
 }
 
 enum strata_zone_status strata_zone_reclaim_stop(struct strata_zone *zone) {
-    return zone == NULL ? STRATA_ZONE_BAD_ARGUMENT : (enum strata_zone_status)frames_reclaim_stop(zone_of(zone));
+    if (zone == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    enum frames_status status = frames_reclaim_stop(zone_of(zone));
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    return zone_failed(zone_of(zone), "strata_zone_reclaim_stop", status, "threads that reclaim, or are in an owner's function", 1, "0");
 }
 
 enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_zone *zone, enum strata_zone_reclaim_policy policy) {
@@ -43,8 +51,9 @@ enum strata_zone_status strata_zone_reclaim_set_policy(struct strata_zone *zone,
 }
 
 /* The end of a call that reclaims. */
-static enum strata_zone_status reclaimed_or_busy(struct strata_zone *zone, const char *function, enum frames_status status) {
-    if (status != FRAMES_BUSY) return (enum strata_zone_status)status;
+static enum strata_zone_status reclaimed_or_busy(struct strata_zone *zone, const char *function, enum frames_status status, uint64_t dropped) {
+    if (status == FRAMES_OK) return STRATA_ZONE_OK;
+    if (status != FRAMES_BUSY) return zone_failed(zone_of(zone), function, status, "reclaimed", dropped, "as many as are wanted; the rest stays");
     bool within = frames_reclaim_is_within(zone_of(zone));
     const struct frames_complaint complaint = {within ? "calls within an owner's function" : "threads that reclaim", within ? "0" : "below 16",
                                                within ? 1 : FRAMES_RECLAIM_CALLERS};
@@ -62,7 +71,7 @@ enum strata_zone_status strata_zone_reclaim(struct strata_zone *zone, uint64_t f
     if (!frames_reclaim_is_started(zone_of(zone))) return not_started(zone, "strata_zone_reclaim");
     enum frames_status status = frames_reclaim(zone_of(zone), frames, order, &dropped);
     if (reclaimed != NULL) *reclaimed = dropped;
-    return reclaimed_or_busy(zone, "strata_zone_reclaim", status);
+    return reclaimed_or_busy(zone, "strata_zone_reclaim", status, dropped);
 }
 
 enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, uint64_t *reclaimed) {
@@ -72,12 +81,12 @@ enum strata_zone_status strata_zone_reclaim_balance(struct strata_zone *zone, ui
     if (!frames_reclaim_is_started(zone_of(zone))) return not_started(zone, "strata_zone_reclaim_balance");
     enum frames_status status = frames_reclaim_balance(zone_of(zone), &dropped);
     if (reclaimed != NULL) *reclaimed = dropped;
-    return reclaimed_or_busy(zone, "strata_zone_reclaim_balance", status);
+    return reclaimed_or_busy(zone, "strata_zone_reclaim_balance", status, dropped);
 }
 
 enum strata_zone_status strata_zone_reclaim_stats_get(struct strata_zone *zone, struct strata_zone_reclaim_stats *stats) {
     struct frames_reclaim_info info;
-    if (zone == NULL || stats == NULL) return STRATA_ZONE_BAD_ARGUMENT;
+    if (zone == NULL || stats == NULL) return zone_null(zone, "strata_zone_reclaim_stats_get", "stats");
     frames_reclaim_info_get(zone_of(zone), &info);
     const struct frames_reclaim_counts *counts = &info.counts;
     *stats = (struct strata_zone_reclaim_stats){.policy = (enum strata_zone_reclaim_policy)info.config.policy,

@@ -192,6 +192,7 @@ struct frames_capture_request {
  */
 void *frames_capture_name(struct frames_capture *capture);
 struct frames_capture *frames_capture_of(void *name, struct frame_zone **zone);
+struct frame_zone *frames_capture_zone(const struct frames_capture *capture);
 enum frames_status frames_capture_check(const struct frame_zone *zone, const struct frames_capture_request *request,
                                         struct frames_complaint *complaint);
 enum frames_status frames_capture_run(struct frame_zone *zone, const struct frames_capture_request *request, uint64_t *frame);

@@ -139,6 +139,8 @@ struct frames_capture *frames_capture_of(void *name, struct frame_zone **zone) {
     return same && __atomic_load_n(&capture->frames, __ATOMIC_RELAXED) != 0 ? capture : NULL;
 }
 
+struct frame_zone *frames_capture_zone(const struct frames_capture *capture) { return capture->zone; }
+
 /* ------------------------------------------------------------------ begin */
 
 static bool is_counted(const struct frames_capture *capture) { return (capture->flags & FRAMES_CAPTURE_OF_PASS) == 0; }

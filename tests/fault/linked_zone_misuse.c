@@ -134,6 +134,10 @@ static enum strata_zone_status pin_too_often(void) {
     for (unsigned i = 0; i < STRATA_ZONE_PINS_MAX; i++) REQUIRE(strata_zone_pin(zone, unmovable, 1) == STRATA_ZONE_OK);
     return after_pins(strata_zone_pin(zone, of(unmovable), 1), unmovable, STRATA_ZONE_PINS_MAX);
 }
+static enum strata_zone_status unmap_pinned_too_often(void) {
+    for (unsigned i = 0; i < STRATA_ZONE_PINS_MAX; i++) REQUIRE(strata_zone_pin(zone, used, 1) == STRATA_ZONE_OK);
+    return after_pins(strata_zone_unmap(zone, at(window), FRAME), used, STRATA_ZONE_PINS_MAX);
+}
 static enum strata_zone_status unpin_too_often(void) {
     REQUIRE(strata_zone_pin(zone, used, 1) == STRATA_ZONE_OK && strata_zone_unpin(zone, used, 1) == STRATA_ZONE_OK);
     return strata_zone_unpin(zone, of(used), 1);
@@ -303,6 +307,7 @@ static bool misuse_zone(const char *name) {
     CASE("map between pages", strata_zone_map(zone, unmovable, 1, at(window + USED * (size_t)FRAME + 8)));
     CASE("unmap what is not mapped", strata_zone_unmap(zone, at(window + USED * (size_t)FRAME), FRAME));
     CASE("unmap half of what is mapped", strata_zone_unmap(zone, at(window), (size_t)(USED + 1) * FRAME));
+    CASE("unmap what is pinned too often", unmap_pinned_too_often());
     CASE("unmap what is no window", strata_zone_unmap(zone, at((char *)strata_zone_address(zone, used)), FRAME));
     CASE("frame at nothing", strata_zone_frame_at(zone, at(window + USED * (size_t)FRAME), &frame));
     CASE("pin at nothing", strata_zone_pin_at(zone, at(window + USED * (size_t)FRAME), &frame));
@@ -386,6 +391,23 @@ static enum strata_handle_status destroy_while_locked(void) {
     REQUIRE(strata_handle_unlock(handles, held) == STRATA_HANDLE_OK);
     return status;
 }
+/* Frames that the program has pinned, or shows in a window, by their numbers: all handles go on as they were. */
+static enum strata_handle_status destroy_while_pinned(void) {
+    struct strata_handle_info info;
+    REQUIRE(strata_handle_query(handles, this(held), &info) == STRATA_HANDLE_OK && strata_zone_pin(zone, info.frame + 1, 1) == STRATA_ZONE_OK);
+    enum strata_handle_status status = strata_handles_destroy(handles);
+    REQUIRE(strata_zone_unpin(zone, info.frame + 1, 1) == STRATA_ZONE_OK && strata_zone_compact(zone, 9, NULL) == STRATA_ZONE_OK);
+    return status;
+}
+static enum strata_handle_status destroy_while_mapped(void) {
+    struct strata_handle_info info;
+    char *free_pages = window + USED * (size_t)FRAME;
+    REQUIRE(strata_handle_query(handles, this(held), &info) == STRATA_HANDLE_OK);
+    REQUIRE(strata_zone_map(zone, info.frame, 2, free_pages) == STRATA_ZONE_OK);
+    enum strata_handle_status status = strata_handles_destroy(handles);
+    REQUIRE(strata_zone_unmap(zone, free_pages, (size_t)2 * FRAME) == STRATA_ZONE_OK && strata_zone_compact(zone, 9, NULL) == STRATA_ZONE_OK);
+    return status;
+}
 
 static bool misuse_handle(const char *name) {
     enum strata_handle_status status;
@@ -413,6 +435,8 @@ static bool misuse_handle(const char *name) {
     CASE("handle of more than all", strata_handle_alloc(handles, of((uint64_t)FRAMES * FRAME + 1), &handle));
     CASE("more handles than there can be", strata_handles_create(zone, of((uint64_t)STRATA_HANDLES_MAX + 1), &more));
     CASE("destroy while locked", destroy_while_locked());
+    CASE("destroy while pinned in the zone", destroy_while_pinned());
+    CASE("destroy while mapped", destroy_while_mapped());
     else return false;
 #undef CASE
     tell(strata_handle_status_text(status));

@@ -83,6 +83,7 @@ CASES = {
     "map between pages": (BAD, "strata_zone_map", TO_MAP),
     "unmap what is not mapped": (NOT_MAPPED, "strata_zone_unmap", TO_UNMAP),
     "unmap half of what is mapped": (NOT_MAPPED, "strata_zone_unmap", TO_UNMAP),
+    "unmap what is pinned too often": (PINNED, "strata_zone_unmap", "address = {n:#x} (of frames that are pinned less often than can be counted)"),
     "unmap what is no window": (BAD, "strata_zone_unmap", TO_UNMAP),
     "frame at nothing": (NOT_MAPPED, "strata_zone_frame_at", "address = {n:#x} (in a page that shows a frame)"),
     "pin at nothing": (NOT_MAPPED, "strata_zone_pin_at", "address = {n:#x} (in a page that shows a frame which is not being moved)"),
@@ -120,14 +121,17 @@ CASES = {
     "handle of more than all": (BAD, "strata_handle_alloc", BYTES),
     "more handles than there can be": (BAD, "strata_handles_create", "handles_max = {n} (at most STRATA_HANDLES_MAX, 2^28)"),
     "destroy while locked": (IN_USE, "strata_handles_destroy", NOT_IN_USE),
+    "destroy while pinned in the zone": (IN_USE, "strata_handles_destroy", NOT_IN_USE),
+    "destroy while mapped": (IN_USE, "strata_handles_destroy", NOT_IN_USE),
 }
 
 # Without a number that is wrong: what is said, as a whole.
 STATES = {
     "reclaim that was not started": (BAD, "strata_zone_reclaim: reclaim = 0 (started: strata_zone_reclaim_start)"),
-    "reclaim started twice": (BUSY, ""),
-    "capture of what is unmovable": ("no such run of frames is free", ""),
-    "partition shrunk while full": ("success", ""),
+    "reclaim started twice": (BUSY, "strata_zone_reclaim_start: reclaim = 1 (not started before)"),
+    "capture of what is unmovable": ("no such run of frames is free",
+                                     "strata_zone_capture_run: frames = 512 (a range without frames that stay, where the request may have it)"),
+    "partition shrunk while full": ("success", "strata_zone_alloc_as: frames = 1 (as many as lie free together where the request may have them)"),
     "destroy with a pinned frame": (PINNED, "strata_zone_destroy: pinned frames = 1 (0)"),
     "destroy while capturing": (BUSY, "strata_zone_destroy: captures = 1 (0, and nothing that is being moved or reclaimed)"),
 }
