@@ -447,52 +447,6 @@ static void all_at_once(void **state) {
     explore((struct scene){.bodies = {mover, writer, reader, freer}, .deviations = 2, .runs_min = 1000});
 }
 
-/* Frames that the program has pinned by their numbers: nothing goes, and the zone goes on to ask an owner that is there. */
-static void destroy_leaves_pinned_frames_alone(void **state) {
-    (void)state;
-    strata_handle blocks[64];
-    struct strata_zone_compact_counts counts;
-    for (unsigned i = 0; i < 64; i++) blocks[i] = filled(PAGE, (int)i);
-    uint64_t frame = info_of(blocks[40]).frame;
-    assert_int_equal(strata_zone_pin(zone, frame, 1), STRATA_ZONE_OK);
-    assert_int_equal(strata_handles_destroy(handles), STRATA_HANDLE_IN_USE);
-    assert_null(strata_handles_check(handles));
-    assert_int_equal(strata_zone_unpin(zone, frame, 1), STRATA_ZONE_OK);
-    assert_int_equal(strata_zone_compact(zone, 9, &counts), STRATA_ZONE_OK);
-    for (unsigned i = 0; i < 64; i++) expect(blocks[i], PAGE, (int)i);
-}
-
-/* Twice as many as a zone has owners at a time, one after the other; and what others have with the number keeps it from being given again. */
-static void numbers_of_owners_come_back(void **state) {
-    (void)state;
-    struct strata_handles *others;
-    for (unsigned i = 0; i < 2 * STRATA_ZONE_OWNERS_MAX; i++) {
-        strata_handle handle;
-        assert_int_equal(strata_handles_create(zone, 8, &others), STRATA_HANDLE_OK);
-        assert_int_equal(strata_handle_alloc(others, PAGE, &handle), STRATA_HANDLE_OK);
-        assert_int_equal(strata_handles_destroy(others), STRATA_HANDLE_OK);
-    }
-    strata_handle handle;
-    struct strata_zone_frame_info info;
-    struct strata_zone_compact_counts counts;
-    assert_int_equal(strata_handles_create(zone, 8, &others), STRATA_HANDLE_OK);
-    assert_int_equal(strata_handle_alloc(others, PAGE, &handle), STRATA_HANDLE_OK);
-    struct strata_handle_info known;
-    assert_int_equal(strata_handle_query(others, handle, &known), STRATA_HANDLE_OK);
-    assert_int_equal(strata_zone_query(zone, known.frame, &info), STRATA_ZONE_OK);
-    const struct strata_zone_request request = {.frames = 1, .mobility = STRATA_ZONE_MOVABLE, .owner = info.owner};
-    uint64_t foreign, refused;
-    assert_int_equal(strata_zone_alloc_as(zone, &request, &foreign), STRATA_ZONE_OK);
-    assert_int_equal(strata_handles_destroy(others), STRATA_HANDLE_OK);
-    assert_int_equal(strata_zone_alloc_as(zone, &request, &refused), STRATA_ZONE_BAD_ARGUMENT);
-    const struct strata_zone_owner next = {.name = "next"};
-    unsigned number;
-    assert_int_equal(strata_zone_owner_add(zone, &next, &number), STRATA_ZONE_OK);
-    assert_int_not_equal(number, info.owner);
-    assert_int_equal(strata_zone_compact(zone, 9, &counts), STRATA_ZONE_OK); /* nobody is asked about it */
-    assert_int_equal(strata_zone_free(zone, foreign, 1), STRATA_ZONE_OK);
-}
-
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -505,8 +459,6 @@ int main(void) {
         TEST(bad_arguments),
         TEST(a_freed_handle_is_none),
         TEST(what_is_held_is_not_freed),
-        TEST(destroy_leaves_pinned_frames_alone),
-        TEST(numbers_of_owners_come_back),
         TEST(limits),
         TEST(a_zone_without_memory_has_none),
         TEST(no_memory_for_the_table),
