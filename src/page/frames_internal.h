@@ -189,6 +189,10 @@ STRATA_INLINE unsigned frames_offset_of(const struct frame_zone *zone, uint64_t 
 STRATA_INLINE uint64_t frames_first_of(const struct frame_zone *zone, const struct frames_superpage *superpage) {
     return (uint64_t)(superpage - zone->superpages) << zone->superpage_shift;
 }
+/* frames_owner_is_known, in place. */
+STRATA_INLINE bool frames_owner_is_known_here(const struct frame_zone *zone, unsigned number) {
+    return number != 0 && number <= FRAMES_OWNERS_MAX && __atomic_load_n(&zone->owner_states[number], __ATOMIC_ACQUIRE) == OWNER_KNOWN;
+}
 /* Changes a note, and the count of those that are not 0. */
 STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superpage *superpage, uint64_t frame, uint32_t note) {
     uint32_t before = zone->notes[frame];

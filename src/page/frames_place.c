@@ -34,7 +34,7 @@ static STRATA_COLD struct frames_complaint complaint_of(const struct frame_zone 
 enum frames_status frames_request_check(const struct frame_zone *zone, const struct frames_request *request, struct frames_complaint *complaint) {
     bool sizes = request->frames - 1 < zone->frames && (request->align & (request->align - 1)) == 0 && request->align <= zone->frames;
     bool kinds = (unsigned)request->mobility < FRAMES_MOBILITIES && (request->flags & ~ALLOC_FLAGS) == 0;
-    bool owned = request->owner == 0 || frames_owner_is_known(zone, request->owner);
+    bool owned = request->owner == 0 || frames_owner_is_known_here(zone, request->owner);
     if (STRATA_LIKELY(sizes && kinds && owned)) return FRAMES_OK;
     *complaint = complaint_of(zone, request);
     return FRAMES_BAD_ARGUMENT;
@@ -225,7 +225,7 @@ static bool may_have_whole(const struct frame_zone *zone, const struct frames_su
            (!superpage->partition || mobility != FRAMES_UNMOVABLE || (zone->flags & FRAMES_HUGE_IN_PARTITION) != 0);
 }
 
-static uint64_t cut_whole(struct frame_zone *zone, uint64_t number, struct frames_slot *slot, const struct wish *wish) {
+STRATA_INLINE uint64_t cut_whole(struct frame_zone *zone, uint64_t number, struct frames_slot *slot, const struct wish *wish) {
     zone->superpages[number].group = (uint8_t)wish->request->mobility;
     return cut(zone, &zone->superpages[number], slot, wish);
 }

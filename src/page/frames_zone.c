@@ -163,9 +163,7 @@ void frames_program_begin(void) { ++*platform_thread_asked(); }
 void frames_program_end(void) { --*platform_thread_asked(); }
 bool frames_in_program(void) { return *platform_thread_asked() != 0; }
 
-bool frames_owner_is_known(const struct frame_zone *zone, unsigned number) {
-    return number != 0 && number <= FRAMES_OWNERS_MAX && __atomic_load_n(&zone->owner_states[number], __ATOMIC_ACQUIRE) == OWNER_KNOWN;
-}
+bool frames_owner_is_known(const struct frame_zone *zone, unsigned number) { return frames_owner_is_known_here(zone, number); }
 
 /* Under the lock of the superpage: whether a block of it, isolated or not, is the owner's. */
 static bool has_block_of(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned number) {
