@@ -6,8 +6,8 @@
  * groups. After passes that moved nothing, the interval doubles, up to 64 times itself. The paper's condition of success is a slip ("above 0.75
  * after it completes"): here it is that the index was above the limit and is not any more.
  *
- * State: NONE -> RUNS by start, -> STOPS by stop, -> NONE by the thread, its last word. A forked child has no thread: there stop only says so.
- * No lock.
+ * State: NONE -> RUNS by start (by way of STOPS, so that nobody starts another), -> STOPS by stop, -> NONE by the thread, its last word. A forked
+ * child has no thread: there stop only says so. No lock.
  */
 #include "page/frames_compact_internal.h"
 #include "page/frames_window_move.h"
@@ -104,6 +104,12 @@ static bool look(struct frame_zone *zone, struct frames_compaction *compaction, 
     return counts.moved != 0;
 }
 
+/* Whoever stops it waits for that. */
+static void set_state(struct frames_compaction *compaction, enum frames_compactor_state state) {
+    __atomic_store_n(&compaction->state, state, __ATOMIC_RELEASE);
+    platform_word_wake(&compaction->state);
+}
+
 static void run(void *argument) {
     struct frame_zone *zone = argument;
     struct frames_compaction *compaction = frames_compaction_peek(zone);
@@ -125,8 +131,7 @@ static void run(void *argument) {
             back_off++;
     }
     __atomic_store_n(&compaction->thread, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&compaction->state, COMPACTOR_NONE, __ATOMIC_RELEASE);
-    platform_word_wake(&compaction->state);
+    set_state(compaction, COMPACTOR_NONE);
 }
 
 static void wake(struct frames_compaction *compaction) {
@@ -150,9 +155,10 @@ enum frames_status frames_compactor_start(struct frame_zone *zone, const struct 
     compaction->event = (struct platform_event){0};
     compaction->wanted = 0;
     compaction->process = platform_process_id();
-    __atomic_store_n(&compaction->state, COMPACTOR_RUNS, __ATOMIC_RELEASE);
+    platform_interleave();
+    set_state(compaction, COMPACTOR_RUNS);
     if (!platform_thread_start(run, zone)) {
-        __atomic_store_n(&compaction->state, COMPACTOR_NONE, __ATOMIC_RELEASE);
+        set_state(compaction, COMPACTOR_NONE);
         return FRAMES_NO_MEMORY;
     }
     __atomic_store_n(&zone->hooks.fell_back, fell_back, __ATOMIC_RELEASE);
@@ -172,11 +178,12 @@ enum frames_status frames_compactor_stop(struct frame_zone *zone) {
     if (__atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE) == COMPACTOR_NONE) return FRAMES_OK;
     /* The thread may be waiting for this one's pass, or for what this one will do when the function that it is in has returned. */
     if (frames_in_program() || frames_compaction_is_within(zone)) return FRAMES_BUSY;
-    uint32_t runs = COMPACTOR_RUNS;
-    if (__atomic_compare_exchange_n(&compaction->state, &runs, COMPACTOR_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        platform_event_wake(&compaction->event);
-    for (uint32_t state; (state = __atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE)) != COMPACTOR_NONE;)
-        platform_word_wait(&compaction->state, state);
+    while (__atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE) != COMPACTOR_NONE) {
+        uint32_t runs = COMPACTOR_RUNS;
+        if (__atomic_compare_exchange_n(&compaction->state, &runs, COMPACTOR_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            platform_event_wake(&compaction->event);
+        platform_word_wait(&compaction->state, COMPACTOR_STOPS); /* by this call, by another, or by a start that is not through */
+    }
     return FRAMES_OK;
 }
 

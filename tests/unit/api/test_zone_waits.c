@@ -194,11 +194,44 @@ static void nor_are_another_zones_threads(void **state) {
     assert_int_equal(strata_zone_compactor_stop(zones[1].zone), STRATA_ZONE_OK);
 }
 
+/* ------------------------------------------------------------------ starts and stops */
+
+static void start_compactor(void *zone) {
+    const struct strata_zone_compactor_config config = {.interval_ns = UINT64_C(3600000000000)};
+    assert_int_equal(strata_zone_compactor_start(zone, &config), STRATA_ZONE_OK);
+}
+static void stop_compactor(void *zone) {
+    assert_int_equal(strata_zone_compactor_stop(zone), STRATA_ZONE_OK);
+    ended++;
+}
+
+static const char *start_and_stop(void *unused) {
+    (void)unused;
+    sim_explore_ignore(true);
+    (void)setup(NULL);
+    sim_explore_ignore(false);
+    sim_thread_start(0, start_compactor, zones[0].zone);
+    sim_thread_start(1, stop_compactor, zones[0].zone);
+    (void)sim_run_threads();
+    sim_explore_ignore(true);
+    if (ended != 1) return "stop waits for ever";
+    stop_compactor(zones[0].zone);
+    return teardown(NULL) == 0 ? NULL : "a zone is left";
+}
+
+/* A stop in the middle of a start, too, ends what it has found. */
+static void a_stop_against_a_start(void **state) {
+    (void)state;
+    struct sim_exploration exploration = {.scenario = start_and_stop, .deviations = 3};
+    if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+    assert_true(exploration.runs > 10);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_pass_that_stands_still_is_not_waited_for), TEST(a_pass_that_goes_on_is_waited_for), TEST(owners_that_allocate_in_each_others_zones),
-        TEST(a_compactor_is_not_stopped_from_within),     TEST(nor_are_another_zones_threads),
+        TEST(a_compactor_is_not_stopped_from_within),     TEST(nor_are_another_zones_threads),     cmocka_unit_test(a_stop_against_a_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
