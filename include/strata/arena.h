@@ -279,8 +279,8 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *     quanta between the lowest and the highest integer of the arena lie side by side, or of 2^24 round the first slab where there are more, or a
  *     source; only what is used of them takes memory, until the arena is destroyed. Beside these, up to 4,096 stretches of 2^16 quanta are treated
  *     likewise (128 where address space is limited). Requests cost the same wherever the integers lie, as long as a thread's frees in a row mostly
- *     meet one stretch; where they go to and fro between stretches, 1.3 to 1.5 times what they cost an object cache. Beyond all of these each 512 quanta
- *     with a slab take 1 KiB, and requests cost some three times an object cache's (docs/papers.md, section-4-4-4-pairs);
+ *     meet one stretch; where they go to and fro between stretches, 1.3 to 1.5 times what they cost an object cache. Beyond all of these each
+ *     512 quanta with a slab take 1 KiB, and requests cost some three times an object cache's (docs/papers.md, section-4-4-4-pairs);
  *   - strata_arena_resize and xfree answer NOT_ALLOCATED for what came from a cache;
  *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
  * The caches stand among the others in the statistics, by the arena's name and their size.

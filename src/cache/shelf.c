@@ -8,7 +8,8 @@
  *
  * CPUs whose numbers are the same modulo DEPOT_HOMES share a shelf; each looks for its own magazines. Shelves of a depot are in use from the first
  * magazine on, for good: `depot->shelved` is set under the depot's lock, which fork takes first.
- * Lock: a shelf's, LOCK_RANK_DEPOT; never with another one but around fork, and in the check, which takes all in their order. Magazines are allocated and freed, and rounds given to slabs, without it.
+ * Lock: a shelf's, LOCK_RANK_DEPOT; never with another one but around fork, and in the check, which takes all in their order. Magazines are allocated
+ * and freed, and rounds given to slabs, without it.
  */
 #include "cache/cache_internal.h"
 
