@@ -201,7 +201,7 @@ static void move_under_system_calls(void) {
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     EXPECT(pthread_join(reader, NULL) == 0);
     EXPECT(strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
-    printf("%llu superpages had while %llu reads went into windows\n", (unsigned long long)captured, (unsigned long long)reads);
+    fprintf(stderr, "%llu superpages had while %llu reads went into windows\n", (unsigned long long)captured, (unsigned long long)reads);
 }
 
 int main(int argc, char **argv) {
