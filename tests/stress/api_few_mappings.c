@@ -6,6 +6,8 @@
  * waits for ever, and all of it works again once mappings are free. Each case is a process of its own.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <strata/page_watch.h>
@@ -154,12 +156,19 @@ static void unmap_and_map(size_t at, bool may_fail) {
     if (status == STRATA_ZONE_OK) EXPECT(strata_zone_map(zone, frame, 2, window + at * page_bytes) == STRATA_ZONE_OK);
 }
 
+/* What a window shows moves only where userfaultfd serves faults of system calls. */
+static bool serves_system_calls(void) {
+    int file = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+    return file >= 0 && close(file) == 0;
+}
+
 static void windows(void) {
     struct strata_zone_compact_counts counts;
     struct crowd crowd;
+    bool moves = serves_system_calls();
     make_zone();
     fill_window(0);
-    EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK && counts.moved > 0);
+    EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK && (counts.moved > 0) == moves);
     fill_window(SHOWN);
     crowd_begin(&crowd);
     /* By what mmap gives a process may have one more than the limit: then it may not even replace one. */
@@ -179,7 +188,7 @@ static void windows(void) {
         check_shown(0, 2 * SHOWN);
         EXPECT(strata_zone_check(zone) == NULL);
     }
-    EXPECT(counts.failed_later == 0 && moved > 0);
+    EXPECT((counts.failed_later == 0) == moves && (moved > 0) == moves);
     crowd_end(&crowd);
     unmap_and_map(1, false);
     check_shown(0, 2 * SHOWN);
