@@ -169,6 +169,10 @@ static void windows(void) {
     make_zone();
     fill_window(0);
     EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK && (counts.moved > 0) == moves);
+    if (!moves) { /* the rest is about the mappings that a move takes */
+        EXPECT(counts.failed_later > 0 && strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
+        return;
+    }
     fill_window(SHOWN);
     crowd_begin(&crowd);
     /* By what mmap gives a process may have one more than the limit: then it may not even replace one. */
@@ -188,7 +192,7 @@ static void windows(void) {
         check_shown(0, 2 * SHOWN);
         EXPECT(strata_zone_check(zone) == NULL);
     }
-    EXPECT((counts.failed_later == 0) == moves && (moved > 0) == moves);
+    EXPECT(counts.failed_later == 0 && moved > 0);
     crowd_end(&crowd);
     unmap_and_map(1, false);
     check_shown(0, 2 * SHOWN);
