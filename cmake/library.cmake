@@ -48,7 +48,7 @@ function(strata_add_library target file export static_export)
     else()
         set(merged ${CMAKE_CURRENT_BINARY_DIR}/${target}_merged.o)
         add_custom_command(OUTPUT ${merged}
-            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/api/operators[.]c[.]|/api/cxx_runtime[.]c[.]>
+            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/api/operators[.]c[.]>
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
             DEPENDS ${objects} $<TARGET_OBJECTS:${objects}>
             COMMAND_EXPAND_LISTS VERBATIM)
@@ -81,6 +81,18 @@ if(STRATA_NO_OVERRIDE)
 endif()
 strata_add_library(strata strata strata static ${overriding})
 strata_add_library(strata_only strata-only only only_static ${not_overriding})
+
+# Operator new for programs that have their C++ runtime linked in beside libstrata.so (src/cxx/operators.cpp): libstrata-cxx.a, where there is a
+# C++ compiler. Nothing else of the library needs one.
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER AND NOT STRATA_NO_OVERRIDE)
+    enable_language(CXX)
+    add_library(strata_cxx STATIC ${PROJECT_SOURCE_DIR}/src/cxx/operators.cpp)
+    set_target_properties(strata_cxx PROPERTIES OUTPUT_NAME strata-cxx EXPORT_NAME cxx POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(strata_cxx PUBLIC strata PRIVATE $<BUILD_INTERFACE:strata_warnings>)
+    add_library(strata::cxx ALIAS strata_cxx)
+endif()
 
 # libumem's names (include/umem.h, vmem.h) on libstrata: a library of its own, which uses nothing of strata but what programs use.
 file(GLOB umem_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/umem/*.c)

@@ -266,7 +266,7 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *
  * largest: a multiple of the quantum, at most STRATA_ARENA_QUANTUM_CACHES_MAX of it, and at most 2^60. The caches take slabs from the arena, of the
  * next power of two above three times `largest` and aligned to their size, so that slabs of all of them fit each other's places; where there
- * is no such slab, a request is served from the segments. strata_arena_alloc and strata_arena_free of these sizes then cost 1.3 to 1.65 times
+ * is no such slab, a request is served from the segments. strata_arena_alloc and strata_arena_free of these sizes then cost 1.1 to 1.5 times
  * what an object cache costs (the most with a quantum of 4,096 and more), and take no lock in most calls; xalloc and xfree stay as they are, and must
  * be used together. What changes:
  *   - the fit of the arena and of requests says nothing about these sizes; neither does the order of the integers;
@@ -279,8 +279,8 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *     quanta between the lowest and the highest integer of the arena lie side by side, or of 2^24 round the first slab where there are more, or a
  *     source; only what is used of them takes memory, until the arena is destroyed. Beside these, up to 4,096 stretches of 2^16 quanta are treated
  *     likewise (128 where address space is limited). Requests cost the same wherever the integers lie, as long as a thread's frees in a row mostly
- *     meet one stretch; where they go to and fro between stretches, 1.6 times what they cost an object cache. Beyond all of these each 512 quanta
- *     with a slab take 1 KiB, and requests cost some three times an object cache's (docs/papers.md, section-4-4-4-pairs);
+ *     meet one stretch; where they go to and fro between stretches, 1.3 to 1.5 times what they cost an object cache. Beyond all of these each
+ *     512 quanta with a slab take 1 KiB, and requests cost some three times an object cache's (docs/papers.md, section-4-4-4-pairs);
  *   - strata_arena_resize and xfree answer NOT_ALLOCATED for what came from a cache;
  *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
  * The caches stand among the others in the statistics, by the arena's name and their size.

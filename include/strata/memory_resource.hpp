@@ -21,6 +21,7 @@ namespace strata {
 
 /*
  * strata::heap_resource - allocate, deallocate and is_equal as std::pmr::memory_resource has them. All are equal: a block may be freed by any.
+ * (Without RTTI, -fno-rtti, none can tell what another resource is: there one is equal to itself alone, and heap() always gives the same.)
  *
  * allocate(bytes, alignment): alignment is a power of two. Throws std::bad_alloc, after the new_handler was asked; always for more than PTRDIFF_MAX
  * bytes. deallocate(block, bytes, alignment): those of the allocation. Cost: that of strata_malloc and strata_free, and a virtual call.

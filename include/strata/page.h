@@ -53,11 +53,11 @@ enum strata_page_status {
 STRATA_API const char *strata_page_status_text(enum strata_page_status status) STRATA_NOEXCEPT;
 
 enum strata_page_flags {
-    STRATA_PAGE_ZEROED = 1,       /* reads as zeros; else a new block may show what this process had there before */
-    STRATA_PAGE_HUGE = 2,         /* whole superpages of huge pages, as far as the system has them, also when it grows: see strata_page_query */
-    STRATA_PAGE_NO_MOVE = 4,      /* of a new block: its address never changes; of strata_page_realloc: not in this call */
-    STRATA_PAGE_PREFAULT = 8,     /* all pages are present when the call returns */
-    STRATA_PAGE_UNMOVABLE = 16,   /* of a new block of up to 1 MiB: it shares superpages with blocks that stay where they are */
+    STRATA_PAGE_ZEROED = 1,     /* reads as zeros; else a new block may show what this process had there before */
+    STRATA_PAGE_HUGE = 2,       /* whole superpages of huge pages, as far as the system has them, also when it grows: see strata_page_query */
+    STRATA_PAGE_NO_MOVE = 4,    /* of a new block: its address never changes, by malloc's realloc neither; of strata_page_realloc: not in this call */
+    STRATA_PAGE_PREFAULT = 8,   /* all pages are present when the call returns */
+    STRATA_PAGE_UNMOVABLE = 16, /* of a new block of up to 1 MiB: it shares superpages with blocks that stay where they are */
     STRATA_PAGE_RECLAIMABLE = 32, /* likewise: with what can be had back when memory is short. Without both: with blocks that may move */
 };
 
@@ -90,12 +90,13 @@ STRATA_API enum strata_page_status strata_page_free(void *block) STRATA_NOEXCEPT
 /*
  * strata_page_realloc - another size: in place where it can, else the pages go to a new address, which *block is then.
  *
- * block: of a block; its contents stay, up to the smaller size. bytes: above 0; a block of STRATA_PAGE_HUGE stays one, of whole superpages. flags:
- * STRATA_PAGE_ZEROED (what is new reads as zeros), STRATA_PAGE_NO_MOVE, STRATA_PAGE_PREFAULT (all pages of the block, also of the part that was
- * there, and at the same or a smaller size). Returns STRATA_PAGE_OK; STRATA_PAGE_NO_ROOM, where the address may not change and can't stay;
- * STRATA_PAGE_NO_MEMORY, also where it would not have to change; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and
- * linear in superpages, some 0.3 us each; pages that are idle elsewhere are moved along, some 10 to 25 us for each stretch; a copy only for small
- * blocks and where the system has no mappings left; with STRATA_PAGE_PREFAULT, linear in the pages. (UMPA, section 3, figure 11.)
+ * block: of a block; its contents stay, up to the smaller size, as do its flags and the alignment that it was allocated with. bytes: above 0; a block
+ * of STRATA_PAGE_HUGE stays one, of whole superpages. flags: STRATA_PAGE_ZEROED (what is new reads as zeros), STRATA_PAGE_NO_MOVE,
+ * STRATA_PAGE_PREFAULT (all pages of the block, also of the part that was there, and at the same or a smaller size). Returns STRATA_PAGE_OK;
+ * STRATA_PAGE_NO_ROOM, where the address may not change and can't stay; STRATA_PAGE_NO_MEMORY, also of a limit, whether the address would have to
+ * change or not; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; pages that
+ * are idle elsewhere are moved along, some 10 to 25 us for each stretch; a copy only for small blocks and where the system has no mappings left; with
+ * STRATA_PAGE_PREFAULT, linear in the pages. (UMPA, section 3, figure 11.)
  */
 STRATA_API enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned flags) STRATA_NOEXCEPT;
 
@@ -121,8 +122,9 @@ STRATA_API enum strata_page_status strata_page_reserve(void *block, size_t bytes
  * calls it. It may call strata, but not wait for a thread that may be in those two functions: rather return false. A lock of the program's must keep
  * it from the block's other users. Where the program frees the block while `move` is under way, on its own thread or another, that is remembered, and
  * done whatever the answer; until then the block grows by copies only (STRATA_PAGE_NO_ROOM where it may not move), and can't be joined. A block that
- * strata_page_realloc or a cut made of this one has the same function; malloc's realloc may lose it. fork: in a child of a process in which `move`
- * ran on another thread, both blocks exist. (Contiguity paper, section 7.2.)
+ * strata_page_realloc or a cut made of this one has the same function; where malloc's realloc moves a block, it
+ * loses it, as it does its flags and alignment (one of STRATA_PAGE_NO_MOVE does not move: NULL and ENOMEM). fork: in a child of a process in which
+ * `move` ran on another thread, both blocks exist. (Contiguity paper, section 7.2.)
  */
 typedef bool strata_page_move_function(void *from, void *to, size_t bytes, void *argument);
 STRATA_API enum strata_page_status strata_page_set_move(void *block, strata_page_move_function *move, void *argument) STRATA_NOEXCEPT;

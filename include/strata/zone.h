@@ -152,8 +152,8 @@ enum strata_zone_answer {
     STRATA_ZONE_LATER, /* not now: in use, or being written */
     STRATA_ZONE_NEVER, /* don't ask about this one again: it counts as unmovable from now on */
     STRATA_ZONE_WROTE, /* reclaim only: written first, and dropped */
-    /* reclaim only: nobody uses it any more; strata shall write it to the owner's file, if it is dirty, and drop it (strata/zone_backing.h); of an
-     * owner without a file: as LATER */
+    /* reclaim only: nobody uses it any more; strata shall write it to the owner's file, unless that is known to have it, and drop it
+     * (strata/zone_backing.h); of an owner without a file: as LATER */
     STRATA_ZONE_WRITE,
 };
 
@@ -172,9 +172,13 @@ struct strata_zone_owner {
      * goes for a block that strata_zone_alloc_as has not yet returned, and for `reclaim` and `frame`.
      */
     enum strata_zone_answer (*migrate)(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames, uint64_t token, void *context);
-    /* The block's contents shall go. dirty: whether they were written to, by a look a moment ago: of one whose users may go on until the owner stops
-     * them, that is not the last word, and WRITE looks again. YES: they were clean, or are not needed; WROTE: they were written; WRITE: strata shall.
-     * NULL: its frames are not reclaimed. */
+    /*
+     * The block's contents shall go. dirty: whether they may have been written to, whoever did so. false says that nobody has, which is known on
+     * STRATA_ZONE_SIM alone, and there up to this moment: of a block whose users go on until the owner stops them it is not the last word. Memory
+     * counts as dirty always, as nothing tells of all who write to it (windows and other mappings of the file, pwrite, devices, forked children): an
+     * owner who keeps account of writes, or has only read, knows better. YES: they are not needed, or somewhere else already; WROTE: they were
+     * written; WRITE: strata shall. NULL: its frames are not reclaimed.
+     */
     enum strata_zone_answer (*reclaim)(struct strata_zone *zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context);
     void *context;
 };
@@ -201,7 +205,7 @@ struct strata_zone_request {
     uint64_t frames;
     uint64_t align_frames; /* a power of two; 0: 1, but a power of two of frames is aligned to itself up to a superpage */
     enum strata_zone_mobility mobility;
-    unsigned owner; /* of strata_zone_owner_add; 0: nobody is asked: they move only by the windows that show them, and are never reclaimed */
+    unsigned owner; /* of strata_zone_owner_add; 0: nobody is asked: a block moves only while windows show all of it, and is never reclaimed */
     unsigned flags; /* enum strata_zone_alloc_flags, joined by | */
     uint64_t token; /* the owner's own name for the block */
 };
@@ -269,7 +273,7 @@ STRATA_API uint64_t strata_zone_frames(struct strata_zone *zone) STRATA_NOEXCEPT
 STRATA_API enum strata_zone_status strata_zone_copy(struct strata_zone *zone, uint64_t from, uint64_t to, uint64_t frames) STRATA_NOEXCEPT;
 /*
  * The first word of a frame, read or written atomically: on STRATA_ZONE_SIM, all that it has. Counts as a reference (and a write) of the frame there.
- * strata_zone_touch: the same without a look. No such frame: reads 0, writes nothing.
+ * strata_zone_touch: the same without a look, on any zone; `write` is of no meaning but on STRATA_ZONE_SIM. No such frame: reads 0, writes nothing.
  */
 STRATA_API uint64_t strata_zone_peek(struct strata_zone *zone, uint64_t frame) STRATA_NOEXCEPT;
 STRATA_API void strata_zone_poke(struct strata_zone *zone, uint64_t frame, uint64_t word) STRATA_NOEXCEPT;
@@ -284,7 +288,7 @@ STRATA_API void strata_zone_touch(struct strata_zone *zone, uint64_t frame, bool
  * STRATA_ZONE_SIM it does nothing. Cost: linear in frames: those without memory are cleared by the system, the others looked at. No lock while it
  * does.
  *
- * strata_zone_discard - gives the memory back; the run stays allocated, and reads as zeros.
+ * strata_zone_discard - gives the memory back; the run stays allocated, and reads as zeros, which counts as written.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_UNSUPPORTED: the system can't take it out, as of shared memory that the process has locked (mlock);
  * STRATA_ZONE_NOT_ALLOCATED, STRATA_ZONE_BUSY, STRATA_ZONE_BAD_ARGUMENT: as above. Pinned and mapped frames may be discarded: what shows them shows
@@ -297,10 +301,13 @@ STRATA_API enum strata_zone_status strata_zone_discard(struct strata_zone *zone,
 
 /*
  * Windows: address space of which each page shows a frame that the program chooses. strata moves movable frames that are in a window behind its back:
- * the address stays, and strata_zone_frame_at tells the frame. A frame is in one window at a time. Where the system forbids userfaultfd, or the
- * process has no mappings left, frames that are in a window stay where they are: a move is refused as if an owner had said STRATA_ZONE_LATER. Windows
- * of STRATA_ZONE_HUGETLB show whole superpages, and so does whatever is said of them below: sizes, addresses and first frames are multiples of one.
- * (They are to strata what page tables are to the migration of section 7.1: the address stays, the frame doesn't.)
+ * the address stays, and strata_zone_frame_at tells the frame. A frame is in one window at a time. A block without an owner moves only while all of
+ * its frames are in windows: nobody could be told the new number of one that is not. Where userfaultfd does not serve faults of system calls, or the
+ * process has no mappings left, frames that are in a window stay where they are: a move is refused as if an owner had said STRATA_ZONE_LATER. That is
+ * so where userfaultfd is forbidden, and for processes without privilege (CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd), in which a read(2) into a
+ * page would fail with EFAULT while it moves. Windows of STRATA_ZONE_HUGETLB show whole superpages, and so does whatever is said of them below:
+ * sizes, addresses and first frames are multiples of one. (They are to strata what page tables are to the migration of section 7.1: the address
+ * stays, the frame doesn't.)
  */
 /*
  * strata_zone_window_open - address space for so many pages, which show nothing yet.

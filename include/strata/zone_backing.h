@@ -3,10 +3,10 @@
  * their token says, and read from there again.
  *
  * An owner whose function `reclaim` is asked to give up a dirty block may write it itself (STRATA_ZONE_WROTE), or, where it has a file here, answer
- * STRATA_ZONE_WRITE: it has put the block out of its users' reach, and strata looks once more whether it is dirty, as users may have written to it
- * since `dirty` was found out, writes the contents if so, and frees the frames. The files are those of
- * user-mode paging (strata/paging.h), which does the same for a block of addresses; this is for programs that know their pages by number, as buffer
- * pools do, and keep them in the superpages of a zone.
+ * STRATA_ZONE_WRITE: it has put the block out of its users' reach, and strata writes the contents, and frees the frames. Memory is always written:
+ * who knows that the file has the contents already, as nobody wrote to them since they were read, answers STRATA_ZONE_YES. On STRATA_ZONE_SIM strata
+ * knows that itself. The files are those of user-mode paging (strata/paging.h), which does the same for a block of addresses; this is for programs
+ * that know their pages by number, as buffer pools do, and keep them in the superpages of a zone.
  *
  *     static enum strata_zone_answer reclaim(struct strata_zone *zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *pool) {
  *         if (!take_out_of_table(pool, token)) return STRATA_ZONE_LATER;      // somebody uses it
@@ -61,8 +61,7 @@ STRATA_API enum strata_zone_status strata_zone_backing_open(struct strata_zone *
  * strata_zone_backing_read - the contents of a block with that token, from the file to frames that are allocated and the caller's.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: the owner has no file, or the file no such place; STRATA_ZONE_NOT_ALLOCATED;
- * STRATA_ZONE_FILE_ERROR with errno, and the frames may hold a part. On STRATA_ZONE_SIM the frames are clean then, elsewhere they count as dirty
- * once used. Cost: a read of the file.
+ * STRATA_ZONE_FILE_ERROR with errno, and the frames may hold a part. On STRATA_ZONE_SIM the frames are clean then. Cost: a read of the file.
  */
 STRATA_API enum strata_zone_status strata_zone_backing_read(struct strata_zone *zone, unsigned owner, uint64_t frame, uint64_t frames,
                                                             uint64_t token) STRATA_NOEXCEPT;

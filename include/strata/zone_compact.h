@@ -2,8 +2,9 @@
  * strata/zone_compact.h - compaction of zones (strata/zone.h): movable blocks go to the end of the zone, so that what is free lies together.
  *
  * It happens by itself where a request fails although enough is free (strata_zone_set_effort), in advance by a thread of the zone's
- * (strata_zone_compactor_start), or when the program says so (strata_zone_compact). Blocks move whose owner has a function for that, and those that
- * are seen through windows; pinned ones never, nor those that are larger than a superpage. The design follows Gorman, Whitcroft, "Supporting the
+ * (strata_zone_compactor_start), or when the program says so (strata_zone_compact). Blocks move whose owner has a function for that, and those of
+ * which windows show every frame; pinned ones never, nor those that are larger than a superpage. What a window shows moves only where userfaultfd
+ * serves faults of system calls (strata/zone.h), which takes a privilege. The design follows Gorman, Whitcroft, "Supporting the
  * Allocation of Large Contiguous Regions of Memory" (2007), section 7.
  *
  * Valid in C11 and C++. For all functions: threads: any. Signals: not for signal handlers. errno stays as it was. fork: as the zone, also in the
@@ -38,7 +39,7 @@ struct strata_zone_compact_counts {
     uint64_t windows;          /* of the wanted size, emptied */
     uint64_t failed_pinned;    /* left where they are: for these reasons */
     uint64_t failed_busy;      /* being moved or reclaimed by somebody else */
-    uint64_t failed_unmovable; /* nobody can be asked, or the owner has said STRATA_ZONE_NEVER */
+    uint64_t failed_unmovable; /* nobody can be asked, and no windows show all of it; or the owner has said STRATA_ZONE_NEVER */
     uint64_t failed_later;     /* the owner said so; or a window shows it, and the system can't hold writes back (strata/zone.h) */
     uint64_t failed_room;      /* nothing suitable was free above */
     uint64_t gone;             /* freed before they could be moved */

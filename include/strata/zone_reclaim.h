@@ -12,9 +12,10 @@
  *
  * Used or not: on STRATA_ZONE_SIM each strata_zone_peek, _poke, _touch and _copy counts, exactly. On STRATA_ZONE_MEMFD frames are taken out of the
  * page tables when they are looked at, at strata_zone_address, and have been used if they are there at the next look. That is the page of the access;
- * where the system forbids userfaultfd, which strata_zone_reclaim_start asks for, also up to 15 neighbours of one that is read. Whether they were
- * written to it does not tell, so what was used counts as dirty. What a window shows is not dropped, whatever its use. On STRATA_ZONE_ANON and
- * STRATA_ZONE_HUGETLB nothing is told: only strata_zone_touch counts there.
+ * where the system forbids userfaultfd, which strata_zone_reclaim_start asks for, also up to 15 neighbours of one that is read. Uses by
+ * another mapping, a device, or another process are not seen: strata_zone_touch tells of them, and a pin keeps a block from being asked about. What a
+ * window shows is not dropped, whatever its use. On STRATA_ZONE_ANON and STRATA_ZONE_HUGETLB nothing is seen: only strata_zone_touch counts there.
+ * All of this is of how long ago a block was used. Memory counts as dirty whatever its use; see `reclaim` of struct strata_zone_owner.
  *
  * Valid in C11 and C++. Threads, statuses, fork and signals: as strata/zone.h says. A forked child has no thread of the zone's:
  * strata_zone_reclaim_stop, then _start, gives it one.

@@ -63,10 +63,11 @@ struct heap {
     uint64_t pressure_events;  /* atomic */
 
     struct platform_event maintenance_event;
-    uint32_t maintenance_state; /* enum maintenance_state; atomic */
-    bool maintenance_asleep;    /* atomic: the thread sleeps until it is woken; see maintenance.c */
-    bool first_thread_ended;    /* atomic; while others of the program go on */
-    bool first_thread_watched;  /* immutable once there is a maintenance thread */
+    uint32_t maintenance_state;    /* enum maintenance_state; atomic, a futex */
+    uint64_t maintenance_retry_ns; /* after FAILED, not before this; atomic */
+    bool maintenance_asleep;       /* atomic: the thread sleeps until it is woken; see maintenance.c */
+    bool first_thread_ended;       /* atomic; while others of the program go on */
+    bool first_thread_watched;     /* immutable once there is a maintenance thread */
 
     struct arenas arenas;
     struct pressure pressure;

@@ -9,13 +9,16 @@
  * sets maintenance_asleep and then looks whether all lines together are what they were before its last tick: as none ever goes down, the same sum
  * means that each is the same. All four are sequentially consistent, so that one of the two sees the other.
  *
- * States of maintenance_state: NONE -> STARTING -> RUNNING; a fork's child is NONE again; FAILED stays, and slow paths do the ticks.
+ * States of maintenance_state: NONE -> STARTING -> RUNNING; a fork's child is NONE again; after FAILED slow paths do the ticks, and start it
+ * again when RETRY_NS have gone by, or when a handler is registered.
  */
 #include "api/heap.h"
 
 #include "base/check.h"
 
 #define MAINTENANCE_HEAP_BYTES (64 * MIB)
+/* Where no thread could be had, slow paths try again after this. */
+#define RETRY_NS UINT64_C(10000000000)
 /* The steps of growth at which caches are reaped. */
 #define GROWTH_GRANULES_MIN 16
 #define GROWTH_SHARE 32
@@ -135,17 +138,23 @@ STRATA_COLD uint32_t maintenance_slow_calls(void) {
     return calls;
 }
 
-static STRATA_COLD void start_thread(void) {
-    uint32_t expected = MAINTENANCE_NONE;
-    if (!__atomic_compare_exchange_n(&heap.maintenance_state, &expected, MAINTENANCE_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
+/* Where the state is `from`: NONE or FAILED. */
+static STRATA_COLD void start_thread(uint32_t from) {
+    if (!__atomic_compare_exchange_n(&heap.maintenance_state, &from, MAINTENANCE_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
     bool started = platform_thread_start(maintenance_thread, NULL);
+    if (!started) __atomic_store_n(&heap.maintenance_retry_ns, platform_now_ns() + RETRY_NS, __ATOMIC_RELAXED);
     __atomic_store_n(&heap.maintenance_state, started ? MAINTENANCE_RUNNING : MAINTENANCE_FAILED, __ATOMIC_RELEASE);
+    platform_word_wake(&heap.maintenance_state);
 }
 
+/* Tries at once, also where a start has failed before; of one that another thread has under way it waits for the end. */
 bool maintenance_start(void) {
     if (heap.options.background == OPTION_BACKGROUND_OFF) return false;
-    start_thread();
-    return __atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE) != MAINTENANCE_FAILED;
+    uint32_t state = __atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE);
+    if (state == MAINTENANCE_NONE || state == MAINTENANCE_FAILED) start_thread(state);
+    while ((state = __atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE)) == MAINTENANCE_STARTING)
+        platform_word_wait(&heap.maintenance_state, state);
+    return state == MAINTENANCE_RUNNING;
 }
 
 static bool wants_thread(void) {
@@ -159,8 +168,9 @@ static bool wants_thread(void) {
 
 /* Returns whether a start was tried, by this thread or another. */
 static STRATA_NOINLINE bool start_where_wanted(uint32_t state) {
-    if (state != MAINTENANCE_NONE || !wants_thread()) return false;
-    start_thread();
+    if (state == MAINTENANCE_FAILED && platform_now_ns() < __atomic_load_n(&heap.maintenance_retry_ns, __ATOMIC_RELAXED)) return false;
+    if ((state != MAINTENANCE_NONE && state != MAINTENANCE_FAILED) || !wants_thread()) return false;
+    start_thread(state);
     return true;
 }
 

@@ -190,12 +190,17 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
         errno = ENOMEM;
         return NULL;
     }
-    if (size > SIZE_CLASS_MAX_BYTES) {
+    const bool fixed = zone_block_is_fixed(&heap.zone, p); /* strata_page_alloc's, whose address never changes */
+    if (size > SIZE_CLASS_MAX_BYTES || fixed) {
         void *resized = zone_block_resize(&heap.zone, p, size, true);
         maintenance_slow_call(true);
         maintenance_large_call();
         if (resized != NULL) return resized;
         if (size <= old) return p;
+    }
+    if (STRATA_UNLIKELY(fixed)) {
+        errno = ENOMEM;
+        return NULL;
     }
     return move_to_new(p, old, size);
 }

@@ -2,7 +2,8 @@
  * operators.c - every replaceable form of C++ operator new and delete, in C: no link to libstdc++ for programs without it.
  *
  * The names are the Itanium C++ ABI's, for size_t = unsigned long. A failing `new` calls the new_handler until memory comes
- * or there is none, then throws std::bad_alloc. In libstrata.so the C++ runtime is looked up when memory is short (cxx_runtime.h).
+ * or there is none, then throws std::bad_alloc by the runtime's own helper. In libstrata.so both are looked up when memory is short, not bound
+ * at load: a C program may bring the C++ runtime later, by dlopen, and keep its names to itself.
  *
  * In libstrata.a (STRATA_OPERATORS_OF_ARCHIVE) this file is a member of its own, that only a C++ program brings in. It refers to the
  * runtime's functions by name, as a static runtime's can't be looked up; and it leaves the nothrow forms of new to the runtime, whose own call
@@ -10,32 +11,67 @@
  */
 #ifndef STRATA_NO_OVERRIDE
 
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stddef.h>
 
-#include "api/cxx_runtime.h"
 #include "api/heap.h"
+#include "base/check.h"
 #include "strata/malloc.h"
+
+typedef void (*new_handler)(void);
+typedef new_handler get_new_handler_function(void);
+typedef void throw_bad_alloc_function(void);
 
 #ifdef STRATA_OPERATORS_OF_ARCHIVE
 
-extern cxx_new_handler current_handler(void) __asm__("_ZSt15get_new_handlerv");
-extern _Noreturn void throw_bad_alloc_of_runtime(void) __asm__("_ZSt17__throw_bad_allocv");
+extern get_new_handler_function current_handler_function __asm__("_ZSt15get_new_handlerv");
+extern throw_bad_alloc_function throw_bad_alloc_function_of_runtime __asm__("_ZSt17__throw_bad_allocv") __attribute__((noreturn));
+static new_handler current_handler(void) { return current_handler_function(); }
 static _Noreturn STRATA_COLD void throw_bad_alloc(size_t size) {
     (void)size;
-    throw_bad_alloc_of_runtime();
+    throw_bad_alloc_function_of_runtime();
 }
 
 #else
 
-#define current_handler cxx_current_new_handler
-#define throw_bad_alloc cxx_throw_bad_alloc
+/* Weak, so that a wholly static program doesn't get a dlopen that it can't use, and the linker's warning of it. */
+#pragma weak dlopen
+#pragma weak dlclose
+
+/* A function of the C++ runtime that is in the process, wherever it is; NULL: there is none. */
+static STRATA_COLD uintptr_t runtime_function(const char *mangled) {
+    static const char *const runtimes[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
+    uintptr_t found = (uintptr_t)dlsym(RTLD_NEXT, mangled);
+    if (dlopen == NULL || dlclose == NULL) return found;
+    for (unsigned i = 0; found == 0 && i < ARRAY_LENGTH(runtimes); i++) {
+        void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (runtime == NULL) continue;
+        found = (uintptr_t)dlsym(runtime, mangled);
+        dlclose(runtime); /* only the count that this dlopen added */
+    }
+    return found;
+}
+
+static STRATA_COLD new_handler current_handler(void) {
+    get_new_handler_function *get = (get_new_handler_function *)runtime_function("_ZSt15get_new_handlerv");
+    return get != NULL ? get() : NULL;
+}
+
+static STRATA_COLD void throw_bad_alloc(size_t size) {
+    throw_bad_alloc_function *throw_it = (throw_bad_alloc_function *)runtime_function("_ZSt17__throw_bad_allocv");
+    if (throw_it != NULL) throw_it();
+    fatal("operator new: no memory for %zu bytes, and no C++ runtime to throw bad_alloc (one that is linked in needs -lstrata-cxx in front of "
+          "-lstrata)",
+          size);
+}
 
 #endif
 
 /* A handler that throws leaves through this frame: it must be compiled with unwind tables (-fexceptions). */
 static STRATA_COLD void *new_failed(size_t size, size_t align) {
     for (;;) {
-        cxx_new_handler handler = current_handler();
+        new_handler handler = current_handler();
         if (handler == NULL) throw_bad_alloc(size);
         handler();
         void *p = strata_memalign(align, size);
@@ -63,28 +99,19 @@ OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t size, size_t 
 
 #ifndef STRATA_OPERATORS_OF_ARCHIVE
 /*
- * The nothrow forms return NULL also where a new_handler throws. When memory is short they go to the runtime's own version of the same
- * operator, which calls the throwing form above and catches. A program that has its runtime linked in took the operator from here, so that its
- * runtime's is nowhere: then the handler is asked here.
+ * The nothrow forms return NULL also where a new_handler throws, and catching takes a C++ frame. So when memory is short they go to
+ * the runtime's own version of the same operator, which calls the throwing form above and catches.
  */
 typedef void *nothrow_operator(size_t size, const void *tag);
 typedef void *nothrow_aligned_operator(size_t size, size_t align, const void *tag);
 
-static STRATA_COLD void *nothrow_without_runtime(size_t size, size_t align) {
-    for (;;) {
-        cxx_new_handler handler = current_handler();
-        if (handler == NULL || !cxx_handler_returns(handler)) return NULL;
-        void *p = strata_memalign(align, size);
-        if (p != NULL) return p;
-    }
-}
 static STRATA_COLD void *nothrow_failed(const char *mangled, size_t size, const void *tag) {
-    nothrow_operator *next = (nothrow_operator *)cxx_function_behind(mangled);
-    return next != NULL ? next(size, tag) : nothrow_without_runtime(size, 16);
+    nothrow_operator *next = (nothrow_operator *)runtime_function(mangled);
+    return next != NULL ? next(size, tag) : NULL;
 }
 static STRATA_COLD void *nothrow_aligned_failed(const char *mangled, size_t size, size_t align, const void *tag) {
-    nothrow_aligned_operator *next = (nothrow_aligned_operator *)cxx_function_behind(mangled);
-    return next != NULL ? next(size, align, tag) : nothrow_without_runtime(size, align);
+    nothrow_aligned_operator *next = (nothrow_aligned_operator *)runtime_function(mangled);
+    return next != NULL ? next(size, align, tag) : NULL;
 }
 
 #define NEW_NOTHROW(name, mangled)                                                \

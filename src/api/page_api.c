@@ -112,7 +112,7 @@ static void *copy_to_new(void *block, const struct zone_block_info *info, size_t
     unsigned group = info->mobility == MOBILITY_UNMOVABLE     ? STRATA_PAGE_UNMOVABLE
                      : info->mobility == MOBILITY_RECLAIMABLE ? STRATA_PAGE_RECLAIMABLE
                                                               : 0;
-    const struct strata_page_request request = {.bytes = bytes, .flags = group | (info->huge ? STRATA_PAGE_HUGE : 0)};
+    const struct strata_page_request request = {.bytes = bytes, .align = info->align, .flags = group | (info->huge ? STRATA_PAGE_HUGE : 0)};
     void *fresh = create(&request, false, NULL);
     if (fresh == NULL) return NULL;
     (void)zone_block_set_move(&heap.zone, fresh, info->move, info->argument);

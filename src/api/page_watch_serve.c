@@ -165,6 +165,11 @@ static enum platform_faults_status queue_faults(struct page_watches *watches, un
     return status;
 }
 
+static void set_reader(struct page_watches *watches, enum watch_reader reader) {
+    __atomic_store_n(&watches->reader, reader, __ATOMIC_RELEASE);
+    platform_word_wake(&watches->reader);
+}
+
 /*
  * The program has closed our file. Where the reader shares the program's, the kernel has taken all protection off; where it has its own, it still can
  * bring back what is away. Then it closes that too, and is done.
@@ -173,8 +178,7 @@ static void lose_file(struct page_watches *watches) {
     platform_lock_acquire(&watches->lock);
     watch_end_all_by_faults(watches);
     platform_faults_close(&watches->file);
-    watches->reads_file = false;
-    __atomic_store_n(&watches->reader, WATCH_READER_NEW, __ATOMIC_RELEASE);
+    set_reader(watches, WATCH_READER_NONE);
     __atomic_store_n(&watches->lost, 0, __ATOMIC_RELEASE);
     platform_lock_release(&watches->lock);
 }
@@ -189,11 +193,6 @@ bool watch_lose(struct page_watches *watches) {
         (void)platform_event_wait(&nobody, NAP_NS);
     platform_lock_acquire(&watches->lock);
     return true;
-}
-
-static void set_reader(struct page_watches *watches, enum watch_reader reader) {
-    __atomic_store_n(&watches->reader, reader, __ATOMIC_RELEASE);
-    platform_word_wake(&watches->reader);
 }
 
 static void read_faults(void *argument) {
@@ -260,17 +259,29 @@ bool watch_serve_signal(char *page, bool write) {
 
 /* ------------------------------------------------------------------ starting */
 
-static bool start(struct page_watches *watches, bool *started, void (*body)(void *)) {
-    platform_lock_acquire(&watches->lock);
-    bool first = !*started;
-    *started = true;
-    platform_lock_release(&watches->lock);
-    if (!first || platform_thread_start(body, watches)) return true;
-    platform_lock_acquire(&watches->lock);
-    *started = false;
-    platform_lock_release(&watches->lock);
-    return false;
+/* Whoever finds a start under way waits for how it ends; where it fails, the next one tries for itself. */
+bool watch_start_server(struct page_watches *watches) {
+    for (;;) {
+        uint32_t server = WATCH_SERVER_NONE;
+        if (__atomic_compare_exchange_n(&watches->serves, &server, WATCH_SERVER_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
+        if (server == WATCH_SERVER_RUNS) return true;
+        platform_word_wait(&watches->serves, server);
+    }
+    bool started = platform_thread_start(serve, watches);
+    __atomic_store_n(&watches->serves, started ? WATCH_SERVER_RUNS : WATCH_SERVER_NONE, __ATOMIC_RELEASE);
+    platform_word_wake(&watches->serves);
+    return started;
 }
 
-bool watch_start_server(struct page_watches *watches) { return start(watches, &watches->serves, serve); }
-bool watch_start_reader(struct page_watches *watches) { return start(watches, &watches->reads_file, read_faults); }
+enum watch_reader watch_start_reader(struct page_watches *watches) {
+    for (;;) {
+        uint32_t reader = WATCH_READER_NONE;
+        if (__atomic_compare_exchange_n(&watches->reader, &reader, WATCH_READER_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            if (platform_thread_start(read_faults, watches)) continue; /* it says what it is */
+            set_reader(watches, WATCH_READER_NONE);
+            return WATCH_READER_NONE;
+        }
+        if (reader != WATCH_READER_STARTING) return (enum watch_reader)reader;
+        platform_word_wait(&watches->reader, reader);
+    }
+}

@@ -8,7 +8,8 @@
  *
  * CPUs whose numbers are the same modulo DEPOT_HOMES share a shelf; each looks for its own magazines. Shelves of a depot are in use from the first
  * magazine on, for good: `depot->shelved` is set under the depot's lock, which fork takes first.
- * Lock: a shelf's, LOCK_RANK_DEPOT; never with another one but around fork. Magazines are allocated and freed, and rounds given to slabs, without it.
+ * Lock: a shelf's, LOCK_RANK_DEPOT; never with another one but around fork, and in the check, which takes all in their order. Magazines are allocated
+ * and freed, and rounds given to slabs, without it.
  */
 #include "cache/cache_internal.h"
 
@@ -274,18 +275,22 @@ static const char *check_shelf(const struct shelf *shelf, unsigned list) {
     return shelf->full.low > full || shelf->empty.low > empty ? "shelf: more magazines unneeded than there are" : NULL;
 }
 
+/* All shelves are held, as they come into use and go out of it while others are looked at. */
 STRATA_SELDOM const char *shelves_check(const struct cache_layer *caches, const struct depot *depot) {
+    if (!is_shelved(depot)) return NULL;
     const char *broken = NULL;
     uint32_t used = 0;
-    for (unsigned list = 0; list < DEPOT_HOMES && is_shelved(depot) && broken == NULL; list++) {
-        struct shelf *shelf = shelf_of(caches, depot, list);
-        platform_lock_acquire(&shelf->lock);
+    platform_lock_acquire(&shelf_of(caches, depot, 0)->lock);
+    for (unsigned list = 1; list < DEPOT_HOMES; list++) platform_lock_acquire_next(&shelf_of(caches, depot, list)->lock);
+    for (unsigned list = 0; list < DEPOT_HOMES && broken == NULL; list++) {
+        const struct shelf *shelf = shelf_of(caches, depot, list);
         broken = check_shelf(shelf, list);
         used += shelf->full.count != 0;
-        platform_lock_release(&shelf->lock);
     }
     if (broken == NULL && used != __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED))
         broken = "depot: another number of shelves in use than there are";
+    for (unsigned list = DEPOT_HOMES; --list != 0;) platform_lock_release_next(&shelf_of(caches, depot, list)->lock);
+    platform_lock_release(&shelf_of(caches, depot, 0)->lock);
     return broken;
 }
 

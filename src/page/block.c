@@ -82,6 +82,11 @@ static bool stays_whole(const struct zone *zone, const struct zone_block_config 
     return config->whole && granules >= COST_WHOLE_SUPERPAGES * SUPERPAGE_GRANULES && zone->counters.idle < granules / 2;
 }
 
+/* malloc's blocks are not grouped, and may lose their alignment when they are resized. */
+static uint8_t kept_align_shift(const struct zone_block_config *config) {
+    return config->grouped && config->align > GRANULE_BYTES ? (uint8_t)__builtin_ctzl(config->align) : 0;
+}
+
 static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_block_config *config, size_t granules, size_t align, bool *zeroed) {
     size_t capacity = block_superpages(granules), reserve = block_superpages(block_granules(zone, config->reserve_bytes));
     if (config->huge) granules = capacity * SUPERPAGE_GRANULES;
@@ -92,7 +97,8 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
                                .mobility = config->mobility,
                                .fixed = config->fixed,
                                .reserved = reserve != 0,
-                               .huge = config->huge};
+                               .huge = config->huge,
+                               .align_shift = kept_align_shift(config)};
     bool within = zone_within_limit(zone, granules);
     char *rested = within && !config->huge && reserve == 0 ? zone_block_rouse(zone, &block, align << SUPERPAGE_SHIFT) : NULL;
     if (rested != NULL) {
@@ -145,7 +151,11 @@ static void *create(struct zone *zone, const struct zone_block_config *config, b
     size_t align_granules = config->align <= GRANULE_BYTES ? 1 : config->align >> GRANULE_SHIFT;
     if (granules > RUN_GRANULES_MAX || align_granules > RUN_GRANULES_MAX || config->huge || config->reserve_bytes > config->bytes)
         return create_superpages(zone, config, granules, config->align > SUPERPAGE_BYTES ? config->align >> SUPERPAGE_SHIFT : 1, zeroed);
-    struct block_desc block = {.granules = granules, .mobility = config->mobility, .fixed = config->fixed, .grouped = config->grouped};
+    struct block_desc block = {.granules = granules,
+                               .mobility = config->mobility,
+                               .fixed = config->fixed,
+                               .grouped = config->grouped,
+                               .align_shift = kept_align_shift(config)};
     zone_lock(zone);
     const bool rests = zone->resting.count != 0 && zone_within_limit(zone, granules);
     char *rested = rests ? zone_block_rouse(zone, &block, align_granules << GRANULE_SHIFT) : NULL;
@@ -239,6 +249,8 @@ size_t zone_block_bytes(struct zone *zone, const void *address) {
     /* The owner asks for its own block, which nobody else changes: no lock. */
     return zone_is_block(zone, address) ? block_of(zone, address)->granules << GRANULE_SHIFT : 0;
 }
+
+bool zone_block_is_fixed(struct zone *zone, const void *address) { return zone_is_block(zone, address) && block_of(zone, address)->fixed; }
 
 size_t zone_block_asked(struct zone *zone, const void *address) {
     return zone_is_block(zone, address) ? (block_of(zone, address)->granules - block_of(zone, address)->longer) << GRANULE_SHIFT : 0;

@@ -126,7 +126,8 @@ static char *place_for(struct zone *zone, const char *from, uint64_t *fresh) {
     struct block_desc block = *block_of(zone, from);
     unsigned granules = (unsigned)block.granules, start;
     if (!zone_within_limit(zone, granules)) return NULL;
-    struct superpage *target = zone_group_find(zone, MOBILITY_MOVABLE, granules, zone->page_granules, &start);
+    const unsigned align = (unsigned)max_u64(zone->page_granules, ((uint64_t)1 << block.align_shift) >> GRANULE_SHIFT);
+    struct superpage *target = zone_group_find(zone, MOBILITY_MOVABLE, granules, align, &start);
     if (target == NULL) { /* room was known, and the lock let go since: others took some, or it lies in pieces */
         uint64_t room = room_elsewhere(zone);
         if (room < zone->compaction.room) zone->counters.races_lost += zone->compaction.room - room;

@@ -160,11 +160,15 @@ struct row {
     char *to_block, *from_blocks[ROW_MOVES];
 };
 
-/* As many as may be, from the first on. None: that is wrong. */
-static enum zone_status begin_row(struct zone *zone, struct row *row, const struct zone_pages_move *moves, size_t count) {
+/* Whether page tables may be the cheaper way for a move of this size, depending on what is there. */
+static bool may_prefer_tables(const struct zone_pages_move *move) { return cost_prefers_tables(move->bytes >> GRANULE_SHIFT, true); }
+
+/* As many as may be, from the first on; where page tables can move, one that may go by them goes alone. None: that is wrong. */
+static enum zone_status begin_row(struct zone *zone, struct row *row, const struct zone_pages_move *moves, size_t count, bool tables) {
     *row = (struct row){.moves = moves};
     for (; row->count < count && row->count < ROW_MOVES; row->count++) {
         const struct zone_pages_move *move = &moves[row->count];
+        if (tables && row->count != 0 && (may_prefer_tables(move) || may_prefer_tables(&moves[0]))) break;
         char *to_block;
         enum zone_status status = check_ranges(zone, move->from, move->to, move->bytes, &row->from_blocks[row->count], &to_block);
         if (status != ZONE_OK && row->count == 0) return status;
@@ -195,9 +199,11 @@ static void copy_row(struct zone *zone, const struct row *row) {
     (void)zone_pages_release_all(zone, ranges, row->count);
 }
 
+/* tables: they can move. Then small moves are copies, which are together cheaper than a call for each page. */
 static void move_row(struct zone *zone, const struct row *row, bool tables) {
     size_t kept_bytes; /* both ends are of blocks, whose pages count as present whether they are or not */
-    bool wanted = tables ? prefers_tables(zone, row->moves->bytes >> GRANULE_SHIFT, row->moves->to) : prefers_faults(zone, row), done = false;
+    bool done = false, wanted = !tables && prefers_faults(zone, row);
+    if (tables && may_prefer_tables(row->moves)) wanted = prefers_tables(zone, row->moves->bytes >> GRANULE_SHIFT, row->moves->to);
     zone_lock(zone);
     for (size_t i = 0; i < row->count; i++) {
         end_watches(zone, row->from_blocks[i], row->moves[i].from, row->moves[i].bytes);
@@ -225,7 +231,7 @@ enum zone_status zone_pages_move_all(struct zone *zone, const struct zone_pages_
     struct row row = {.count = 0};
     for (size_t at = 0; at < count; at += row.count) {
         bool tables = tables_can_move(zone);
-        enum zone_status status = begin_row(zone, &row, moves + at, tables ? 1 : count - at);
+        enum zone_status status = begin_row(zone, &row, moves + at, count - at, tables);
         if (status != ZONE_OK) return status;
         move_row(zone, &row, tables);
     }
@@ -294,8 +300,8 @@ enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t by
         piece = min_u64(bytes - done, POPULATE_PIECE_BYTES - ((uintptr_t)at & (SUPERPAGE_BYTES - 1)));
         if (!platform_populate(at, piece)) { /* a system without that call, or without memory: as touching would be */
             for (size_t i = 0; i < piece; i += page) {
-                volatile char *touched = at + i;
-                *touched = *touched;
+                char *touched = at + i, seen = 0; /* a write access, whatever it finds: a read first would be told to who watches reads */
+                (void)__atomic_compare_exchange_n(touched, &seen, seen, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
             }
         }
         if (progress != NULL && !progress(done + piece, argument)) status = ZONE_CUT_SHORT;

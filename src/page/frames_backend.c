@@ -107,7 +107,10 @@ static bool populate_sim(struct frame_zone *zone, uint64_t frame, uint64_t frame
     return true;
 }
 static bool discard_sim(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
-    for (uint64_t i = 0; i < frames; i++) set_word(zone, frame + i, 0);
+    for (uint64_t i = 0; i < frames; i++) {
+        set_word(zone, frame + i, 0);
+        frames_touch(zone, frame + i, true); /* zeros are not what a file may have */
+    }
     return true;
 }
 const struct frames_backend frames_backend_sim = {
@@ -130,7 +133,7 @@ static void set_bit(uint64_t *bits, uint64_t i) {
 }
 void frames_touch(struct frame_zone *zone, uint64_t frame, bool write) {
     set_bit(zone->referenced, frame);
-    if (write) set_bit(zone->dirty, frame);
+    if (write && zone->kind == FRAMES_SIM) set_bit(zone->dirty, frame);
 }
 static uint64_t *word_of(struct frame_zone *zone, uint64_t frame) {
     return zone->words != NULL ? &zone->words[frame] : (uint64_t *)(void *)(zone->base + (frame << zone->frame_shift));

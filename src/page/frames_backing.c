@@ -65,7 +65,7 @@ static int write_frames(struct frame_zone *zone, struct frames_backing *backing,
     return error;
 }
 
-/* Clean afterwards, as far as uses are told exactly. */
+/* Clean afterwards, where writes are told: frames_used.c. */
 static int read_frames(struct frame_zone *zone, struct frames_backing *backing, uint64_t frame, uint64_t frames, uint64_t token) {
     if (zone->base != NULL)
         return platform_store_read(&backing->store, frames_address(zone, frame), frames << zone->frame_shift, offset_of(zone, token));
@@ -82,19 +82,12 @@ static int read_frames(struct frame_zone *zone, struct frames_backing *backing, 
     return error;
 }
 
-/* Looked at again, as its users had it up to the owner's answer. Where nobody looks at uses, all is dirty for all that is known. */
-static bool is_dirty(struct frame_zone *zone, const struct frames_block *block) {
-    bool dirty;
-    (void)frames_used_take(zone, block->first, block->frames, &dirty);
-    return dirty || (zone->kind != FRAMES_SIM && frames_reclaim_of(zone) == NULL);
-}
-
-enum frames_answer frames_backing_write(struct frame_zone *zone, const struct frames_block *block, bool dirty) {
+enum frames_answer frames_backing_write(struct frame_zone *zone, const struct frames_block *block) {
     const struct frames_owner *owner = &zone->owners[note_owner(block->note)];
     struct frames_backing *backing = frames_backing_of(owner);
     if (backing == NULL) return FRAMES_LATER;
     int error = PLATFORM_STORE_NO_DATA; /* there is no place for it */
-    bool writes = dirty || is_dirty(zone, block);
+    bool writes = frames_used_dirty(zone, block->first, block->frames);
     if (!writes)
         error = 0;
     else if (backing->process != platform_process_id() || !frames_backing_has_place(zone, backing, block->frames, block->token))

@@ -43,10 +43,10 @@ const struct frames_owner *frames_owner_get(const struct frame_zone *zone, unsig
 /* Whether the file has a place for a block with this token. */
 bool frames_backing_has_place(const struct frame_zone *zone, const struct frames_backing *backing, uint64_t frames, uint64_t token);
 /*
- * The contents of an isolated block to the file, unless it is clean by now. FRAMES_YES: it was; FRAMES_WROTE; FRAMES_LATER: it stays. Its owner knows
- * then. dirty: it was when the owner was asked. No lock held.
+ * The contents of an isolated block to the file, unless it is clean, as its users had it up to now. FRAMES_YES: it is; FRAMES_WROTE; FRAMES_LATER: it
+ * stays. Its owner knows then. No lock held.
  */
-enum frames_answer frames_backing_write(struct frame_zone *zone, const struct frames_block *block, bool dirty);
+enum frames_answer frames_backing_write(struct frame_zone *zone, const struct frames_block *block);
 /* The other way, into frames of the caller's. 0, or an error as platform_store_read answers it. */
 int frames_backing_read(struct frame_zone *zone, struct frames_backing *backing, uint64_t frame, uint64_t frames, uint64_t token);
 void frames_backing_counts_get(const struct frames_backing *backing, struct frames_backing_counts *counts);

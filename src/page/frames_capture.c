@@ -56,7 +56,7 @@ static uint64_t block_cost(const struct frame_zone *zone, uint64_t first, unsign
     unsigned number = note_owner(note);
     const struct frames_owner *owner = &zone->owners[number];
     if (note_mobility(note) == FRAMES_UNMOVABLE || (note & (NOTE_NEVER | NOTE_RUN | NOTE_DEAD)) != 0) return NEVER;
-    bool moves = number == 0 ? (note & NOTE_MAPPED) != 0 : owner->migrate != NULL;
+    bool moves = number == 0 ? frames_all_shown(zone, first, count) : owner->migrate != NULL;
     if (!moves && (!reclaims || number == 0 || owner->reclaim == NULL)) return NEVER;
     for (unsigned i = 0; i < count; i++)
         if (note_pins(zone->notes[first + i]) != 0) return NEVER;
@@ -229,13 +229,6 @@ static bool take_elsewhere(const struct frames_capture *capture, const struct fr
     return false;
 }
 
-static bool is_dirty(const struct frame_zone *zone, const struct frames_block *block) {
-    if (zone->kind != FRAMES_SIM) return true; /* for all that is known */
-    for (uint64_t i = block->first; i < block->first + block->frames; i++)
-        if ((__atomic_load_n(&zone->dirty[i / 64], __ATOMIC_RELAXED) >> i % 64 & 1) != 0) return true;
-    return false;
-}
-
 /* An isolated block of the range: moved, else dropped, else put back. An owner that says NEVER to the one is not asked for the other. */
 static enum frames_status push_block(struct frames_capture *capture, struct frames_block *block) {
     struct frame_zone *zone = capture->zone;
@@ -249,7 +242,7 @@ static enum frames_status push_block(struct frames_capture *capture, struct fram
     }
     bool reclaims = (capture->flags & FRAMES_CAPTURE_NO_RECLAIM) == 0 && note_owner(block->note) != 0 && owner->reclaim != NULL;
     if (answer != FRAMES_NEVER && reclaims) {
-        answer = frames_reclaim_block(zone, block, is_dirty(zone, block), false);
+        answer = frames_reclaim_block(zone, block, false);
         if (answer == FRAMES_YES || answer == FRAMES_WROTE) return FRAMES_OK;
     }
     frames_put_back(zone, block, answer == FRAMES_NEVER);

@@ -128,7 +128,6 @@ void frames_fork_child(struct frame_zone *zone) {
     bool exact = zone->steps == 0;
     release_locks(zone);
     zone->gate = 0;
-    platform_lock_reset(&zone->look); /* whoever had it looks on in the parent alone */
     zone->steps = zone->fork_within ? 1 : 0;
     zone->slots_closed = 0; /* by calls that have ended here; none of them calls the program in between */
     frames_compaction_fork_child(zone, before, self);

@@ -132,8 +132,7 @@ struct frame_zone {
     char *base;                      /* the memory; NULL on FRAMES_SIM */
     uint64_t *words;                 /* the contents on FRAMES_SIM; atomic */
     uint64_t (*waits)[FRAMES_WORDS]; /* a bit a frame: it waits in the slot that has its superpage; by the superpage's lock. frames_told.c */
-    uint64_t *referenced, *dirty; /* a bit a frame; atomic: set by frames_touch and on FRAMES_SIM by whatever reads and writes. Else frames_lru.c's */
-    struct platform_lock look;    /* LOCK_RANK_FRAMES_LOOK: who takes pages of FRAMES_MEMFD out of the page tables. frames_used.c */
+    uint64_t *referenced, *dirty;    /* a bit a frame; atomic: set by frames_touch. dirty: of FRAMES_SIM alone. frames_used.c */
     int file;
     char *memory; /* all the arrays, and this struct */
     size_t memory_bytes;
@@ -198,6 +197,14 @@ STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superp
     uint32_t before = zone->notes[frame];
     zone->notes[frame] = note;
     superpage->noted = (uint16_t)(superpage->noted + (note != 0) - (before != 0));
+}
+
+/* Under the superpage's lock: whether windows show all of a block. One without an owner moves only then: who has the number of a frame that no window
+ * shows would never hear of another. */
+STRATA_INLINE bool frames_all_shown(const struct frame_zone *zone, uint64_t first, unsigned count) {
+    uint32_t notes = NOTE_MAPPED;
+    for (unsigned i = 0; i < count; i++) notes &= zone->notes[first + i];
+    return notes != 0;
 }
 
 /* ------------------------------------------------------------------ frames_list.c: locks, lists, slots */
@@ -292,7 +299,8 @@ struct frames_block {
 };
 /*
  * Isolates the block that `frame` is in. FRAMES_NOT_ALLOCATED (also of one that a capture holds), FRAMES_PINNED, FRAMES_BUSY: isolated by another;
- * FRAMES_UNSUPPORTED: unmovable, or nobody could be asked, or its owner said NEVER, or it spans superpages. No lock held.
+ * FRAMES_UNSUPPORTED: unmovable, or nobody could be asked, and no windows show all of it, or its owner said NEVER, or it spans superpages. No lock
+ * held.
  */
 enum frames_status frames_isolate(struct frame_zone *zone, uint64_t frame, struct frames_block *block);
 /* Everybody's again; or free, where it was freed meanwhile. never: it is not to be asked about again. */
@@ -305,7 +313,7 @@ void frames_drop(struct frame_zone *zone, const struct frames_block *block);
  */
 enum frames_answer frames_move(struct frame_zone *zone, struct frames_block *block, uint64_t to);
 /* Asks the owner to drop an isolated block. YES, WROTE: frames_drop was done, or is left to frames_drop_all (later). Else it is still isolated. */
-enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty, bool later);
+enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool later);
 /* The blocks of a superpage that were to be dropped later become free in one step. heads: a bit for each, at its first frame. */
 void frames_drop_all(struct frame_zone *zone, uint64_t superpage, const uint64_t *heads);
 
@@ -316,6 +324,9 @@ void frames_step_end(struct frame_zone *zone);
 /* In the child: what is compaction's and reclaim's. before, self: the thread's numbers in the parent and here. */
 void frames_compaction_fork_child(struct frame_zone *zone, uint32_t before, uint32_t self);
 void frames_reclaim_fork_child(struct frame_zone *zone, uint32_t before, uint32_t self);
+
+/* frames_used.c: whether frames may have been written to. False: nobody has, for certain. */
+bool frames_used_dirty(const struct frame_zone *zone, uint64_t first, uint64_t frames);
 
 /* frames_window.c: all of them, whatever they show; the zone is being taken down. */
 void frames_windows_close(struct frame_zone *zone);

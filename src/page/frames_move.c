@@ -40,7 +40,7 @@ static enum frames_status isolate(struct frame_zone *zone, struct frames_superpa
         if (note_pins(zone->notes[first + i]) != 0) return FRAMES_PINNED;
         if ((zone->notes[first + i] & NOTE_MAPPED) != 0 && block->address == 0) block->address = zone->addresses[first + i];
     }
-    if (note_owner(note) == 0 && block->address == 0) return FRAMES_UNSUPPORTED;
+    if (note_owner(note) == 0 && !frames_all_shown(zone, first, count)) return FRAMES_UNSUPPORTED;
     if (note_owner(note) != 0) block->token = zone->tokens[first];
     settle_now(zone, slot); /* it takes its place in the lists along, where it moves */
     frames_note_set(zone, superpage, first, note | NOTE_MOVING);
@@ -163,14 +163,15 @@ static void mark_dead(struct frame_zone *zone, const struct frames_block *block)
     frames_unlock(zone, slot);
 }
 
-enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool dirty, bool later) {
+enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool later) {
     unsigned number = note_owner(block->note);
     const struct frames_owner *owner = &zone->owners[number];
     if (number == 0 || owner->reclaim == NULL) return FRAMES_NEVER;
     if (block->address != 0) return FRAMES_LATER; /* somebody looks at it */
     frames_step_begin(zone);
-    enum frames_answer answer = owner->reclaim(zone, owner, block->first, block->frames, block->token, dirty);
-    if (answer == FRAMES_WRITE) answer = frames_backing_write(zone, block, dirty);
+    enum frames_answer answer =
+        owner->reclaim(zone, owner, block->first, block->frames, block->token, frames_used_dirty(zone, block->first, block->frames));
+    if (answer == FRAMES_WRITE) answer = frames_backing_write(zone, block);
     if (answer == FRAMES_YES || answer == FRAMES_WROTE) {
         if (later)
             mark_dead(zone, block);

@@ -67,7 +67,7 @@ static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *
     uint64_t frames = frames_of(zone, frame);
     if (frames == 0) return GONE;
     COUNT(reclaim, scanned, frames);
-    bool dirty, used = frames_used_take(zone, frame, frames, &dirty);
+    bool used = frames_used_take(zone, frame, frames);
     if (used && !force) return USED;
     enum frames_status status = frames_isolate(zone, frame, &block);
     if (status == FRAMES_UNSUPPORTED) unlist(zone, reclaim, frame);
@@ -79,7 +79,7 @@ static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *
         frames_put_back(zone, &block, false);
         return GONE;
     }
-    enum frames_answer answer = frames_reclaim_block(zone, &block, dirty, later);
+    enum frames_answer answer = frames_reclaim_block(zone, &block, later);
     if (answer == FRAMES_YES || answer == FRAMES_WROTE) {
         COUNT(reclaim, unmapped, block.frames);
         if (answer == FRAMES_WROTE) COUNT(reclaim, written, block.frames);
@@ -284,9 +284,8 @@ static void age_active(struct frame_zone *zone, struct frames_reclaim *reclaim, 
     if (frames_lru_count(lru, LRU_ACTIVE) <= inactive && in_vain < inactive) return;
     uint64_t frame = pick_oldest(zone, lru, LRU_ACTIVE), frames = frame != LRU_NONE ? frames_of(zone, frame) : 0;
     if (frames == 0) return;
-    bool dirty;
     COUNT(reclaim, scanned, frames);
-    if (frames_used_take(zone, frame, frames, &dirty)) {
+    if (frames_used_take(zone, frame, frames)) {
         COUNT(reclaim, kept, 1);
         return;
     }
@@ -365,9 +364,8 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
         }
         age_active(zone, reclaim, wish, in_vain++);
         uint64_t oldest = pick_oldest(zone, lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
-        bool dirty;
         if (frames == 0) continue;
-        if (frames_used_take(zone, oldest, frames, &dirty)) {
+        if (frames_used_take(zone, oldest, frames)) {
             COUNT(reclaim, scanned, frames);
             if (frames_lru_renew(lru, oldest, LRU_ACTIVE)) COUNT(reclaim, activated, 1);
             continue;

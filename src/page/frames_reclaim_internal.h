@@ -38,8 +38,8 @@ STRATA_INLINE struct frames_reclaim *frames_reclaim_of(const struct frame_zone *
     return (struct frames_reclaim *)__atomic_load_n(&zone->reclaim, __ATOMIC_ACQUIRE);
 }
 
-/* frames_used.c: whether frames of a block were used since the last look, which is forgotten; *dirty: they may have been written to. */
-bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames, bool *dirty);
+/* frames_used.c: whether frames of a block were used since the last look, which is forgotten. */
+bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames);
 /* They are nobody's, or anew: neither used nor dirty. */
 void frames_used_forget(struct frame_zone *zone, uint64_t first, uint64_t frames);
 /* What was noted of one run is noted of another. */

@@ -1,13 +1,17 @@
 /*
- * frames_used.c - which frames were used since somebody looked, and may be dirty.
+ * frames_used.c - which frames were used since somebody looked, and which may be dirty.
  *
- * Two bits a frame, set by frames_touch: on a zone without memory by everything that reads or writes, exactly. Of shared memory the processor's notes
- * are in the page tables, where a program can't read them; but whether a page is in the tables it can (presence). So a look takes the pages of a
- * block out of them, which loses nothing, and whoever uses one brings it back by a small fault: what is there at the next look was used. (A read
- * brings up to 15 neighbours back as well, unless a userfaultfd watches the memory: frames_reclaimer.c sees to that.) Tried
- * instead: soft-dirty bits, which are cleared for the whole process only, and tell writes alone, as does userfaultfd's write protection. Private
- * memory can't be taken out without losing it, and huge pages would cost a fault of 2 MiB: there only frames_touch tells. Bits are atomic; a look
- * at memory is at an isolated block, under the zone's lock of looks, by which who has its frames next waits for it.
+ * Two bits a frame. On a zone without memory everything that reads or writes goes through frames_touch, so that both are exact. Memory is another
+ * matter. Used: the processor's notes are in the page tables, where a program can't read them; but whether a page is in the tables it can (presence).
+ * So a look takes the pages of a block out of them, which loses nothing, and whoever uses one brings it back by a small fault: what is there at the
+ * next look was used. (A read brings up to 15 neighbours back as well, unless a userfaultfd watches the memory: frames_reclaimer.c sees to that.)
+ * Private memory can't be taken out without losing it, and huge pages would cost a fault of 2 MiB: there only frames_touch tells. It is a guess,
+ * which the kernel may spoil as it takes pages out as well, and a look too late may take those of the next user: then a block seems older than it is.
+ *
+ * Dirty: that can't be a guess, as what is clean is dropped without being written. And nothing tells of all who write to memory: windows and other
+ * mappings of the file, a forked child's tables, pwrite, a device that had a pin; of those who do it at our address the kernel forgets, when it takes
+ * a page out by itself. So memory is dirty, all of it, always; an owner who knows better says so by its answer. Soft-dirty bits, userfaultfd's write
+ * protection and its log (PAGEMAP_SCAN) would know of one mapping each, and of nothing else in this list.
  */
 #include "page/frames_reclaim_internal.h"
 
@@ -34,12 +38,7 @@ static bool any_bit(const uint64_t *bits, uint64_t first, uint64_t frames) {
     return false;
 }
 
-/* Where nobody can tell, as without /proc, what is dropped is written first. */
-static void suppose_dirty(struct frame_zone *zone, uint64_t first, uint64_t end) {
-    for (uint64_t at = first; at < end; at = at / 64 * 64 + 64) __atomic_fetch_or(&zone->dirty[at / 64], bits_in_word(at, end), __ATOMIC_RELAXED);
-}
-
-/* What the page tables tell becomes bits. */
+/* What the page tables tell becomes bits. Where nobody can tell, as without /proc, nothing was used: else no block would ever be old. */
 static void look_at_tables(struct frame_zone *zone, uint64_t first, uint64_t frames) {
     enum { PAGES = 512 };
     uint8_t present[PAGES];
@@ -48,42 +47,28 @@ static void look_at_tables(struct frame_zone *zone, uint64_t first, uint64_t fra
     bool any = false;
     for (uint64_t done = 0; done < frames; done += piece) {
         uint64_t count = min_u64(piece, frames - done);
-        if (!platform_presence(zone->base + ((first + done) << zone->frame_shift), count << zone->frame_shift, present)) {
-            suppose_dirty(zone, first, first + frames);
-            return;
-        }
+        if (!platform_presence(zone->base + ((first + done) << zone->frame_shift), count << zone->frame_shift, present)) return;
         for (uint64_t page = 0; page < count << pages_shift; page++) {
             if (present[page] == PLATFORM_PAGE_ABSENT) continue;
-            frames_touch(zone, first + done + (page >> pages_shift), true);
+            frames_touch(zone, first + done + (page >> pages_shift), false);
             any = true;
         }
     }
-    platform_interleave();
     if (any) (void)platform_release(zone->base + (first << zone->frame_shift), frames << zone->frame_shift);
 }
 
-bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames, bool *dirty) {
-    if (zone->kind == FRAMES_MEMFD) {
-        platform_lock_acquire(&zone->look);
-        look_at_tables(zone, first, frames);
-        platform_lock_release(&zone->look);
-    }
-    *dirty = any_bit(zone->dirty, first, frames);
+bool frames_used_take(struct frame_zone *zone, uint64_t first, uint64_t frames) {
+    if (zone->kind == FRAMES_MEMFD) look_at_tables(zone, first, frames);
     return take_bits(zone->referenced, first, frames);
 }
 
-/*
- * Who is between a look with its bits and taking the pages out is waited for: else it would take out those of the next user, of whose writes nobody
- * would know then. A look that begins later sets bits after these are cleared, and before it takes anything out: the word is read by a
- * read-modify-write, so that the lock is either seen held here, or taken later by who sees what is done here.
- */
+bool frames_used_dirty(const struct frame_zone *zone, uint64_t first, uint64_t frames) {
+    return zone->kind != FRAMES_SIM || any_bit(zone->dirty, first, frames);
+}
+
 void frames_used_forget(struct frame_zone *zone, uint64_t first, uint64_t frames) {
     (void)take_bits(zone->referenced, first, frames);
     (void)take_bits(zone->dirty, first, frames);
-    if (zone->kind != FRAMES_MEMFD) return;
-    if (__atomic_fetch_or(&zone->look.word, 0, __ATOMIC_ACQ_REL) == PLATFORM_LOCK_FREE) return;
-    platform_lock_acquire(&zone->look);
-    platform_lock_release(&zone->look);
 }
 
 void frames_used_move(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames) {

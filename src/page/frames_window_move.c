@@ -4,7 +4,9 @@
  *
  * Protection is userfaultfd's: whoever writes waits in the kernel until the page is opened or another one is in its place, and then writes there. No
  * thread serves these faults; who moves the block wakes whoever waits. A mapping is registered for one move only, as the switch is a new mapping, of
- * which the file knows nothing. Where the system has no userfaultfd, or not for this memory, blocks in windows don't move.
+ * which the file knows nothing. Where the system has no userfaultfd, or not for this memory, blocks in windows don't move. Nor where it is for faults
+ * of the program alone, as mostly without privilege: a read(2) into a page that is protected would fail with EFAULT there, and nothing else that a
+ * process may use holds the kernel's writes back: access rights fail them in the same way, and a copy without protection may miss one.
  *
  * A switch needs no mapping more than there are, as it replaces whole ones. But a process that has used up its mappings, as far as one above their
  * limit, is not even let replace one. So one is kept that can be spared, and without it nothing is begun.
@@ -13,6 +15,8 @@
 #include "page/frames_window_move.h"
 
 #include "page/frames_compact_internal.h"
+
+#define NEEDED (PLATFORM_FAULTS_PROTECT | PLATFORM_FAULTS_IN_KERNEL)
 
 static size_t frame_bytes(const struct frame_zone *zone) { return (size_t)1 << zone->frame_shift; }
 
@@ -23,7 +27,7 @@ static struct platform_faults *faults_of(struct frame_zone *zone) {
     platform_lock_acquire(&zone->lock);
     if (compaction->faults_state == FRAMES_FAULTS_NONE)
         compaction->faults_state =
-            platform_faults_open(&compaction->faults, PLATFORM_FAULTS_PROTECT) == PLATFORM_FAULTS_OK ? FRAMES_FAULTS_OPEN : FRAMES_FAULTS_FORBIDDEN;
+            platform_faults_open(&compaction->faults, NEEDED) == PLATFORM_FAULTS_OK ? FRAMES_FAULTS_OPEN : FRAMES_FAULTS_FORBIDDEN;
     bool open = compaction->faults_state == FRAMES_FAULTS_OPEN;
     platform_lock_release(&zone->lock);
     return open ? &compaction->faults : NULL;

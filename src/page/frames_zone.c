@@ -110,7 +110,6 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     }
     for (unsigned set = 0; set < FRAMES_SETS; set++)
         for (unsigned list = 0; list < FRAMES_LISTS; list++) zone->lists[set][list] = FRAMES_NO_SUPERPAGE;
-    zone->look.rank = LOCK_RANK_FRAMES_LOOK;
     for (unsigned s = 0; s < cpus; s++) {
         zone->slots[s].lock.rank = LOCK_RANK_FRAMES_SLOT;
         for (unsigned which = 0; which < ARRAY_LENGTH(zone->slots[s].reserved); which++) zone->slots[s].reserved[which] = FRAMES_NO_SUPERPAGE;

@@ -346,6 +346,8 @@ void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zero
 bool zone_block_free(struct zone *zone, void *address);
 /* Usable bytes; 0: not the start of a block. */
 size_t zone_block_bytes(struct zone *zone, const void *address);
+/* Whether it is a block whose address does not change. */
+bool zone_block_is_fixed(struct zone *zone, const void *address);
 /* Of these the whole pages that were asked for when it was allocated, or last resized. */
 size_t zone_block_asked(struct zone *zone, const void *address);
 /*
@@ -380,6 +382,7 @@ struct zone_block_info {
     size_t asked_bytes; /* of bytes: see zone_block_asked */
     size_t unit_bytes;  /* it can be cut at multiples of this */
     enum mobility mobility;
+    size_t align;          /* see zone_block_config; 0: none that it keeps */
     bool fixed, huge;      /* of huge: the program asked for huge pages */
     zone_block_move *move; /* see zone_block_set_move */
     void *argument;

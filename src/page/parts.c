@@ -48,6 +48,7 @@ static enum zone_status find(struct zone *zone, const void *address, size_t byte
                                          .capacity_bytes = block->superpages != 0 ? (size_t)block->superpages << SUPERPAGE_SHIFT : size,
                                          .unit_bytes = unit_of(zone, block),
                                          .mobility = (enum mobility)block->mobility,
+                                         .align = block->align_shift == 0 ? 0 : (size_t)1 << block->align_shift,
                                          .fixed = block->fixed,
                                          .huge = block->huge,
                                          .move = block->move,
@@ -120,6 +121,7 @@ enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes
         if (status == ZONE_OK) {
             char *second = (char *)address + bytes;
             rest.longer = block->longer = 0; /* whoever cuts it goes by how long it is */
+            rest.align_shift = 0;
             rest.granules -= first_granules;
             rest.superpages -= first_superpages;
             block->reserved = false; /* what was reserved lies behind the second part */

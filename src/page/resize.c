@@ -121,7 +121,7 @@ static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct
 /* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */
 static void *move_block(struct zone *zone, char *address, const struct block_desc *block, size_t granules) {
     if (block->granules < COST_GROW_GRANULES_MIN || !cost_prefers_tables(block->granules, zone->counters.idle < granules)) return NULL;
-    if (!zone_can_move(zone)) return NULL;
+    if (!zone_can_move(zone) || block->align_shift > SUPERPAGE_SHIFT) return NULL;
     struct block_desc moved = *block;
     size_t needed = block_superpages(granules);
     moved.superpages = zone->growing ? needed : needed * 2;

@@ -21,6 +21,7 @@ struct block_desc {
     bool cached;           /* it is nobody's: run_cache.c; changed atomically */
     bool used;             /* one of those that are hardly used, of which a page was found: its pages are looked at */
     uint32_t fresh;        /* granules that were absent when it got them, the last time that these were many, and may still be; 0: none */
+    uint8_t align_shift;   /* of a grouped one: log2 of the alignment that was asked for, which it keeps when it moves; 0: none */
     uint32_t longer;       /* granules beyond those that its owner asked for, who took it out of a run cache, until it is resized */
     zone_block_move *move; /* the owner's, to be called without the lock; NULL: the block stays where it is */
     void *argument;

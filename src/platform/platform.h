@@ -178,9 +178,8 @@ enum lock_rank {
     LOCK_RANK_FRAMES_LRU = LOCK_RANK_ARENA, /* then that of its lists of pages by age */
     LOCK_RANK_METADATA,                     /* page/ bootstrap allocator */
     LOCK_RANK_HANDLES = LOCK_RANK_METADATA, /* api/, one a table of handles */
-    LOCK_RANK_FRAMES_LOOK = LOCK_RANK_METADATA, /* page/ who looks at uses, one a zone of frames */
-    LOCK_RANK_WATCHES,                          /* ranges of blocks that the program watches */
-    LOCK_RANK_PLATFORM,                         /* inside platform/ */
+    LOCK_RANK_WATCHES,                      /* ranges of blocks that the program watches */
+    LOCK_RANK_PLATFORM,                     /* inside platform/ */
 };
 
 /*

@@ -6,6 +6,8 @@
  * waits for ever, and all of it works again once mappings are free. Each case is a process of its own.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <strata/page_watch.h>
@@ -154,12 +156,23 @@ static void unmap_and_map(size_t at, bool may_fail) {
     if (status == STRATA_ZONE_OK) EXPECT(strata_zone_map(zone, frame, 2, window + at * page_bytes) == STRATA_ZONE_OK);
 }
 
+/* What a window shows moves only where userfaultfd serves faults of system calls. */
+static bool serves_system_calls(void) {
+    int file = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+    return file >= 0 && close(file) == 0;
+}
+
 static void windows(void) {
     struct strata_zone_compact_counts counts;
     struct crowd crowd;
+    bool moves = serves_system_calls();
     make_zone();
     fill_window(0);
-    EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK && counts.moved > 0);
+    EXPECT(strata_zone_compact(zone, 3, &counts) == STRATA_ZONE_OK && (counts.moved > 0) == moves);
+    if (!moves) { /* the rest is about the mappings that a move takes */
+        EXPECT(counts.failed_later > 0 && strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
+        return;
+    }
     fill_window(SHOWN);
     crowd_begin(&crowd);
     /* By what mmap gives a process may have one more than the limit: then it may not even replace one. */

@@ -59,6 +59,13 @@ def test_linked_programs(strata, helper, name):
 
 
 @pytest.mark.strata_only
+@pytest.mark.parametrize("case", ["server", "reader", "pressure"])
+def test_threads_that_are_refused(strata, helper, case):
+    """Two at once want a thread of strata's that the system refuses: none waits for ever, or is told that it has begun; later they are served."""
+    assert strata.run([helper("stress/linked_threads_refused"), case], preload=False, prove=False).text == "refused, and served later\n"
+
+
+@pytest.mark.strata_only
 def test_c_programs_get_no_cxx_runtime(strata, strata_lib, helper):
     """libstrata.so defines the C++ operators without asking for the C++ library."""
     dynamic = subprocess.run(["readelf", "-d", strata_lib], capture_output=True, text=True, check=True, timeout=60).stdout

@@ -104,6 +104,28 @@ def test_hidden_malloc_of_a_stripped_program(tool, compile_c):
     assert "it is stripped and imports no malloc, and may have an allocator of its own (it has 10486" in doubted(tool, path)
 
 
+def test_a_program_whose_sections_were_stripped(tool, compile_c):
+    """What it imports is not to be seen then, as pyelftools finds tables by sections."""
+    path = Path(compile_c("sections-stripped", HIDDEN_MALLOC, "-s"))
+    image = bytearray(path.read_bytes())
+    image[40:48] = bytes(8)  # e_shoff
+    image[60:64] = bytes(4)  # e_shnum, e_shstrndx
+    path.write_bytes(image)
+    assert "has no table that tells what it imports" in doubted(tool, path)
+
+
+@pytest.mark.parametrize("change", [(18, b"\xff\x7f"), (32, b"\xff" * 8), (54, b"\x07\x00"), (56, b"\xff\xfe"), (40, b"\xf0\xff\x00"), (62, b"\x01\x00")])
+def test_a_file_with_broken_tables_is_told_of(tool, compile_c, change):
+    """Each of the header's fields with something else in it: no traceback, whatever the kernel would say."""
+    path = Path(compile_c("broken", MAIN))
+    image = bytearray(path.read_bytes())
+    image[change[0] : change[0] + len(change[1])] = change[1]
+    path.write_bytes(image)
+    done = tool("run", "--verify", "--", path)
+    assert done.returncode in (0, 125, 126), done
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("text, name", [("<jemalloc>: Error in x", "jemalloc"), ("mimalloc: warning: ", "mimalloc"), ("tcmalloc.x", "tcmalloc")])
 def test_hidden_allocator_that_names_itself(tool, compile_c, text, name):
     path = compile_c("named", f'const char *volatile message = "{text}";\n' + HIDDEN_MALLOC, "-s")

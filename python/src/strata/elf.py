@@ -6,11 +6,11 @@ pyelftools does the parsing, but not of every symbol: a big program has hundreds
 import mmap
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -22,16 +22,41 @@ ELF_MAGIC = b"\x7fELF"
 SYMBOL_BYTES = (16, 24)  # Elf32_Sym, Elf64_Sym
 
 
+# What pyelftools raises where a file's tables are wrong.
+BROKEN = (ELFError, OSError, ValueError, KeyError, IndexError, AttributeError, AssertionError, OverflowError, MemoryError)
+
+
+def _unreadable(path: Path, error: Exception) -> StrataError:
+    return StrataError(f"{path}: not an ELF file that can be read: {str(error) or type(error).__name__}")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _of_a_sound_file(method: Callable[P, R]) -> Callable[P, R]:
+    """A method of Elf that raises StrataError where the file's tables are wrong."""
+
+    @wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except BROKEN as error:
+            raise _unreadable(args[0].path, error) from error
+
+    return checked
+
+
 @dataclass(frozen=True)
 class Target:
     """The machine that a file is for. Two files can live in one process only if these are equal."""
 
-    machine: str
+    machine: str | int  # a number where nobody has given it a name
     bits: int
     little_endian: bool
 
     def __str__(self) -> str:
-        name = self.machine.removeprefix("EM_").replace("_", "-").lower()
+        name = f"machine {self.machine}" if isinstance(self.machine, int) else self.machine.removeprefix("EM_").replace("_", "-").lower()
         return f"{name} ({self.bits}-bit, {'little' if self.little_endian else 'big'}-endian)"
 
 
@@ -56,9 +81,9 @@ class Elf:
             self.target = Target(self._file["e_machine"], self._file.elfclass, self._file.little_endian)
             self.file_type: str = self._file["e_type"]
             self._segments = list(self._file.iter_segments())
-        except (ELFError, OSError, ValueError, KeyError) as error:
+        except BROKEN as error:
             self._stream.close()
-            raise StrataError(f"{path}: not an ELF file that can be read: {error or type(error).__name__}") from error
+            raise _unreadable(path, error) from error
 
     def __enter__(self) -> "Elf":
         return self
@@ -67,6 +92,7 @@ class Elf:
         self._stream.close()
 
     @cached_property
+    @_of_a_sound_file
     def interpreter(self) -> str | None:
         """The dynamic loader that the program asks for; a static program has none."""
         for segment in self._segments:
@@ -75,6 +101,7 @@ class Elf:
         return None
 
     @cached_property
+    @_of_a_sound_file
     def needed(self) -> tuple[str, ...]:
         """The libraries that the file is linked with (DT_NEEDED), in order."""
         for segment in self._segments:
@@ -93,6 +120,13 @@ class Elf:
                 return "glibc"
         return None
 
+    @_of_a_sound_file
+    def shows_imports(self) -> bool:
+        """Whether there is a table that tells what the file takes from libraries. Without sections there is none to be found."""
+        section = self._file.get_section_by_name(".dynsym")
+        return isinstance(section, SymbolTableSection) and section["sh_entsize"] in SYMBOL_BYTES
+
+    @_of_a_sound_file
     def symbols(self, names: Iterable[str], exported_only: bool = False) -> "Symbols":
         """Which of `names` the file defines itself, and which it takes from a library.
 
@@ -122,6 +156,7 @@ class Elf:
             if offset in offsets:
                 yield section.get_symbol(index)
 
+    @_of_a_sound_file
     def shows_functions(self) -> bool:
         """Whether the symbol table has the functions that no library can see. Stripping takes them, with that table or by themselves."""
         section = self._file.get_section_by_name(".symtab")
@@ -131,6 +166,7 @@ class Elf:
         locals_end = min(section["sh_info"], section.num_symbols())
         return any(section.get_symbol(i)["st_info"]["type"] == "STT_FUNC" for i in range(locals_end))
 
+    @_of_a_sound_file
     def texts(self, wanted: Iterable[bytes]) -> list[bytes]:
         """Which of these byte strings are in what is loaded of the file."""
         with mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ) as image:

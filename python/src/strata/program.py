@@ -171,28 +171,30 @@ def _has_capabilities(path: Path) -> bool:
 
 
 def _look_at_elf(path: Path, target: Target, libc: str | None, thorough: bool, inspection: Inspection) -> None:
-    problems = inspection.problems
     try:
-        elf = Elf(path)
+        with Elf(path) as elf:
+            _look_inside(path, elf, target, libc, thorough, inspection)
     except StrataError as error:
-        problems.append(str(error))
+        inspection.problems.append(str(error))
+
+
+def _look_inside(path: Path, elf: Elf, target: Target, libc: str | None, thorough: bool, inspection: Inspection) -> None:
+    problems = inspection.problems
+    if elf.target != target:
+        problems.append(f"{path}: built for {elf.target}, the library for {target}")
         return
-    with elf:
-        if elf.target != target:
-            problems.append(f"{path}: built for {elf.target}, the library for {target}")
-            return
-        if elf.interpreter is None:
-            problems.append(f"{path}: a static program; LD_PRELOAD works only on dynamically linked ones")
-            return
-        program_libc = elf.libc()
-        if libc and program_libc and program_libc != libc:
-            problems.append(f"{path}: runs on {program_libc} (loader {elf.interpreter}), the library on {libc}")
-        linked = [name for name in elf.needed if name.startswith(ALLOCATOR_LIBRARIES)]
-        if linked:
-            inspection.notes.append(f"{path}: linked with {', '.join(linked)}; the preloaded library goes first")
-        if not thorough:
-            return
-        _look_at_symbols(path, elf, inspection)
+    if elf.interpreter is None:
+        problems.append(f"{path}: a static program; LD_PRELOAD works only on dynamically linked ones")
+        return
+    program_libc = elf.libc()
+    if libc and program_libc and program_libc != libc:
+        problems.append(f"{path}: runs on {program_libc} (loader {elf.interpreter}), the library on {libc}")
+    linked = [name for name in elf.needed if name.startswith(ALLOCATOR_LIBRARIES)]
+    if linked:
+        inspection.notes.append(f"{path}: linked with {', '.join(linked)}; the preloaded library goes first")
+    if not thorough:
+        return
+    _look_at_symbols(path, elf, inspection)
 
 
 def _look_at_symbols(path: Path, elf: Elf, inspection: Inspection) -> None:
@@ -216,8 +218,10 @@ def _look_at_symbols(path: Path, elf: Elf, inspection: Inspection) -> None:
         problems.append(f"{path}: its calls of malloc were linked to {', '.join(wrappers)} of its own (--wrap), and it imports no malloc")
     elif wrappers:
         inspection.doubts.append(f"{path}: calls go through {', '.join(wrappers)} of its own (--wrap)")
-    else:
+    elif elf.shows_imports():
         _look_for_hidden_allocator(path, elf, imported, allocates, inspection)
+    else:
+        inspection.doubts.append(f"{path}: has no table that tells what it imports (its sections were stripped)")
     if foreign:
         problems.append(f"{path}: calls {', '.join(foreign)} of another allocator, past malloc")
 

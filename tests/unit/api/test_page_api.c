@@ -2,29 +2,7 @@
  * test_page_api.c - blocks of pages as programs see them: every wrong argument one by one, what flags promise, and batches that are looked at as a
  * whole before anything is done.
  */
-#include "strata/malloc.h"
-#include "strata/page.h"
-#include "unit/api/api_support.h"
-
-static char *must_alloc(size_t bytes, unsigned flags) {
-    void *block = NULL;
-    assert_int_equal(strata_page_alloc(bytes, flags, &block), STRATA_PAGE_OK);
-    assert_non_null(block);
-    return block;
-}
-static void must_free(void *block) { assert_int_equal(strata_page_free(block), STRATA_PAGE_OK); }
-
-static struct strata_page_info info_of(const void *address) {
-    struct strata_page_info info;
-    assert_int_equal(strata_page_query(address, &info), STRATA_PAGE_OK);
-    return info;
-}
-
-static bool is(const char *bytes, size_t count, char with) {
-    for (size_t i = 0; i < count; i++)
-        if (bytes[i] != with) return false;
-    return true;
-}
+#include "unit/api/page_api_support.h"
 
 static void statuses_have_texts_of_their_own(void **state) {
     (void)state;
@@ -93,25 +71,6 @@ static void what_is_no_block_is_refused_everywhere(void **state) {
     ASSERT_SOUND();
 }
 
-/* Also where it had a page more than malloc was asked for, as somebody else had left it. */
-static void what_grows_with_zeros_has_them_from_where_it_was_asked_to_end(void **state) {
-    (void)state;
-    enum { PAGE = 4096 };
-    char *former = strata_malloc(18 * PAGE);
-    memset(former, 0xaa, 18 * PAGE);
-    strata_free(former);
-    char *block = strata_malloc(17 * PAGE);
-    assert_ptr_equal(block, former);
-    assert_int_equal(strata_malloc_usable_size(block), 18 * PAGE);
-    memset(block, 0x55, 17 * PAGE);
-    void *p = block;
-    assert_int_equal(strata_page_realloc(&p, 20 * PAGE, STRATA_PAGE_ZEROED), STRATA_PAGE_OK);
-    block = p;
-    for (size_t i = 0; i < 20 * PAGE; i++)
-        if (block[i] != (i < 17 * PAGE ? 0x55 : 0)) fail_msg("byte %zu is %d", i, block[i]);
-    strata_free(block);
-}
-
 static void zeroed_blocks_are_zeros_whatever_was_there(void **state) {
     (void)state;
     static const size_t sizes[] = {4 * KIB, 100 * KIB, 3 * MIB, 9 * MIB};
@@ -126,29 +85,6 @@ static void zeroed_blocks_are_zeros_whatever_was_there(void **state) {
             memset(p, 9, sizes[i] * 2);
             must_free(p);
         }
-    ASSERT_SOUND();
-}
-
-static void blocks_grow_and_shrink_with_their_contents(void **state) {
-    (void)state;
-    void *block = must_alloc(8 * KIB, STRATA_PAGE_UNMOVABLE);
-    memset(block, 3, 8 * KIB);
-    for (size_t size = 16 * KIB; size <= 64 * MIB; size *= 2) {
-        assert_int_equal(strata_page_realloc(&block, size, STRATA_PAGE_PREFAULT), STRATA_PAGE_OK);
-        assert_true(is(block, 8 * KIB, 3));
-        assert_int_equal(info_of(block).bytes, size);
-        assert_int_equal(info_of(block).present_bytes, size);
-    }
-    assert_int_equal(info_of(block).flags, STRATA_PAGE_UNMOVABLE);
-    assert_int_equal(strata_page_realloc(&block, 4 * KIB, 0), STRATA_PAGE_OK);
-    assert_true(is(block, 4 * KIB, 3));
-    char *fixed = must_alloc(4 * MIB, STRATA_PAGE_NO_MOVE), *behind = must_alloc(4 * MIB, 0);
-    void *p = fixed;
-    assert_int_equal(strata_page_realloc(&p, 300 * MIB, 0), STRATA_PAGE_NO_ROOM);
-    assert_int_equal(info_of(fixed).flags, STRATA_PAGE_NO_MOVE);
-    p = behind;
-    if (strata_page_realloc(&p, 300 * MIB, STRATA_PAGE_NO_MOVE) != STRATA_PAGE_OK) assert_ptr_equal(p, behind);
-    must_free(p), must_free(fixed), must_free(block);
     ASSERT_SOUND();
 }
 
@@ -182,37 +118,6 @@ static void a_query_tells_what_is_there(void **state) {
     assert_int_equal(info.present_bytes + info.zero_bytes + info.huge_bytes, 0);
     sim_fail_call(0, 0);
     must_free(block);
-}
-
-/* Also of what was there and absent, at every size, in place and elsewhere. */
-static void prefault_of_a_resize_is_of_the_whole_block(void **state) {
-    (void)state;
-    static const size_t sizes[] = {3 * MIB, 3 * MIB, MIB, 900 * KIB, 9 * MIB, 64 * MIB, 5000, 40 * KIB};
-    void *block = must_alloc(3 * MIB, 0), *behind = must_alloc(3 * MIB, 0);
-    for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
-        size_t bytes = info_of(block).bytes;
-        assert_int_equal(strata_page_release(block, bytes), STRATA_PAGE_OK);
-        assert_int_equal(info_of(block).present_bytes, 0);
-        assert_int_equal(strata_page_realloc(&block, sizes[i], STRATA_PAGE_PREFAULT), STRATA_PAGE_OK);
-        assert_true(info_of(block).bytes >= sizes[i]);
-        assert_int_equal(info_of(block).present_bytes, info_of(block).bytes);
-    }
-    must_free(block), must_free(behind);
-    ASSERT_SOUND();
-}
-
-static void growth_in_place_says_what_is_lacking(void **state) {
-    (void)state;
-    void *block = must_alloc(3 * MIB, 0), *behind = must_alloc(3 * MIB, 0), *low = block < behind ? block : behind, *was = low;
-    assert_int_equal(strata_page_realloc(&low, 64 * MIB, STRATA_PAGE_NO_MOVE), STRATA_PAGE_NO_ROOM);
-    assert_int_equal(strata_page_reserve(low, 64 * MIB), STRATA_PAGE_NO_ROOM);
-    heap.zone.config.hard_limit_bytes = 10 * MIB;
-    assert_int_equal(strata_page_realloc(&low, 64 * MIB, STRATA_PAGE_NO_MOVE), STRATA_PAGE_NO_MEMORY);
-    assert_int_equal(strata_page_realloc(&low, 64 * MIB, 0), STRATA_PAGE_NO_MEMORY);
-    assert_ptr_equal(low, was);
-    heap.zone.config.hard_limit_bytes = UINT64_MAX;
-    must_free(block), must_free(behind);
-    ASSERT_SOUND();
 }
 
 /* ------------------------------------------------------------------ batches */
@@ -443,9 +348,7 @@ int main(void) {
         cmocka_unit_test_setup(statuses_have_texts_of_their_own, fresh_process),
         cmocka_unit_test_setup(wrong_requests_are_refused_one_by_one, fresh_process),
         cmocka_unit_test_setup(what_is_no_block_is_refused_everywhere, fresh_process),
-        cmocka_unit_test_setup(what_grows_with_zeros_has_them_from_where_it_was_asked_to_end, fresh_process),
         cmocka_unit_test_setup(zeroed_blocks_are_zeros_whatever_was_there, fresh_process),
-        cmocka_unit_test_setup(blocks_grow_and_shrink_with_their_contents, fresh_process),
         cmocka_unit_test_setup(blocks_of_malloc_are_blocks, fresh_process),
         cmocka_unit_test_setup(a_query_tells_what_is_there, fresh_process),
         cmocka_unit_test_setup(a_batch_with_a_fault_does_nothing, fresh_process),
@@ -453,8 +356,6 @@ int main(void) {
         cmocka_unit_test_setup(a_batch_is_done_in_order, fresh_process),
         cmocka_unit_test_setup(a_batch_has_every_operation, fresh_process),
         cmocka_unit_test_setup(what_is_made_present_in_a_row_goes_by_one_call, fresh_process),
-        cmocka_unit_test_setup(prefault_of_a_resize_is_of_the_whole_block, fresh_process),
-        cmocka_unit_test_setup(growth_in_place_says_what_is_lacking, fresh_process),
         cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_process),
         cmocka_unit_test_setup(conflicts_are_found_as_all_pairs_would, fresh_process),
     };

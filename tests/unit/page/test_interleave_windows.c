@@ -153,7 +153,7 @@ static void prepare(const struct scene *scene) {
     uint64_t high[FRAMES_EACH], middle[FRAMES_EACH], at;
     void *address;
     sim_shared_offer(!scene->unenforced);
-    sim_faults_offer(PLATFORM_FAULTS_PROTECT);
+    sim_faults_offer(PLATFORM_FAULTS_PROTECT | PLATFORM_FAULTS_IN_KERNEL);
     if (frames_zone_create(&config, &zone) != FRAMES_OK) fatal("test: no zone");
     if (frames_window_open(zone, (size_t)WINDOW_PAGES * FRAME, &address) != FRAMES_OK) fatal("test: no window");
     window = address;

@@ -197,16 +197,19 @@ static bool has_arrived(const char *to, const char *like) {
     return same;
 }
 
-/* Scattered pages into one block: to absent ones by one registration, to present ones by copies; by tables where these may cut mappings. */
+/*
+ * Scattered pages into one block: to absent ones by one registration, to present ones by copies; by copies all where page tables may cut mappings, as
+ * one page is too little for these.
+ */
 static void rows_take_the_cheapest_way(void **state) {
     (void)state;
     static const struct {
         enum zone_moves moves;
         bool crowded, absent;
         unsigned registrations, pages;
-    } ways[] = {{ZONE_MOVES_AUTO, true, true, 1, ROW},  {ZONE_MOVES_AUTO, true, false, 0, 0}, {ZONE_MOVES_AUTO, false, true, 0, 0},
-                {ZONE_MOVES_UFFD, false, true, 1, ROW}, {ZONE_MOVES_COPY, false, true, 0, 0}, {ZONE_MOVES_MREMAP, true, true, 0, 0},
-                {ZONE_MOVES_UFFD, false, false, 0, 0}};
+    } ways[] = {{ZONE_MOVES_AUTO, true, true, 1, ROW}, {ZONE_MOVES_AUTO, true, false, 0, 0},   {ZONE_MOVES_AUTO, false, true, 0, 0},
+                {ZONE_MOVES_AUTO, false, false, 0, 0}, {ZONE_MOVES_UFFD, false, true, 1, ROW}, {ZONE_MOVES_COPY, false, true, 0, 0},
+                {ZONE_MOVES_MREMAP, true, true, 0, 0}, {ZONE_MOVES_UFFD, false, false, 0, 0}};
     for (unsigned i = 0; i < ARRAY_LENGTH(ways); i++) {
         crowded_block(ways[i].moves);
         if (!ways[i].crowded) sim_set_map_count_limit(65530);
