@@ -167,6 +167,8 @@ struct strata_zone_owner {
     /*
      * The block [from, from + frames) shall move to `to`, as many frames, which are allocated for that. YES: the owner has copied the contents
      * (strata_zone_copy), so that nobody writes at `from` any more, and knows the block by `to` from now on. NULL: its frames don't move.
+     * Where a window shows the block (strata_zone_map), who writes to it there waits until this has returned: it must not wait for a lock that
+     * such a writer may hold.
      * A free does not wait for this: the owner may be asked about a block after it has freed it, and after its token is another block's. So it must
      * compare `from` with where it knows the block with this token to be, under whatever guards that, and answer LATER where they differ. The same
      * goes for a block that strata_zone_alloc_as has not yet returned, and for `reclaim` and `frame`.

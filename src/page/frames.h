@@ -110,7 +110,8 @@ enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames
 bool frames_owner_is_known(const struct frame_zone *zone, unsigned number);
 /*
  * The owner is no more: nobody asks it, or may name it. The number is another's to have, unless a frame, a capture or a file has it still. No thread
- * is in one of its functions, or allocates for it. Linear in superpages, and in the frames of those that have notes.
+ * allocates for it; those that ask it about blocks that are freed already are waited for. Not within its functions.
+ * Linear in superpages, and in the frames of those that have notes.
  */
 void frames_owner_remove(struct frame_zone *zone, unsigned number);
 

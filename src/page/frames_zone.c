@@ -144,6 +144,9 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
     return FRAMES_OK;
 }
 
+/* Between two looks at whether an owner is still being asked. */
+#define OWNER_NAP_NS UINT64_C(50000)
+
 enum frames_status frames_owner_add(struct frame_zone *zone, const struct frames_owner *owner, unsigned *number) {
     unsigned found = 1;
     platform_lock_acquire(&zone->lock);
@@ -164,30 +167,41 @@ bool frames_in_program(void) { return *platform_thread_asked() != 0; }
 
 bool frames_owner_is_known(const struct frame_zone *zone, unsigned number) { return frames_owner_is_known_here(zone, number); }
 
-/* Under the lock of the superpage: whether a block of it, isolated or not, is the owner's. */
-static bool has_block_of(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned number) {
+/* Under the lock of the superpage: whether a block of it, or one of those that are isolated, is the owner's. */
+static bool has_block_of(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned number, bool isolated) {
     uint64_t base = frames_first_of(zone, superpage);
     unsigned end = superpage->noted != 0 ? zone->superpage_frames : 0;
-    for (unsigned at = 0; (at = frames_bits_next_set(superpage->heads, at, end)) < end; at++)
-        if (note_owner(zone->notes[base + at]) == number) return true;
+    for (unsigned at = 0; (at = frames_bits_next_set(superpage->heads, at, end)) < end; at++) {
+        uint32_t note = zone->notes[base + at];
+        if (note_owner(note) == number && (!isolated || (note & NOTE_MOVING) != 0)) return true;
+    }
     return false;
+}
+static bool owns_any(struct frame_zone *zone, unsigned number, bool isolated) {
+    bool owns = false;
+    for (uint64_t i = 0; i < zone->superpage_count && !owns; i++) {
+        struct frames_slot *slot = frames_lock(zone, &zone->superpages[i]);
+        owns = has_block_of(zone, &zone->superpages[i], number, isolated);
+        frames_unlock(zone, slot);
+    }
+    return owns;
 }
 
 void frames_owner_remove(struct frame_zone *zone, unsigned number) {
     struct frames_owner *owner = &zone->owners[number];
+    struct platform_event nobody = {0};
     platform_lock_acquire(&zone->lock);
     __atomic_store_n(&zone->owner_states[number], OWNER_GONE, __ATOMIC_RELEASE); /* so that no more frames come to it while they are looked for */
+    platform_lock_release(&zone->lock);
+    /* Whoever isolated a block that was freed since may be about to ask the owner about it, and frees it then. */
+    while (owns_any(zone, number, true)) (void)platform_event_wait(&nobody, OWNER_NAP_NS);
+    platform_lock_acquire(&zone->lock);
     owner->migrate = NULL;
     owner->reclaim = NULL;
     bool used = __atomic_load_n(&owner->backing, __ATOMIC_ACQUIRE) != NULL;
     for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++) used |= zone->captures[i].frames != 0 && zone->captures[i].owner == number;
     platform_lock_release(&zone->lock);
-    for (uint64_t i = 0; i < zone->superpage_count && !used; i++) {
-        struct frames_slot *slot = frames_lock(zone, &zone->superpages[i]);
-        used = has_block_of(zone, &zone->superpages[i], number);
-        frames_unlock(zone, slot);
-    }
-    if (!used) __atomic_store_n(&zone->owner_states[number], OWNER_NONE, __ATOMIC_RELEASE);
+    if (!used && !owns_any(zone, number, false)) __atomic_store_n(&zone->owner_states[number], OWNER_NONE, __ATOMIC_RELEASE);
 }
 
 struct frame_zone **frames_zone_next(struct frame_zone *zone) { return &zone->next_zone; }
