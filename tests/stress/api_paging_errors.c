@@ -9,6 +9,13 @@
 #include <sys/mount.h>
 
 #include "paging_support.h"
+#include "sanitizers.h"
+
+#if UNDER_THREAD_SANITIZER
+/* Threads of a paging that has just been closed may still be on their way out when a test forks, and children start threads of their own. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+#endif
 
 /* ------------------------------------------------------------------ arguments */
 
