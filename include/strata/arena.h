@@ -128,9 +128,9 @@ STRATA_API enum strata_arena_status strata_arena_remove(struct strata_arena *are
  * in an arena that this one imports from: for ever, if nobody frees. Sleepers are not served in any order. One that lacks memory looks again at the
  * same occasions, and at strata_arena_wake, but not when memory is freed elsewhere. Where the process has object caches, these are reaped before a
  * request fails, as they may hold what was freed: quantum caches integers of this arena or of the arena's importers, others what this arena gave them
- * as a source. A free into another cache than this arena's own wakes nobody (with per-thread caches into these neither), so sleepers then look again
- * every 20 ms. start: receives where it begins, a multiple of the quantum.
- * Errors: BAD_ARGUMENT (size 0, above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE. Cost: as above. (Sections 4.3.2, 4.4.2.)
+ * as a source; their destructors run then, on this thread. A free into another cache than this arena's own wakes nobody (with per-thread caches into
+ * these neither), so sleepers then look again every 20 ms. start: receives where it begins, a multiple of the quantum. Errors: BAD_ARGUMENT (size 0,
+ * above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE. Cost: as above. (Sections 4.3.2, 4.4.2.)
  */
 STRATA_API enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
 

@@ -13,7 +13,7 @@
  *   - threads: any thread may call, on any cache, and may free what another allocated; but nobody may use a cache while it is destroyed. Later use
  *     of it ends the process with one line, as long as its descriptor has not become another's;
  *   - constructors, destructors and sources run on the thread that calls strata, with no lock of strata held; they may call malloc and other
- *     caches, but not this one. Reclaim and move functions say for themselves what they may do;
+ *     caches, create and destroy these, too, but not this one. Reclaim and move functions say for themselves what they may do;
  *   - fork: caches and their objects are in the child as in the parent, whatever the parent's other threads were doing;
  *   - signals: not for signal handlers;
  *   - errno stays as it was.
@@ -92,10 +92,15 @@ struct strata_cache_config {
     size_t align; /* of an object, a power of two, up to STRATA_CACHE_ALIGN_MAX; 0: 16 */
     /*
      * Makes a constructed object out of raw memory of arbitrary contents. Returns 0, or something else where it can't: then it has undone what it
-     * did, and the allocation that wanted the object fails, or tries again.
+     * did, and the allocation that wanted the object fails, or tries again. One request may construct as many as half an array's rounds: a
+     * constructor that waits for something of which there is little is for caches with no_magazines, which construct one at a time.
      */
     int (*constructor)(void *object, void *argument);
-    /* Undoes what the constructor did, before the memory is given back. */
+    /*
+     * Undoes what the constructor did, before the memory is given back: in whatever call frees it, on strata's own thread, and where any cache or
+     * arena runs short (strata_cache_alloc, also with STRATA_CACHE_NO_RECLAIM, and strata_arena_alloc), as all caches are reaped then; never in
+     * malloc. So it must not wait for a lock that is held over such a call.
+     */
     void (*destructor)(void *object, void *argument);
     void *argument;                           /* passed to these, to reclaim, and to the move function */
     const struct strata_cache_source *source; /* copied; NULL: the heap */

@@ -114,7 +114,7 @@ static STRATA_COLD void *alloc_asleep(struct object_cache *cache, bool reclaims)
     bool before = debug_spare(true);
     for (uint64_t interval = HEAP_DOZE_MIN_NS;; interval = heap_doze(interval)) {
         heap_release(0);
-        void *object = object_cache_alloc(&heap.objects, cache);
+        void *object = object_cache_alloc(cache);
         if (object == NULL && reclaims) object = cache_alloc_reclaimed(cache);
         if (object == NULL) continue;
         debug_spare(before);
@@ -135,7 +135,7 @@ static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned fla
     if (STRATA_UNLIKELY((flags & STRATA_CACHE_ZERO) != 0 && object_cache->construct != NULL)) return NULL;
     void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
     if (object == NULL) {
-        object = object_cache_alloc_slow(&heap.objects, object_cache);
+        object = object_cache_alloc_slow(object_cache);
         maintenance_slow_call(true);
     }
     bool reclaims = (flags & STRATA_CACHE_NO_RECLAIM) == 0;
@@ -179,7 +179,7 @@ size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size
     batch_required(object_cache, "strata_cache_alloc_batch", objects, count);
     while (done < count) {
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
-        unsigned got = object_cache_alloc_batch(&heap.objects, object_cache, objects + done, some);
+        unsigned got = object_cache_alloc_batch(object_cache, objects + done, some);
         done += got;
         if (STRATA_LIKELY(got == some)) continue;
         (void)failed(object_cache);

@@ -35,7 +35,7 @@ static unsigned call_move(object_function *move, void *old, void *fresh, uint64_
 void *cache_alloc_reclaimed(struct object_cache *cache) {
     const struct object_need need = {.bytes = cache->slabs.slab_bytes, .need = STRATA_CACHE_OUT_OF_MEMORY};
     bool called = object_cache_reclaim(cache, &need);
-    void *object = called ? object_cache_alloc(&heap.objects, cache) : NULL;
+    void *object = called ? object_cache_alloc(cache) : NULL;
     if (object != NULL) return object;
     called |= object_caches_reclaim(&heap.objects, cache, &need) != 0;
     /* Of a source of the program's own, others may hold free what this one lacks. The heap's memory was called in already; there a constructor
@@ -43,7 +43,7 @@ void *cache_alloc_reclaimed(struct object_cache *cache) {
     if (!called && cache->slabs.source == &slab_source_zone) return NULL;
     object_caches_reap(&heap.objects);
     heap_release(0);
-    return object_cache_alloc(&heap.objects, cache);
+    return object_cache_alloc(cache);
 }
 
 /* What was freed goes on to the slabs, and empty slabs to their source. */

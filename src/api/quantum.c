@@ -76,7 +76,7 @@ static enum arena_status destroy(void *cache) {
 
 static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_t *start) {
     struct quantum_arena *arena = quantum->arena;
-    uint8_t *mark = object_cache_alloc(&heap.objects, quantum->cache);
+    uint8_t *mark = object_cache_alloc(quantum->cache);
     if (STRATA_UNLIKELY(mark == NULL)) return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
     if (!quantum_mark_take(mark, quantum->cache->bytes)) return quantum_alloc_twice(arena, mark);
     *start = quantum_integer(&arena->table, mark);

@@ -289,4 +289,7 @@ STRATA_COLD void cache_fork_parent(struct cache_layer *caches) {
  * The child has one thread. Areas keep their rounds: with rseq any CPU may come to use them, and the drain reaches all.
  * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
  */
-STRATA_COLD void cache_fork_child(struct cache_layer *caches) { cache_fork_parent(caches); }
+STRATA_COLD void cache_fork_child(struct cache_layer *caches) {
+    for (unsigned cache = caches->first; cache < caches->end; cache++) caches->depots[cache].giving = 0; /* what others did so is lost with them */
+    cache_fork_parent(caches);
+}

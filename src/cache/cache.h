@@ -94,6 +94,7 @@ struct depot {
     bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
     uint8_t shut;           /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
+    uint32_t giving;        /* drains that have taken rounds out of an area and not brought them home yet; atomic, a futex, under the drain lock */
     uint32_t contended;     /* since the last tick */
     uint32_t visitor;       /* which thread came last; 0: none yet */
     uint64_t contention;    /* since the start */

@@ -68,13 +68,20 @@ bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first)
 
 /* ------------------------------------------------------------------ emptying */
 
+/* Under drain_lock; read without it only by who sleeps on it. */
+static void set_giving(struct depot *depot, uint32_t giving) { __atomic_store_n(&depot->giving, giving, __ATOMIC_RELAXED); }
+
 void cpu_layer_give(struct cache_layer *caches, unsigned cache, void *const *rounds, unsigned count, bool regroup) {
+    struct depot *depot = &caches->depots[cache];
+    set_giving(depot, depot->giving + 1);
     platform_lock_release(&caches->drain_lock);
     if (regroup)
         depot_give_odd(caches, cache, rounds, count);
     else
         backend_free(caches, cache, rounds, count);
     platform_lock_acquire(&caches->drain_lock);
+    if (depot->giving != 0) set_giving(depot, depot->giving - 1); /* a child of fork has forgotten it */
+    if (is_leaving(caches, cache)) platform_word_wake(&depot->giving);
 }
 
 void cpu_header_empty(struct cache_layer *caches, unsigned area, unsigned cache, uint32_t upper_after, bool regroup) {
@@ -260,17 +267,25 @@ STRATA_RARE void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
     platform_lock_release(&caches->drain_lock);
 }
 
-void cpu_layer_drain_own(struct cache_layer *caches) {
+void cpu_layer_drain_own_of(struct cache_layer *caches, unsigned cache) {
     void *rounds[CACHE_TRANSFER_MAX];
-    for (unsigned cache = caches->first; cache < caches->end; cache++) {
-        unsigned count;
-        if (is_leaving(caches, cache)) continue;
-        while ((count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, CACHE_TRANSFER_MAX)) != 0) backend_free(caches, cache, rounds, count);
-    }
+    unsigned count;
+    while ((count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, CACHE_TRANSFER_MAX)) != 0) backend_free(caches, cache, rounds, count);
+}
+
+void cpu_layer_drain_own(struct cache_layer *caches) {
+    for (unsigned cache = caches->first; cache < caches->end; cache++)
+        if (!is_leaving(caches, cache)) cpu_layer_drain_own_of(caches, cache);
 }
 
 STRATA_SELDOM void cpu_layer_retire(struct cache_layer *caches, unsigned cache) {
+    const uint32_t *giving = &caches->depots[cache].giving;
     platform_lock_acquire(&caches->drain_lock);
+    for (uint32_t seen; (seen = *giving) != 0;) { /* no more of it begins, as the cache is leaving */
+        platform_lock_release(&caches->drain_lock);
+        platform_word_wait(giving, seen);
+        platform_lock_acquire(&caches->drain_lock);
+    }
     unsigned last = caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
     for (unsigned area = 0; area < last; area++)
         if (area_used(caches, area) || is_shut(caches, cache)) cpu_header_empty(caches, area, cache, 0, false);

@@ -133,6 +133,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->passed = depot->trust = depot->trusted = 0;
     depot->went_past = depot->came_back = 0;
     depot->reaps = 0;
+    depot->giving = 0;
     depot->visitor = 0;
     depot->shelved = false;
     depot->shelves_used = depot->shelf_visits = 0;

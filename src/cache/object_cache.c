@@ -172,27 +172,21 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
 
 /* ------------------------------------------------------------------ pins */
 
-static void pin_layer(struct object_caches *objects, struct object_layer *owner, bool pinned[OBJECT_LAYER_CACHES]) {
+/* The cache at a place of a layer, pinned; NULL: there is none, or it is leaving. Program's functions run with no other cache pinned: they may
+ * destroy it. */
+static struct object_cache *pin_at(struct object_caches *objects, struct object_layer *owner, unsigned index) {
     platform_lock_acquire(&objects->lock);
-    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
-        pinned[i] = owner->caches[i] != NULL && !owner->layer.depots[i].leaving;
-        if (pinned[i]) owner->caches[i]->pins++;
-    }
+    struct object_cache *cache = owner->caches[index];
+    if (cache != NULL && object_is_leaving(cache)) cache = NULL;
+    if (cache != NULL) cache->pins++;
     platform_lock_release(&objects->lock);
+    return cache;
 }
 
 /* Under objects->lock. A child of fork may have taken the pin of a caller that went on in it. */
 static void unpin(struct object_cache *cache) {
     if (cache->pins == 0) return;
     if (--cache->pins == 0 && object_is_leaving(cache)) platform_event_wake(&cache->unpinned);
-}
-
-static void unpin_layer(struct object_caches *objects, struct object_layer *owner, const bool pinned[OBJECT_LAYER_CACHES]) {
-    platform_lock_acquire(&objects->lock);
-    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
-        if (pinned[i]) unpin(owner->caches[i]);
-    }
-    platform_lock_release(&objects->lock);
 }
 
 bool object_pin(struct object_caches *objects, struct object_cache *cache) {
@@ -272,30 +266,23 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
 
 /* ------------------------------------------------------------------ objects */
 
-/* What other CPUs have cached comes back to the slabs: the last object can be had from any CPU (kmem paper, 5.2). */
-static void call_in(struct object_caches *objects, struct object_layer *owner) {
-    bool pinned[OBJECT_LAYER_CACHES];
-    pin_layer(objects, owner, pinned);
-    cpu_layer_drain(&owner->layer, false);
-    unpin_layer(objects, owner, pinned);
-}
-
-void *object_cache_alloc_slow(struct object_caches *objects, struct object_cache *cache) {
+void *object_cache_alloc_slow(struct object_cache *cache) {
     struct cache_layer *layer = &cache->owner->layer;
     void *object = cache_alloc_slow(layer, cache->index);
     if (STRATA_LIKELY(object != NULL) || layer->depots[cache->index].rounds_max == 0 || object_debug_is_on(cache)) return object;
-    call_in(objects, cache->owner);
+    /* What other CPUs have cached comes back to the slabs: the last object can be had from any CPU (kmem paper, 5.2). */
+    cpu_layer_drain(layer, false);
     return cache_alloc_slow(layer, cache->index);
 }
 
 void object_cache_free_slow(struct object_cache *cache, void *object) { cache_free_slow(&cache->owner->layer, cache->index, object); }
 
-unsigned object_cache_alloc_batch(struct object_caches *objects, struct object_cache *cache, void **taken, unsigned count) {
+unsigned object_cache_alloc_batch(struct object_cache *cache, void **taken, unsigned count) {
     unsigned got = 0;
     while (got < count) {
         unsigned some = cpu_pop_batch_in(&cache->areas_at, cache->index, taken + got, count - got);
         if (some == 0) {
-            taken[got] = object_cache_alloc_slow(objects, cache);
+            taken[got] = object_cache_alloc_slow(cache);
             some = taken[got] != NULL;
         }
         if (some == 0) break;
@@ -319,17 +306,18 @@ void object_cache_free_batch(struct object_cache *cache, void *const *given, uns
 /* ------------------------------------------------------------------ giving back */
 
 static void reap_layer(struct object_caches *objects, struct object_layer *owner, const struct object_cache *only) {
-    bool pinned[OBJECT_LAYER_CACHES];
-    pin_layer(objects, owner, pinned);
     cpu_layer_drain(&owner->layer, false);
-    if (owner->layer.thread_mode) cpu_layer_drain_own(&owner->layer); /* where there is no fence */
     for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
-        if (!pinned[i] || (only != NULL && owner->caches[i] != only)) continue;
-        depot_tick(&owner->layer, i, true);
-        object_slabs_reap(&owner->caches[i]->slabs);
-        object_debug_reap(owner->caches[i]);
+        struct object_cache *cache = pin_at(objects, owner, i);
+        if (cache == NULL) continue;
+        if (owner->layer.thread_mode) cpu_layer_drain_own_of(&owner->layer, i); /* where there is no fence */
+        if (only == NULL || cache == only) {
+            depot_tick(&owner->layer, i, true);
+            object_slabs_reap(&cache->slabs);
+            object_debug_reap(cache);
+        }
+        object_unpin(objects, cache);
     }
-    unpin_layer(objects, owner, pinned);
 }
 
 void object_cache_reap(struct object_caches *objects, struct object_cache *cache) { reap_layer(objects, cache->owner, cache); }
@@ -340,22 +328,19 @@ void object_caches_reap(struct object_caches *objects) {
 
 void object_caches_tick(struct object_caches *objects) {
     for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next)) {
-        bool pinned[OBJECT_LAYER_CACHES];
-        pin_layer(objects, owner, pinned);
         cpu_layer_drain(&owner->layer, true);
-        for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++)
-            if (pinned[i]) depot_tick(&owner->layer, i, false);
-        unpin_layer(objects, owner, pinned);
+        for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
+            struct object_cache *cache = pin_at(objects, owner, i);
+            if (cache == NULL) continue;
+            depot_tick(&owner->layer, i, false);
+            object_unpin(objects, cache);
+        }
     }
 }
 
 void object_caches_thread_exit(struct object_caches *objects, uint32_t id) {
-    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next)) {
-        bool pinned[OBJECT_LAYER_CACHES];
-        pin_layer(objects, owner, pinned);
+    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next))
         cache_thread_exit(&owner->layer, id);
-        unpin_layer(objects, owner, pinned);
-    }
 }
 
 /* ------------------------------------------------------------------ looking inside, fork */

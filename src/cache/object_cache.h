@@ -9,8 +9,9 @@
  * (object_cache_move.c).
  *
  * Locks: objects->lock (LOCK_RANK_OBJECTS) guards the list, the places and the pins; then those of the layers and slabs. No lock is held
- * while a function of the program runs (construct, destruct, reclaim, move, a source). What works on a whole layer pins its caches meanwhile, and
- * destroying one waits until its pins are gone.
+ * while a function of the program runs (construct, destruct, reclaim, move, a source). What works on a whole layer pins one cache after another,
+ * each while it works on that, so that the program's functions may destroy others; destroying one waits until its pins are gone, and until what a
+ * drain has taken out of its arrays is where it belongs (depot.giving).
  */
 #ifndef STRATA_CACHE_OBJECT_CACHE_H
 #define STRATA_CACHE_OBJECT_CACHE_H
@@ -136,19 +137,19 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
 uint64_t object_cache_empty(struct object_caches *objects, struct object_cache *cache);
 
 /* Beyond the fast path. NULL: no memory, or construct refused; before, what other CPUs have cached was called in. */
-void *object_cache_alloc_slow(struct object_caches *objects, struct object_cache *cache);
+void *object_cache_alloc_slow(struct object_cache *cache);
 void object_cache_free_slow(struct object_cache *cache, void *object);
 /* An object, constructed. Constant time; no lock in most calls. */
-STRATA_INLINE void *object_cache_alloc(struct object_caches *objects, struct object_cache *cache) {
+STRATA_INLINE void *object_cache_alloc(struct object_cache *cache) {
     void *object = cpu_pop_in(&cache->areas_at, cache->index);
-    return STRATA_LIKELY(object != NULL) ? object : object_cache_alloc_slow(objects, cache);
+    return STRATA_LIKELY(object != NULL) ? object : object_cache_alloc_slow(cache);
 }
 /* Takes an object back, in its constructed state. A pointer that is none of this cache's ends the process when it reaches the slabs. */
 STRATA_INLINE void object_cache_free(struct object_cache *cache, void *object) {
     if (STRATA_UNLIKELY(!cpu_push_in(&cache->areas_at, cache->index, object))) object_cache_free_slow(cache, object);
 }
 /* Up to `count`; how many there were. */
-unsigned object_cache_alloc_batch(struct object_caches *objects, struct object_cache *cache, void **taken, unsigned count);
+unsigned object_cache_alloc_batch(struct object_cache *cache, void **taken, unsigned count);
 void object_cache_free_batch(struct object_cache *cache, void *const *given, unsigned count);
 
 /* What is cached goes back to the slabs, destructed, and empty slabs to their source. All CPUs' (in thread mode: the caller's), and the depot's. */

@@ -173,9 +173,9 @@ static void step_alloc(struct reference_cache *of, const struct model_record *re
     uint64_t refused = of->refused;
     if (of->held_count + wanted > HELD_MAX) return;
     if (record->byte[3] % 2 == 0) {
-        got = object_cache_alloc_batch(&objects, of->cache, batch, wanted);
+        got = object_cache_alloc_batch(of->cache, batch, wanted);
     } else {
-        while (got < wanted && (batch[got] = object_cache_alloc(&objects, of->cache)) != NULL) got++;
+        while (got < wanted && (batch[got] = object_cache_alloc(of->cache)) != NULL) got++;
     }
     model_trace(model, "actor %u: %u of %u objects of cache %u", actor, got, wanted, of->number);
     for (unsigned i = 0; i < got; i++) hold(of, batch[i]);

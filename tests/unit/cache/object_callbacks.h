@@ -132,7 +132,7 @@ static inline void begin(void) { begin_with(NULL, UINT64_MAX, false); }
 
 static inline void fill(unsigned count) {
     for (unsigned i = 0; i < count; i++) {
-        table[i] = object_cache_alloc(&objects, cache);
+        table[i] = object_cache_alloc(cache);
         assert_non_null(table[i]);
         assert_int_equal(table[i]->made, MADE);
         table[i]->value = i + 1;

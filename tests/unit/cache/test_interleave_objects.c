@@ -140,11 +140,11 @@ static void consolidate_by_time(void *unused) {
 static void use_first(void *unused) {
     (void)unused;
     unlink_thing(0);
-    link_thing(0, object_cache_alloc(&objects, cache));
+    link_thing(0, object_cache_alloc(cache));
 }
 static void use_last(void *unused) {
     (void)unused;
-    link_thing(ENTRIES - 2, object_cache_alloc(&objects, cache));
+    link_thing(ENTRIES - 2, object_cache_alloc(cache));
     unlink_thing(ENTRIES - 3);
 }
 static void reap(void *unused) {
@@ -201,7 +201,7 @@ static const char *run(void *context) {
     if (object_cache_set_move(cache, any_function, call_move) != OBJECT_CACHE_OK) return "no move function";
     /* Four slabs: two objects of the program in the first, one in each other. */
     void *all[4 * SLAB_OBJECTS];
-    for (unsigned i = 0; i < 4 * SLAB_OBJECTS; i++) all[i] = object_cache_alloc(&objects, cache);
+    for (unsigned i = 0; i < 4 * SLAB_OBJECTS; i++) all[i] = object_cache_alloc(cache);
     static const unsigned kept[] = {0, 3, 4, 8, 12};
     for (unsigned i = 0, k = 0; i < 4 * SLAB_OBJECTS; i++) {
         if (k < ARRAY_LENGTH(kept) && kept[k] == i)

@@ -26,7 +26,7 @@ struct kind {
 
 static void use_other(const struct kind *kind) {
     if (kind->other == NULL) return;
-    void *object = object_cache_alloc(&objects, kind->other);
+    void *object = object_cache_alloc(kind->other);
     if (object != NULL) object_cache_free(kind->other, object);
     void *memory = take(cache_of(48)); /* and malloc's */
     if (memory != NULL) give(cache_of(48), memory);
@@ -70,7 +70,7 @@ static struct object_cache *create(const char *name, uint64_t bytes, struct kind
 }
 
 static struct thing *hold(struct object_cache *cache) {
-    struct thing *thing = object_cache_alloc(&objects, cache);
+    struct thing *thing = object_cache_alloc(cache);
     if (thing == NULL) return NULL;
     if (cache->construct != NULL && thing->made != MADE) stack_fail("an object came that is not constructed");
     if (thing->holder != 0) stack_fail("an object was handed out twice");
@@ -151,7 +151,7 @@ static void without_magazines_each_use_constructs(void **state) {
         assert_true(kind.made == i && kind.unmade == i);
     }
     void *batch[20];
-    assert_int_equal(object_cache_alloc_batch(&objects, cache, batch, 20), 20);
+    assert_int_equal(object_cache_alloc_batch(cache, batch, 20), 20);
     object_cache_free_batch(cache, batch, 20);
     EXPECT_BALANCE(cache, 0);
     assert_int_equal(object_cache_destroy(&objects, cache), 0);

@@ -34,7 +34,7 @@ static void a_cache_that_can_not_move_is_only_reaped(void **state) {
     const struct object_cache_config config = {.name = "still", .bytes = 100, .align = 16, .source = &slab_source_zone, .source_context = &zone};
     struct object_cache *still;
     assert_int_equal(object_cache_create(&objects, &config, &still), OBJECT_CACHE_OK);
-    void *object = object_cache_alloc(&objects, still);
+    void *object = object_cache_alloc(still);
     assert_int_equal(object_cache_consolidate(&objects, still), 0);
     assert_int_equal(object_cache_set_move(still, any_function, call_move), OBJECT_CACHE_TOO_LATE);
     object_cache_free(still, object);
@@ -116,7 +116,7 @@ static void free_neighbours(unsigned i) {
     if (freed_in_move++ % 3 != 0) return;
     sim_cpu_set(1);
     for (unsigned k = i + 8; k < i + 25 && k < OBJECTS; k += 8) drop(k);
-    object_cache_free(cache, object_cache_alloc(&objects, cache)); /* and it may allocate */
+    object_cache_free(cache, object_cache_alloc(cache)); /* and it may allocate */
     sim_cpu_set(cpu);
 }
 static void free_all_others(unsigned i) {

@@ -108,7 +108,7 @@ static void no_call_may_fail_badly(void **state) {
         uint64_t before = sim_failable_calls();
         sim_fail_call(nth, nth % 2 == 0 ? 1 : 3);
         for (unsigned i = 0; i < OBJECTS; i++)
-            if ((table[i] = object_cache_alloc(&objects, cache)) != NULL) table[i]->value = i + 1;
+            if ((table[i] = object_cache_alloc(cache)) != NULL) table[i]->value = i + 1;
         for (unsigned i = 0; i < OBJECTS; i++)
             if (i % 8 != 0) drop(i);
         object_cache_reclaim(cache, &need_half);
