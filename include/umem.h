@@ -41,7 +41,7 @@ extern void *umem_zalloc(size_t size, int flags);
  * another class, in time. NULL: does nothing.
  */
 extern void umem_free(void *buf, size_t size);
-/* umem_alloc_align - a block at a multiple of align, a power of two; any other: NULL, errno EINVAL. For umem_free_align only. */
+/* umem_alloc_align - a block at a multiple of align, a power of two; 0: 16; any other: NULL, errno EINVAL. For umem_free_align only. */
 extern void *umem_alloc_align(size_t size, size_t align, int flags);
 extern void umem_free_align(void *buf, size_t size);
 

@@ -105,11 +105,12 @@ void *umem_zalloc(size_t size, int flags) {
 void umem_free(void *buf, size_t size) { strata_kmem_free(buf, size); }
 
 void *umem_alloc_align(size_t size, size_t align, int flags) {
-    if (align == 0 || (align & (align - 1)) != 0) {
+    if ((align & (align - 1)) != 0) {
         errno = EINVAL; /* which no callback mends */
         return NULL;
     }
     if (size == 0) return NULL;
+    if (align == 0) align = 16; /* as every block has it */
     void *block = strata_aligned_alloc(align, size);
     if (block != NULL || (flags & UMEM_NOFAIL) == 0) return block;
     return umem_insist(try_aligned, &(struct umem_request){.size = size, .align = align});

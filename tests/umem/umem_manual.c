@@ -38,7 +38,13 @@ static void blocks(void) {
         }
     }
     EXPECT(umem_alloc(0, UMEM_DEFAULT) == NULL && umem_zalloc(0, UMEM_NOFAIL) == NULL && umem_alloc_align(0, 64, UMEM_NOFAIL) == NULL);
-    EXPECT(umem_alloc_align(100, 24, UMEM_NOFAIL) == NULL && umem_alloc_align(100, 0, UMEM_NOFAIL) == NULL);
+    EXPECT(umem_alloc_align(100, 24, UMEM_NOFAIL) == NULL);
+    for (size_t size = 1; size < 5000000; size = size * 5 + 1) { /* as blocks are aligned */
+        void *aligned = umem_alloc_align(size, 0, UMEM_DEFAULT), *another = umem_alloc_align(size, 0, UMEM_NOFAIL);
+        EXPECT(aligned != NULL && (uintptr_t)aligned % 16 == 0 && another != NULL && (uintptr_t)another % 16 == 0);
+        umem_free_align(aligned, size);
+        umem_free_align(another, size);
+    }
     EXPECT(umem_alloc(SIZE_MAX, UMEM_DEFAULT) == NULL && umem_zalloc((size_t)1 << 62, UMEM_DEFAULT) == NULL);
     umem_free(NULL, 0);
     umem_free_align(NULL, 0);
