@@ -66,7 +66,10 @@ extern void umem_nofail_callback(umem_nofail_callback_t *callback);
 #define UMC_NOHASH 0x00080000     /* of libumem's structures: means nothing here */
 
 typedef struct umem_cache umem_cache_t;
-/* Makes an object of raw memory. flags: those of the allocation, to be passed on. Returns 0, or something else where it can't. */
+/*
+ * Makes an object of raw memory. flags: to be passed on; UMEM_DEFAULT, whatever the allocation has: it sees to UMEM_NOFAIL itself. Returns 0, or
+ * something else where it can't: then it has undone what it did.
+ */
 typedef int umem_constructor_t(void *buf, void *callback_data, int flags);
 typedef void umem_destructor_t(void *buf, void *callback_data);
 /* Asks the program to free objects that it can do without: see `reclaim` in <strata/cache.h>. */
@@ -88,7 +91,11 @@ extern umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, s
  * NULL.
  */
 extern void umem_cache_destroy(umem_cache_t *cache);
-/* umem_cache_alloc - an object, constructed. NULL, with UMEM_DEFAULT, where there is no memory or the constructor refused. */
+/*
+ * umem_cache_alloc - an object, constructed. NULL, with UMEM_DEFAULT, where there is no memory or the constructor refused; with UMEM_NOFAIL the
+ * callback decides in both cases, and runs outside of the constructor. Several objects may be constructed for one that is wanted: one that succeeds
+ * serves.
+ */
 extern void *umem_cache_alloc(umem_cache_t *cache, int flags);
 /*
  * umem_cache_free - gives an object back, in its constructed state. NULL: does nothing. What is no object of the cache, or free already, ends the

@@ -1,9 +1,8 @@
 /*
  * umem_cache.c - umem_cache_create and its kind on strata's object caches.
  *
- * A umem_cache is a strata_cache and what its callbacks want: the constructor's flags are those of the allocation that is under way on this thread,
- * in a thread-local word. Objects that are too large for a strata_cache come from the heap, or the source, one by one, and are in a table. Locks:
- * none.
+ * A umem_cache is a strata_cache and what its callbacks want. Objects that are too large for a strata_cache come from the heap, or the source, one by
+ * one, and are in a table. Locks: none.
  */
 #include "umem_internal.h"
 
@@ -28,13 +27,16 @@ struct umem_cache {
     size_t size, align;
 };
 
-static __thread int allocation_flags;
-
 /* ------------------------------------------------------------------ callbacks */
 
+/*
+ * Never with UMEM_NOFAIL, as in illumos: what the constructor lacks would be asked of the callback right there, which may end the process for an
+ * object that nobody waits for, or leave this place for good, and with it the object and those that were constructed before it. A constructor that
+ * fails is asked again by umem_insist, where there is nothing to lose.
+ */
 static int construct(void *object, void *argument) {
     const umem_cache_t *cache = argument;
-    return cache->constructor(object, cache->callback_data, allocation_flags);
+    return cache->constructor(object, cache->callback_data, UMEM_DEFAULT);
 }
 static void destruct(void *object, void *argument) {
     const umem_cache_t *cache = argument;
@@ -158,16 +160,12 @@ void umem_cache_destroy(umem_cache_t *cache) {
 
 static void *try_alloc(const struct umem_request *request) {
     umem_cache_t *cache = request->cache;
-    int outer = allocation_flags; /* a constructor may allocate from other caches */
-    allocation_flags = request->flags;
-    void *object = cache->cache != NULL ? strata_cache_alloc(cache->cache, STRATA_CACHE_NO_SLEEP) : alloc_large(cache);
-    allocation_flags = outer;
-    return object;
+    return cache->cache != NULL ? strata_cache_alloc(cache->cache, STRATA_CACHE_NO_SLEEP) : alloc_large(cache);
 }
 
 void *umem_cache_alloc(umem_cache_t *cache, int flags) {
     if (__builtin_expect(is_none(cache), 0)) no_cache("umem_cache_alloc", cache);
-    const struct umem_request request = {.cache = cache, .flags = flags};
+    const struct umem_request request = {.cache = cache};
     void *object = try_alloc(&request);
     return object != NULL || (flags & UMEM_NOFAIL) == 0 ? object : umem_insist(try_alloc, &request);
 }

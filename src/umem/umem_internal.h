@@ -22,7 +22,6 @@ _Noreturn void umem_die(const char *format, ...) __attribute__((format(printf, 1
 struct umem_request {
     umem_cache_t *cache;
     size_t size, align;
-    int flags;
 };
 void *umem_insist(void *(*try)(const struct umem_request *request), const struct umem_request *request);
 

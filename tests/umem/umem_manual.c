@@ -4,6 +4,8 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +91,7 @@ static unsigned made, unmade;
 
 static int my_obj_constructor(void *buf, void *ignored, int flags) {
     my_obj_t *myobj = (my_obj_t *)buf;
-    EXPECT(ignored == NULL && (flags == UMEM_DEFAULT || flags == UMEM_NOFAIL));
+    EXPECT(ignored == NULL && flags == UMEM_DEFAULT);
     pthread_mutex_init(&myobj->my_mutex, NULL);
     pthread_cond_init(&myobj->my_cv, NULL);
     myobj->my_barlist = NULL;
@@ -129,12 +131,10 @@ typedef struct big_obj {
     size_t my_size;
 } big_obj_t;
 
-static int flags_of_the_call;
-
 static int big_obj_constructor(void *buf, void *arg, int flags) {
     size_t sz = (size_t)(uintptr_t)arg;
     big_obj_t *myobj = (big_obj_t *)buf;
-    EXPECT(flags == flags_of_the_call);
+    EXPECT(flags == UMEM_DEFAULT); /* whatever the allocation has */
     if ((myobj->my_buffer = (char *)umem_alloc(sz, flags)) == NULL) return 1;
     myobj->my_size = sz;
     return 0;
@@ -153,9 +153,9 @@ static void objects_with_a_buffer(void) {
     caches[2] = umem_cache_create("my_obj_1", sizeof(big_obj_t), 0, big_obj_constructor, big_obj_destructor, NULL, (void *)1, NULL, UMC_NOMAGAZINE);
     for (int round = 0; round < 300; round++)
         for (unsigned i = 0; i < 3; i++) {
-            flags_of_the_call = round % 2 == 0 ? UMEM_DEFAULT : UMEM_NOFAIL;
-            big_obj_t *first = (big_obj_t *)umem_cache_alloc(caches[i], flags_of_the_call);
-            big_obj_t *second = (big_obj_t *)umem_cache_alloc(caches[i], flags_of_the_call);
+            int flags = round % 2 == 0 ? UMEM_DEFAULT : UMEM_NOFAIL;
+            big_obj_t *first = (big_obj_t *)umem_cache_alloc(caches[i], flags);
+            big_obj_t *second = (big_obj_t *)umem_cache_alloc(caches[i], flags);
             EXPECT(first != NULL && second != NULL && first != second && first->my_buffer != second->my_buffer);
             first->my_buffer[first->my_size - 1] = 1;
             umem_cache_free(caches[i], first);
@@ -186,6 +186,71 @@ static void constructors_that_refuse(void) {
     umem_nofail_callback(NULL);
     umem_cache_free(cache, object);
     umem_cache_destroy(cache);
+}
+
+/*
+ * A constructor that passes its flags on, where the buffers behind objects run out. Callbacks that don't come back are called where no object is half
+ * made: all that are made are there for later allocations, and are unmade in the end.
+ */
+static unsigned buffers, left; /* how many more there are */
+static bool constructs;
+static jmp_buf way_out;
+
+static int buffered_constructor(void *buf, void *ignored, int flags) {
+    (void)ignored;
+    constructs = true;
+    size_t size = buffers != 0 ? 100 : (size_t)1 << 62;
+    void *buffer = umem_alloc(size, flags);
+    constructs = false;
+    if (buffer == NULL) return 1;
+    buffers--;
+    made++;
+    *(void **)buf = buffer;
+    return 0;
+}
+static void buffered_destructor(void *buf, void *ignored) {
+    (void)ignored;
+    umem_free(*(void **)buf, 100);
+    unmade++;
+}
+static int leave_by_longjmp(void) {
+    EXPECT(!constructs);
+    left++;
+    longjmp(way_out, 1);
+}
+static int leave_by_the_end(void) {
+    EXPECT(!constructs);
+    left++;
+    return end_this_thread();
+}
+static void *wants_an_object(void *cache) { return umem_cache_alloc((umem_cache_t *)cache, UMEM_NOFAIL); }
+
+static void buffers_that_run_out(size_t size, int cflags) {
+    umem_cache_t *cache = umem_cache_create("buffered", size, 0, buffered_constructor, buffered_destructor, NULL, NULL, NULL, cflags);
+    made = unmade = left = 0;
+    umem_nofail_callback(leave_by_longjmp);
+    buffers = 2; /* enough for one object, whatever else the cache would like to have */
+    void *volatile object = umem_cache_alloc(cache, UMEM_NOFAIL);
+    EXPECT(object != NULL && left == 0 && made > 0);
+    umem_cache_free(cache, object);
+    umem_reap();
+    EXPECT(made == unmade);
+
+    buffers = 0;
+    if (setjmp(way_out) == 0) EXPECT(umem_cache_alloc(cache, UMEM_NOFAIL) == NULL); /* it does not return */
+    EXPECT(left == 1);
+    umem_nofail_callback(leave_by_the_end);
+    pthread_t thread;
+    void *status = &thread;
+    EXPECT(pthread_create(&thread, NULL, wants_an_object, cache) == 0 && pthread_join(thread, &status) == 0 && status == NULL && left == 2);
+    umem_nofail_callback(NULL);
+
+    buffers = 1000;
+    void *objects[100];
+    for (unsigned i = 0; i < 100; i++) EXPECT((objects[i] = umem_cache_alloc(cache, UMEM_NOFAIL)) != NULL);
+    for (unsigned i = 0; i < 100; i++) umem_cache_free(cache, objects[i]);
+    umem_cache_destroy(cache);
+    EXPECT(made == unmade && left == 2);
 }
 
 /* Of several megabytes, as file systems have them. */
@@ -239,6 +304,9 @@ int main(void) {
     objects_with_a_mutex();
     objects_with_a_buffer();
     constructors_that_refuse();
+    buffers_that_run_out(48, 0);
+    buffers_that_run_out(48, UMC_NOMAGAZINE);
+    buffers_that_run_out((size_t)2 << 20, 0);
     large_objects();
     reclaim();
     puts("as the manual says");
