@@ -72,7 +72,10 @@ typedef struct umem_cache umem_cache_t;
  */
 typedef int umem_constructor_t(void *buf, void *callback_data, int flags);
 typedef void umem_destructor_t(void *buf, void *callback_data);
-/* Asks the program to free objects that it can do without: see `reclaim` in <strata/cache.h>. */
+/*
+ * Asks the program to free objects that it can do without: as `reclaim` in <strata/cache.h> says, and in umem_reap. Runs once at a time for each
+ * cache; may use all caches, but must not destroy its own: one line on standard error and abort().
+ */
 typedef void umem_reclaim_t(void *callback_data);
 
 /*
@@ -87,8 +90,8 @@ extern umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, s
                                        umem_destructor_t *destructor, umem_reclaim_t *reclaim, void *callback_data, vmem_t *source, int cflags);
 /*
  * umem_cache_destroy - ends a cache. How many objects were not freed is said in one line on standard error; their memory is gone. NULL: does nothing.
- * A cache that was destroyed: one line on standard error and abort(), as long as its memory is nobody else's; so for alloc and free, and there for
- * NULL.
+ * Waits for its reclaim function where that runs. A cache that was destroyed: one line on standard error and abort(), as long as its memory is nobody
+ * else's; so for alloc and free, and there for NULL.
  */
 extern void umem_cache_destroy(umem_cache_t *cache);
 /*
@@ -103,7 +106,12 @@ extern void *umem_cache_alloc(umem_cache_t *cache, int flags);
  */
 extern void umem_cache_free(umem_cache_t *cache, void *buf);
 
-/* umem_reap - destructs what is cached, and gives idle memory back to the system. On strata_cache_reap and strata_release. */
+/*
+ * umem_reap - calls the reclaim functions of all caches, destructs what is cached then, and gives idle memory back to the system.
+ *
+ * They run on this thread, with no lock of the library's held; those that are running already, on whatever thread, are left out, and where it is
+ * called by one of them, all are. A cache that is destroyed meanwhile waits for its own to return. On strata_cache_reap and strata_release.
+ */
 extern void umem_reap(void);
 
 /*

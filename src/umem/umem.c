@@ -123,6 +123,7 @@ void umem_free_align(void *buf, size_t size) {
 }
 
 void umem_reap(void) {
+    umem_reclaim_all();
     strata_cache_reap(NULL);
     strata_release(0);
 }

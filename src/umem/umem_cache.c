@@ -21,7 +21,7 @@ struct umem_cache {
     char name[32];
     umem_constructor_t *constructor;
     umem_destructor_t *destructor;
-    umem_reclaim_t *reclaim;
+    struct umem_reclaimer reclaimer; /* in the list of all where it has a function */
     void *callback_data;
     vmem_t *source;
     size_t size, align;
@@ -43,9 +43,9 @@ static void destruct(void *object, void *argument) {
     cache->destructor(object, cache->callback_data);
 }
 static void reclaim(void *argument, size_t wanted_bytes, enum strata_cache_need need) {
-    const umem_cache_t *cache = argument;
+    umem_cache_t *cache = argument;
     (void)wanted_bytes, (void)need; /* the callback isn't told, and frees what it thinks right */
-    cache->reclaim(cache->callback_data);
+    umem_reclaim(&cache->reclaimer);
 }
 
 /* Slabs are segments of the source; a NULL alignment would do where they are multiples of the quantum, as xalloc sees for itself. */
@@ -94,6 +94,25 @@ static bool is_valid(const char *name, size_t size, size_t align) {
     return name != NULL && size != 0 && (align & (align - 1)) == 0 && align <= (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* What objects come from: a strata_cache, or the table of large ones. False: no memory. */
+static bool create_inside(umem_cache_t *cache, int cflags) {
+    if (((cache->size + cache->align - 1) & ~(cache->align - 1)) > STRATA_CACHE_OBJECT_MAX) {
+        cache->large = umem_large_create();
+        return cache->large != NULL;
+    }
+    const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = cache->source};
+    const struct strata_cache_config config = {.size = cache->size,
+                                               .align = cache->align,
+                                               .constructor = cache->constructor != NULL ? construct : NULL,
+                                               .destructor = cache->destructor != NULL ? destruct : NULL,
+                                               .argument = cache,
+                                               .reclaim = cache->reclaimer.function != NULL ? reclaim : NULL,
+                                               .source = cache->source != NULL ? &slabs : NULL,
+                                               .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines(),
+                                               .no_debug = (cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0};
+    return strata_cache_create(cache->name, &config, &cache->cache) == STRATA_CACHE_OK;
+}
+
 umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t align, umem_constructor_t *constructor, umem_destructor_t *destructor,
                                 umem_reclaim_t *reclaim_callback, void *callback_data, vmem_t *source, int cflags) {
     umem_start();
@@ -109,35 +128,19 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
     }
     *cache = (umem_cache_t){.constructor = constructor,
                             .destructor = destructor,
-                            .reclaim = reclaim_callback,
+                            .reclaimer = {.function = reclaim_callback, .data = callback_data},
                             .callback_data = callback_data,
                             .source = source,
                             .size = bufsize,
                             .align = align};
-    const char *name = *debug_name != 0 ? debug_name : "umem";
-    strncpy(cache->name, name, sizeof cache->name - 1);
-    if (((bufsize + align - 1) & ~(align - 1)) > STRATA_CACHE_OBJECT_MAX) {
-        cache->large = umem_large_create();
-        if (cache->large != NULL) return cache;
+    strncpy(cache->name, *debug_name != 0 ? debug_name : "umem", sizeof cache->name - 1);
+    if (!create_inside(cache, cflags)) {
         strata_kmem_free(cache, sizeof *cache);
         errno = EAGAIN;
         return NULL;
     }
-
-    const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = source};
-    const struct strata_cache_config config = {.size = bufsize,
-                                               .align = align,
-                                               .constructor = constructor != NULL ? construct : NULL,
-                                               .destructor = destructor != NULL ? destruct : NULL,
-                                               .argument = cache,
-                                               .reclaim = reclaim_callback != NULL ? reclaim : NULL,
-                                               .source = source != NULL ? &slabs : NULL,
-                                               .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines(),
-                                               .no_debug = (cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0};
-    if (strata_cache_create(name, &config, &cache->cache) == STRATA_CACHE_OK) return cache;
-    strata_kmem_free(cache, sizeof *cache);
-    errno = EAGAIN;
-    return NULL;
+    if (reclaim_callback != NULL) umem_reclaimer_add(&cache->reclaimer);
+    return cache;
 }
 
 static _Noreturn __attribute__((cold)) void no_cache(const char *function, const umem_cache_t *cache) {
@@ -150,6 +153,8 @@ static bool is_none(const umem_cache_t *cache) { return cache == NULL || cache->
 void umem_cache_destroy(umem_cache_t *cache) {
     if (cache == NULL) return;
     if (is_none(cache)) no_cache("umem_cache_destroy", cache);
+    if (cache->reclaimer.function != NULL && !umem_reclaimer_remove(&cache->reclaimer))
+        umem_die("umem_cache_destroy(): called by the reclaim function of cache %s", cache->name);
     if (cache->cache != NULL)
         strata_cache_destroy(cache->cache);
     else

@@ -4,6 +4,7 @@
 #ifndef STRATA_UMEM_INTERNAL_H
 #define STRATA_UMEM_INTERNAL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* The library is compiled with hidden names; these are its public ones. */
@@ -34,6 +35,21 @@ bool umem_large_add(struct umem_large *large, void *address);
 bool umem_large_take(struct umem_large *large, const void *address);
 /* Takes out whichever; NULL: none is left. */
 void *umem_large_take_any(struct umem_large *large);
+
+/* umem_reclaim.c: a cache's reclaim function. */
+struct umem_reclaimer {
+    struct umem_reclaimer *next, **link;
+    umem_reclaim_t *function; /* NULL: none, or the cache is being destroyed */
+    void *data;
+    bool runs;
+    pthread_t thread; /* that it runs on */
+};
+void umem_reclaimer_add(struct umem_reclaimer *reclaimer);
+/* From now on the function isn't called; waits until it is done. False, and as before: this thread is in it. */
+bool umem_reclaimer_remove(struct umem_reclaimer *reclaimer);
+/* Calls it, and all, but for those that are running. */
+void umem_reclaim(struct umem_reclaimer *reclaimer);
+void umem_reclaim_all(void);
 
 /* umem_env.c: reads the environment, once; whoever makes a cache comes by, as constructors of a static program run in any order. */
 void umem_start(void);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <umem.h>
@@ -143,6 +144,44 @@ static void caches(const char *how) {
     umem_cache_destroy(same);
     if (vmem_size(memory, VMEM_ALLOC) != 0) puts("the arena has not all back");
     vmem_destroy(memory);
+}
+
+/* A reclaim function that destroys its cache; and one that runs on another thread when the process forks: the child's cache does not wait for it. */
+static umem_cache_t *reclaimed;
+static int told[2], lets_go[2]; /* pipes */
+static void destroy_it(void *unused) {
+    (void)unused;
+    umem_cache_destroy(reclaimed);
+}
+static void linger(void *unused) {
+    char byte = 0;
+    (void)unused;
+    if (write(told[1], &byte, 1) != 1 || read(lets_go[0], &byte, 1) != 1) abort();
+}
+static void *reap(void *unused) {
+    umem_reap();
+    return unused;
+}
+static void reclaiming(const char *how) {
+    bool forks = strcmp(how, "fork") == 0;
+    pthread_t thread;
+    char byte = 0;
+    int status = 1;
+    reclaimed = umem_cache_create("reclaimed", 100, 0, NULL, NULL, forks ? linger : destroy_it, NULL, NULL, 0);
+    if (!forks) umem_reap();
+    if (pipe(told) != 0 || pipe(lets_go) != 0 || pthread_create(&thread, NULL, reap, NULL) != 0 || read(told[0], &byte, 1) != 1) abort();
+    umem_reap(); /* it runs already */
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        umem_cache_destroy(reclaimed);
+        umem_reap();
+        _exit(0);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0) printf("the child ended with %d\n", status);
+    if (write(lets_go[1], &byte, 1) != 1) abort();
+    umem_cache_destroy(reclaimed);
+    pthread_join(thread, NULL);
 }
 
 static int count_entries(enum strata_debug_log log);
@@ -323,6 +362,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "nofail") == 0) nofail(argv[2]);
     if (strcmp(argv[1], "arena") == 0) arena(argv[2]);
     if (strcmp(argv[1], "cache") == 0) caches(argv[2]);
+    if (strcmp(argv[1], "reclaiming") == 0) reclaiming(argv[2]);
     if (strcmp(argv[1], "null") == 0) null_arguments(argv[2]);
     if (strcmp(argv[1], "debug") == 0) debug(argv[2]);
     if (strcmp(argv[1], "fail") == 0) fail();

@@ -91,6 +91,18 @@ def test_large_objects_that_were_not_freed(run, how):
     assert (result.errors, result.text) == ("umem: umem_cache_destroy(): cache big: 2 objects were not freed\n", "went on\n")
 
 
+def test_a_reclaim_function_that_destroys_its_cache(run):
+    result = run("reclaiming", "destroy")
+    assert result.returncode == -signal.SIGABRT
+    assert result.errors == "umem: umem_cache_destroy(): called by the reclaim function of cache reclaimed\n"
+
+
+def test_a_fork_while_a_reclaim_function_runs(run):
+    """In the child nobody is in it."""
+    result = run("reclaiming", "fork", expect=0)
+    assert (result.errors, result.text) == ("", "went on\n")
+
+
 @pytest.mark.parametrize("function", ["umem_cache_alloc", "umem_cache_free"])
 def test_no_cache(run, function):
     result = run("null", function)

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -298,6 +299,77 @@ static void reclaim(void) {
     vmem_destroy(small);
 }
 
+/* umem_reap asks each cache first, so that what is given back leaves, too; one that reaps for itself asks nobody. */
+static umem_cache_t *asking[2]; /* the second one's objects are large */
+static void *spared[2][8];
+static unsigned given;
+static void give_and_reap(unsigned which) {
+    given++;
+    for (unsigned i = 0; i < 8; i++) {
+        umem_cache_free(asking[which], spared[which][i]);
+        spared[which][i] = NULL;
+    }
+    umem_reap();
+}
+static void give_small(void *ignored) {
+    (void)ignored;
+    give_and_reap(0);
+}
+static void give_large(void *ignored) {
+    (void)ignored;
+    give_and_reap(1);
+}
+
+static void reap(void) {
+    made = unmade = 0;
+    for (unsigned which = 0; which < 2; which++) {
+        asking[which] = umem_cache_create("asking", which == 0 ? sizeof(my_obj_t) : (size_t)2 << 20, 0, my_obj_constructor, my_obj_destructor,
+                                          which == 0 ? give_small : give_large, NULL, NULL, 0);
+        for (unsigned i = 0; i < 8; i++) EXPECT((spared[which][i] = umem_cache_alloc(asking[which], UMEM_DEFAULT)) != NULL);
+    }
+    umem_reap();
+    EXPECT(given == 2 && made >= 16 && made == unmade);
+    umem_cache_destroy(asking[0]);
+    umem_reap();
+    EXPECT(given == 3); /* an empty cache, too */
+    umem_cache_destroy(asking[1]);
+    umem_reap();
+    EXPECT(given == 3);
+}
+
+/* Caches that come and go while others reap: destroyed in the middle of their callbacks, and never called afterwards. */
+static bool others_reap; /* atomic, as all that these threads share */
+static unsigned callbacks_begun;
+static void *reap_on(void *nothing) {
+    while (__atomic_load_n(&others_reap, __ATOMIC_ACQUIRE)) umem_reap();
+    return nothing;
+}
+static void look_at_its_cache(void *callback_data) {
+    bool *exists = (bool *)callback_data;
+    EXPECT(__atomic_load_n(exists, __ATOMIC_ACQUIRE));
+    __atomic_fetch_add(&callbacks_begun, 1, __ATOMIC_ACQ_REL);
+    for (int i = 0; i < 20; i++) sched_yield();
+    EXPECT(__atomic_load_n(exists, __ATOMIC_ACQUIRE));
+}
+
+static void reap_while_caches_go(void) {
+    pthread_t threads[2];
+    static bool exists[300];
+    __atomic_store_n(&others_reap, true, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2; i++) EXPECT(pthread_create(&threads[i], NULL, reap_on, NULL) == 0);
+    for (unsigned round = 0; round < 300; round++) {
+        __atomic_store_n(&exists[round], true, __ATOMIC_RELEASE);
+        unsigned before = __atomic_load_n(&callbacks_begun, __ATOMIC_ACQUIRE);
+        umem_cache_t *cache = umem_cache_create("passing", 100, 0, NULL, NULL, look_at_its_cache, &exists[round], NULL, 0);
+        EXPECT(cache != NULL);
+        while (round % 3 != 0 && __atomic_load_n(&callbacks_begun, __ATOMIC_ACQUIRE) == before) sched_yield();
+        umem_cache_destroy(cache);
+        __atomic_store_n(&exists[round], false, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&others_reap, false, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(void) {
     blocks();
     threads_that_run_out();
@@ -309,6 +381,8 @@ int main(void) {
     buffers_that_run_out((size_t)2 << 20, 0);
     large_objects();
     reclaim();
+    reap();
+    reap_while_caches_go();
     puts("as the manual says");
     return 0;
 }
