@@ -111,15 +111,21 @@ STRATA_COLD void object_debug_failed(struct object_cache *cache) {
     if (object_debug_is_on(cache)) debug_note_failure(object_debug_of(cache), cache->bytes);
 }
 
+/* What is no debugged object of this cache. Its own slabs first: they may lie in a debugged buffer, which a source of the program's has from malloc.
+ */
+static void give_undebugged(struct object_cache *cache, struct debug_cache *debug, void *object, object_debug_plain *plain) {
+    struct debug_cache *round = debug_cache_of(debug->layer, object);
+    if (round == NULL || object_slabs_look_up(&cache->slabs, object) != OBJECTS_FOREIGN)
+        plain(cache, &object, 1);
+    else
+        debug_wrong_function(round, object, cache->free_function, "an object of another cache than was said");
+}
+
 static void give_one(struct object_cache *cache, struct debug_cache *debug, void *object, object_debug_plain *plain) {
     enum debug_claim claim = debug_claim(debug, object, cache->free_function, NULL);
     if (claim == DEBUG_WRONG) return;
     if (claim == DEBUG_FOREIGN) {
-        struct debug_cache *other = debug_cache_of(debug->layer, object);
-        if (other != NULL)
-            debug_wrong_function(other, object, cache->free_function, "an object of another cache than was said");
-        else
-            plain(cache, &object, 1);
+        give_undebugged(cache, debug, object, plain);
         return;
     }
     if (cache->destruct != NULL) cache->destruct(object, cache->argument);

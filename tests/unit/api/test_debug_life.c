@@ -121,6 +121,50 @@ static void the_last_pattern_counts(void **state) {
     ASSERT_SOUND();
 }
 
+static size_t source_left;
+static void *source_take(void *context, size_t bytes, size_t align) {
+    (void)context;
+    if (bytes > source_left) return NULL;
+    source_left -= bytes;
+    return strata_aligned_alloc(align, bytes);
+}
+static void source_give(void *context, void *memory, size_t bytes) {
+    (void)context;
+    source_left += bytes;
+    strata_free(memory);
+}
+
+/* Slabs of a cache with a source may lie in debugged buffers of malloc. What lies in them is the cache's nevertheless, and what does not is not. */
+static void ordinary_objects_may_lie_in_debugged_buffers(void **state) {
+    const struct strata_cache_source source = {.allocate = source_take, .release = source_give};
+    const struct strata_cache_config config = {.size = 100, .source = &source};
+    (void)state;
+    strata_debug_on_error(STRATA_DEBUG_CONTINUE);
+    source_left = (size_t)1 << 20;
+    assert_int_equal(strata_debug_set("malloc-*", "guards"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+    void *early = strata_cache_alloc(things, 0); /* before the cache had features */
+    assert_true(debug_heap_owns(early));
+    assert_int_equal(strata_debug_set("things", "guards"), STRATA_DEBUG_OK);
+    void *debugged = strata_cache_alloc(things, 0), *block = get(100);
+    strata_cache_free(things, early), strata_cache_free(things, debugged);
+    assert_string_equal(sim_output(), "");
+    strata_cache_free(things, block);
+    assert_non_null(strstr(sim_output(), "an object of another cache than was said (cache malloc-112)\n"));
+    sim_output_clear();
+    assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_OK);
+    put(block);
+    source_left = 8192; /* no room for a debugged slab, but for an ordinary one */
+    assert_int_equal(strata_debug_set("*", "default"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+    early = strata_cache_alloc(things, 0);
+    assert_true(debug_heap_owns(early));
+    strata_cache_free(things, early);
+    assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_OK);
+    ASSERT_SOUND();
+    assert_string_equal(sim_output(), "");
+}
+
 struct tally {
     unsigned made, unmade, calls;
 };
@@ -312,9 +356,16 @@ static void figures_include_debugged_buffers(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(sizes_and_alignments_are_exact), TEST(a_firewall_ends_at_a_page), TEST(a_buffer_stays_what_it_is),
-        TEST(the_last_pattern_counts),        TEST(constructions_balance),     TEST(frees_by_size_are_believed_again),
-        TEST(walks_find_what_is_there),       TEST(old_entries_give_way),      TEST(figures_include_debugged_buffers),
+        TEST(sizes_and_alignments_are_exact),
+        TEST(a_firewall_ends_at_a_page),
+        TEST(a_buffer_stays_what_it_is),
+        TEST(ordinary_objects_may_lie_in_debugged_buffers),
+        TEST(the_last_pattern_counts),
+        TEST(constructions_balance),
+        TEST(frees_by_size_are_believed_again),
+        TEST(walks_find_what_is_there),
+        TEST(old_entries_give_way),
+        TEST(figures_include_debugged_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
