@@ -126,6 +126,10 @@ STRATA_API void strata_debug_failed(const char *name, size_t bytes);
  * What follows when an error is found and its report is written. The report begins with a line as all errors of strata have it, "strata: FUNCTION():
  * ADDRESS: what is wrong (cache NAME)", and goes on with lines that begin with "strata:   ": the buffer and the offset, what was expected and found,
  * and the transactions of the buffer, newest first, their stacks as module+offset. The option debug_error says the same at the start.
+ *
+ * An error is damage of a debugged buffer, or a wrong free of one: twice, in its middle, by a function or to a cache that it is not of, or by a size
+ * other than it was asked for with, where the free names one (strata_kmem_free, strata_free_sized, C++'s sized delete). Of what is no debugged
+ * buffer, a pointer to nothing of strata's among it, frees say what they say without debugging: where they see an error, the process ends always.
  */
 enum strata_debug_action {
     STRATA_DEBUG_ABORT = 0, /* the process ends, by SIGABRT */

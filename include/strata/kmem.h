@@ -9,8 +9,9 @@
  * so does a pointer that is no block at all. It is seen, and ends the process (SIGABRT) with one line on standard error, where the free takes the
  * slow path, when the block leaves the arrays of the CPU for its slab, and for all sizes above STRATA_KMEM_COOKIE_MAX; until then it may be handed
  * out again, for the wrong size. A library that was built for debugging (CMake's build type Debug) looks at every free, and so does any other with
- * the option magazine_max:0. A debugged block (<strata/debug.h>) knows what was asked for, and ends the process at once for any other size; one that
- * a cookie asked for, for any other than those of its class.
+ * the option magazine_max:0. A debugged block (<strata/debug.h>) knows what was asked for: any other size, or for one that a cookie asked for any
+ * other than those of its class, is reported at once as other errors of debugged buffers are, and STRATA_DEBUG_CONTINUE lets the process go on, the
+ * block as it was.
  *
  * For all functions, where nothing else is said:
  *   - sizes are in bytes; alignment, threads, fork, signals and cost are those of strata_malloc and strata_free (<strata/malloc.h>), each without the

@@ -83,7 +83,8 @@ STRATA_API void strata_free(void *p) STRATA_NOEXCEPT;
  *
  * p: as for strata_free, NULL included.
  * size: bytes; what was asked of strata_malloc, strata_calloc (the product), strata_realloc or strata_reallocarray (the product); another size is an
- * error of the caller, which strata doesn't look for. Not for blocks of the functions that take an alignment. Cost: that of strata_free.
+ * error of the caller, which strata doesn't look for but in debugged buffers (<strata/debug.h>). Not for blocks of the functions that take an
+ * alignment. Cost: that of strata_free.
  */
 STRATA_API void strata_free_sized(void *p, size_t size) STRATA_NOEXCEPT;
 
@@ -91,7 +92,7 @@ STRATA_API void strata_free_sized(void *p, size_t size) STRATA_NOEXCEPT;
  * strata_free_aligned_sized - strata_free for a block of strata_aligned_alloc (C23).
  *
  * p: as for strata_free, NULL included. alignment, size: bytes; what was asked of strata_aligned_alloc; others are an error of the caller, which
- * strata doesn't look for. Cost: that of strata_free.
+ * strata doesn't look for but in debugged buffers, and there for the size. Cost: that of strata_free.
  */
 STRATA_API void strata_free_aligned_sized(void *p, size_t alignment, size_t size) STRATA_NOEXCEPT;
 

@@ -111,7 +111,7 @@ void debug_heap_add_figures(unsigned tag, struct slab_stats *stats) {
 
 static bool is_of_malloc(struct debug_cache *cache, const void *address, const char *function) {
     if (cache->of_malloc) return true;
-    debug_wrong_function(cache, address, function, "an object of a cache, which strata_cache_free takes back");
+    debug_wrong_free(cache, address, function, "an object of a cache, which strata_cache_free takes back");
     return false;
 }
 
@@ -136,14 +136,29 @@ bool debug_heap_usable(const char *function, const void *address, size_t *bytes)
     return true;
 }
 
+/* A cookie of kmem's stands for its whole class: what it frees may be any of that, and what it allocated may be freed by any size of it. */
+static bool is_size_asked(struct debug_cache *cache, const void *address, size_t size, size_t asked, bool by_class) {
+    if (size == asked) return true;
+    if (size > SIZE_CLASS_MAX_BYTES || slab_class_of_size(&heap.slabs, size) != slab_class_of_size(&heap.slabs, asked)) return false;
+    return by_class || debug_is_of_class(cache, address);
+}
+
+enum debug_claim debug_heap_claim_sized(const char *function, const void *address, size_t size, bool by_class) {
+    struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
+    uint64_t asked;
+    if (cache == NULL) return DEBUG_FOREIGN;
+    if (!is_of_malloc(cache, address, function)) return DEBUG_WRONG;
+    enum debug_claim claim = debug_claim(cache, address, function, &asked);
+    if (claim != DEBUG_LIVE || is_size_asked(cache, address, size, asked, by_class)) return claim;
+    char what[96];
+    format_text(what, sizeof what, "size is %zu, but this is a debugged block of %llu bytes", size, (unsigned long long)asked);
+    debug_wrong_free(cache, address, function, what);
+    return DEBUG_WRONG;
+}
+
 void debug_heap_set_of_class(const void *address) {
     struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
     if (cache != NULL) debug_set_of_class(cache, address);
-}
-
-bool debug_heap_is_of_class(const void *address) {
-    struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
-    return cache != NULL && debug_is_of_class(cache, address);
 }
 
 /* ------------------------------------------------------------------ the heap's own calls */

@@ -187,6 +187,11 @@ bool heap_debug_usable(enum heap_function function, const void *address, size_t 
     return heap_is_debugged() && debug_heap_usable(function_names[function], address, bytes);
 }
 
+bool heap_debug_allows(enum heap_function function, const void *address, size_t size) {
+    if (!heap_is_debugged() || address == NULL || __atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return true;
+    return debug_heap_claim_sized(function_names[function], address, size, false) != DEBUG_WRONG;
+}
+
 /* How long a report waits for the zone's lock, at most: a handler that interrupted who holds it would wait for ever. */
 #define REPORT_DOZE_MAX_NS UINT64_C(32000000)
 

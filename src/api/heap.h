@@ -130,6 +130,8 @@ void heap_free_odd(enum heap_function function, const void *object);
 
 /* Whether it is a debugged buffer: *bytes is what was asked for, SIZE_MAX where it is a wrong one, which is reported. */
 bool heap_debug_usable(enum heap_function function, const void *address, size_t *bytes);
+/* Whether a free that names the size may go on. False: it is a debugged buffer, and the free a wrong one, which is reported. */
+bool heap_debug_allows(enum heap_function function, const void *address, size_t size);
 
 /* Everything idle back to the system; returns bytes. */
 size_t heap_release(size_t keep_bytes);
@@ -193,8 +195,9 @@ size_t emergency_bytes(const void *address);
 /*
  * debug_heap.c, where heap.debug is not NULL. alloc, true: *object is a debugged buffer, or NULL where none shall be had. refuses: whether a block
  * shall not be had. failed: an allocation did, of a size class (0: a block), or of a cache, of which those with features say so themselves. free:
- * false: no debugged buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one. of_class: a live debugged buffer of this address, if it is
- * one, was asked for by its size class.
+ * false: no debugged buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one. claim_sized: looks over what is about to be freed by a
+ * caller who says the size, or a size of the class (by_class); FOREIGN: no debugged buffer. set_of_class: a live debugged buffer of this address, if
+ * it is one, was asked for by its size class.
  */
 bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object);
 bool debug_heap_refuses(size_t bytes);
@@ -205,7 +208,7 @@ bool debug_heap_free(const char *function, void *address);
 bool debug_heap_usable(const char *function, const void *address, size_t *bytes);
 bool debug_heap_owns(const void *address);
 void debug_heap_set_of_class(const void *address);
-bool debug_heap_is_of_class(const void *address);
+enum debug_claim debug_heap_claim_sized(const char *function, const void *address, size_t size, bool by_class);
 STRATA_INLINE bool heap_is_debugged(void) { return STRATA_UNLIKELY(__atomic_load_n(&heap.debug, __ATOMIC_ACQUIRE) != NULL); }
 /* debug_api.c: what the options say, once the heap is ready; a cache that was just created; around fork, in rank order. */
 void debug_start(void);

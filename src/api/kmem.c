@@ -45,40 +45,26 @@ static STRATA_COLD _Noreturn void wrong_size(const char *function, const void *p
 }
 
 /*
- * Whether a free names the size that a debugged buffer was asked for with. A cookie stands for its whole class: what it frees may be any of that, and
- * what it allocated may be freed by any size of it.
+ * Ends the process where p is not a block that strata_kmem_alloc(size) may have given. Not seen: that it is free already. A debugged buffer knows
+ * what was asked for, and what is wrong with it is the debugger's to say. False: that was done, and it stays as it is.
  */
-static bool is_size_asked(const struct kmem_form *form, const void *p, size_t size, size_t asked) {
-    if (size == asked) return true;
-    if (size > SIZE_CLASS_MAX_BYTES || asked > SIZE_CLASS_MAX_BYTES) return false;
-    return slab_class_of_size(&heap.slabs, size) == slab_class_of_size(&heap.slabs, asked) && (form->by_cookie || debug_heap_is_of_class(p));
-}
-
-/* Whether it is a debugged buffer, which knows what was asked for; what else may be wrong with it is the debugger's to say. */
-static bool is_debugged(const struct kmem_form *form, void *p, size_t size) {
-    size_t asked;
-    if (!heap_is_debugged() || !heap_debug_usable(HEAP_FREE, p, &asked)) return false;
-    if (asked != SIZE_MAX && !is_size_asked(form, p, size, asked))
-        fatal("%s(): %p: size is %zu, but this is a debugged block of %zu bytes", form->function, p, size, asked);
-    return true;
-}
-
-/* Ends the process where p is not a block that strata_kmem_alloc(size) may have given. Not seen: that it is free already. */
-static void verify(const struct kmem_form *form, void *p, size_t size) {
+static bool verify(const struct kmem_form *form, const void *p, size_t size) {
     const char *function = form->function;
-    if (is_debugged(form, p, size)) return;
+    enum debug_claim claim = heap_is_debugged() ? debug_heap_claim_sized(function, p, size, form->by_cookie) : DEBUG_FOREIGN;
+    if (claim != DEBUG_FOREIGN) return claim == DEBUG_LIVE;
     if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & 15) != 0) fatal("%s(): %p: not a pointer of this heap", function, p);
     unsigned tag = (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)];
     unsigned wanted = size <= SIZE_CLASS_MAX_BYTES ? slab_class_of_size(&heap.slabs, size) : TAG_BLOCK;
     if (tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES) {
         if (!slab_is_object(&heap.slabs, tag, p)) fatal("%s(): %p: not the start of an object (cache %s)", function, p, heap.slabs.caches[tag].name);
         if (tag != wanted) wrong_size(function, p, size, tag);
-        return;
+        return true;
     }
     size_t bytes = tag == TAG_BLOCK ? zone_block_asked(&heap.zone, p) : 0;
     if (bytes == 0) heap_bad_block(function, p);
     size_t unit = max_u64(GRANULE_BYTES, platform_info()->page_bytes);
     if (wanted != TAG_BLOCK || size > bytes || bytes - size >= unit) wrong_size(function, p, size, tag);
+    return true;
 }
 
 /* ------------------------------------------------------------------ by size */
@@ -133,14 +119,13 @@ static bool free_by_tag(void *p, size_t size) {
 
 static STRATA_NOINLINE void free_slow(const struct kmem_form *form, void *p, size_t size) {
     if (p == NULL || is_dying() || free_by_tag(p, size)) return;
-    heap_init(); /* it may be the first call of the process: then for the message */
-    verify(form, p, size);
-    strata_free(p); /* by its address, which has just been found good */
+    heap_init();                               /* it may be the first call of the process: then for the message */
+    if (verify(form, p, size)) strata_free(p); /* by its address, which has just been found good */
 }
 
 void strata_kmem_free(void *p, size_t size) {
     if (STRATA_LIKELY(size <= SIZE_CLASS_MAX_BYTES) && STRATA_LIKELY(heap_kmem_trusts()) && STRATA_LIKELY(p != NULL)) {
-        if (VERIFIED_ALWAYS) verify(&free_by_size, p, size);
+        if (VERIFIED_ALWAYS && !verify(&free_by_size, p, size)) return;
         if (STRATA_LIKELY(cpu_push(slab_class_of_size(&heap.slabs, size), p))) return;
     }
     free_slow(&free_by_size, p, size);
@@ -182,7 +167,7 @@ void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {
 
 void strata_kmem_cookie_free(strata_kmem_cookie cookie, void *p) {
     if (is_cookie(cookie) && STRATA_LIKELY(heap_kmem_trusts()) && STRATA_LIKELY(p != NULL)) {
-        if (VERIFIED_ALWAYS) verify(&free_by_cookie, p, bytes_of("strata_kmem_cookie_free", cookie));
+        if (VERIFIED_ALWAYS && !verify(&free_by_cookie, p, bytes_of("strata_kmem_cookie_free", cookie))) return;
         if (STRATA_LIKELY(cpu_push(cache_of(cookie), p))) return;
     }
     free_slow(&free_by_cookie, p, bytes_of("strata_kmem_cookie_free", cookie));

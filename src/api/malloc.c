@@ -67,17 +67,28 @@ ALSO_AS(free, strata_free)
 ALSO_AS_LIBC(__libc_free, strata_free)
 ALSO_AS(cfree, strata_free)
 
-/* The size is a promise of the caller that we don't need: the tag says more. */
-void strata_free_sized(void *p, size_t size) {
-    (void)size;
-    release(HEAP_FREE_SIZED, p);
+static STRATA_NOINLINE void release_sized_slow(enum heap_function function, void *p, size_t size) {
+    uintptr_t units = units_of(p);
+    if (!heap_debug_allows(function, p, size)) return;
+    if (in_heap(units))
+        heap_free_slow(function, tag_at(units), p);
+    else
+        heap_free_odd(function, p);
 }
+
+/* The size is a promise of the caller that we don't need, as the tag says more; debugged buffers, whose tag has no array, hold him to it. */
+STRATA_INLINE void release_sized(enum heap_function function, void *p, size_t size) {
+    uintptr_t units = units_of(p);
+    if (STRATA_LIKELY(in_heap(units)) && STRATA_LIKELY(cpu_push(tag_at(units), p))) return;
+    release_sized_slow(function, p, size);
+}
+
+void strata_free_sized(void *p, size_t size) { release_sized(HEAP_FREE_SIZED, p, size); }
 ALSO_AS(free_sized, strata_free_sized)
 
 void strata_free_aligned_sized(void *p, size_t alignment, size_t size) {
     (void)alignment;
-    (void)size;
-    release(HEAP_FREE_ALIGNED_SIZED, p);
+    release_sized(HEAP_FREE_ALIGNED_SIZED, p, size);
 }
 ALSO_AS(free_aligned_sized, strata_free_aligned_sized)
 

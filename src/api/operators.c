@@ -134,8 +134,14 @@ OPERATOR(void, delete_one, "_ZdlPv", void *p) { strata_free(p); }
 OPERATOR(void, delete_array, "_ZdaPv", void *p) { strata_free(p); }
 OPERATOR(void, delete_one_sized, "_ZdlPvm", void *p, size_t size) { strata_free_sized(p, size); }
 OPERATOR(void, delete_array_sized, "_ZdaPvm", void *p, size_t size) { strata_free_sized(p, size); }
-OPERATOR(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) { strata_free_aligned_sized(p, align, 0); }
-OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) { strata_free_aligned_sized(p, align, 0); }
+OPERATOR(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) {
+    (void)align;
+    strata_free(p);
+}
+OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
+    (void)align;
+    strata_free(p);
+}
 OPERATOR(void, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t size, size_t align) { strata_free_aligned_sized(p, align, size); }
 OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t size, size_t align) {
     strata_free_aligned_sized(p, align, size);
@@ -148,8 +154,9 @@ OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, si
     }
 #define DELETE_ALIGNED_NOTHROW(name, mangled)                               \
     OPERATOR(void, name, mangled, void *p, size_t align, const void *tag) { \
+        (void)align;                                                        \
         (void)tag;                                                          \
-        strata_free_aligned_sized(p, align, 0);                             \
+        strata_free(p);                                                     \
     }
 DELETE_NOTHROW(delete_one_nothrow, "_ZdlPvRKSt9nothrow_t")
 DELETE_NOTHROW(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t")

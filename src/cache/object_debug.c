@@ -118,7 +118,7 @@ static void give_undebugged(struct object_cache *cache, struct debug_cache *debu
     if (round == NULL || object_slabs_look_up(&cache->slabs, object) != OBJECTS_FOREIGN)
         plain(cache, &object, 1);
     else
-        debug_wrong_function(round, object, cache->free_function, "an object of another cache than was said");
+        debug_wrong_free(round, object, cache->free_function, "an object of another cache than was said");
 }
 
 static void give_one(struct object_cache *cache, struct debug_cache *debug, void *object, object_debug_plain *plain) {

@@ -453,7 +453,7 @@ enum debug_claim debug_free(struct debug_cache *cache, void *address, const char
     return found;
 }
 
-void debug_wrong_function(struct debug_cache *cache, const void *address, const char *function, const char *what) {
+void debug_wrong_free(struct debug_cache *cache, const void *address, const char *function, const char *what) {
     struct debug_place place;
     platform_lock_acquire(&cache->lock);
     bool found = find_place(cache, address, &place);

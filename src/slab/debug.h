@@ -194,8 +194,8 @@ enum debug_claim debug_free(struct debug_cache *cache, void *address, const char
 void debug_note_failure(struct debug_cache *cache, uint64_t bytes);
 /* The same for what has no features, by its name. */
 void debug_note_failure_of(struct debug_layer *layer, const char *name, uint64_t bytes);
-/* A buffer of `cache` was given to a function that takes others. */
-void debug_wrong_function(struct debug_cache *cache, const void *address, const char *function, const char *what);
+/* A buffer of `cache` was given to a function that takes others, or with a size that is not its own: `what` says which. It is reported. */
+void debug_wrong_free(struct debug_cache *cache, const void *address, const char *function, const char *what);
 
 /* Checks all buffers; returns how many are damaged, each reported. */
 uint64_t debug_cache_verify(struct debug_cache *cache, const char *function);

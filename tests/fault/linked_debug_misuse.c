@@ -7,6 +7,7 @@
 
 #include <strata/cache.h>
 #include <strata/debug.h>
+#include <strata/kmem.h>
 #include <strata/malloc.h>
 
 static void announce(const void *buffer, const void *touched) {
@@ -48,6 +49,8 @@ static void of_malloc(const char *which) {
         *touched = 'A';
     if (strcmp(which, "after-free-verify") == 0) strata_debug_verify(NULL);
     if (strcmp(which, "inside") == 0) free((void *)touched);
+    if (strcmp(which, "size") == 0) strata_kmem_free((void *)buffer, 51);
+    if (strcmp(which, "size-sized") == 0) strata_free_sized((void *)buffer, 49);
     if (strcmp(which, "after-free") == 0)
         for (unsigned i = 0; i < 10000; i++) REQUIRE(malloc(50) != NULL);
     if (!freed) free((void *)buffer);

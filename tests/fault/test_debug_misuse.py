@@ -30,6 +30,8 @@ GUARDS = {
     "after-free-verify": report("strata_debug_verify", "BUFFER", "written after it was freed", "malloc-64", 50, "not in use", damage(49, "be"),
                                 FREED + ALLOCATED),
     "twice": report("free", "BUFFER", "double free", "malloc-64", 50, "not in use", "", FREED + ALLOCATED),
+    "size": report("strata_kmem_free", "BUFFER", "size is 51, but this is a debugged block of 50 bytes", "malloc-64", 50, "in use", "", ALLOCATED),
+    "size-sized": report("free_sized", "BUFFER", "size is 49, but this is a debugged block of 50 bytes", "malloc-64", 50, "in use", "", ALLOCATED),
     "inside": report("free", "TOUCHED", "not the start of a buffer", "malloc-64", 50, "in use", "", ALLOCATED),
     "cache-over": report("strata_cache_free", "BUFFER", "written after its end", "letters", 100, "in use", damage(100, "bb"), ALLOCATED),
     "cache-after-free": report("strata_cache_alloc", "BUFFER", "written after it was freed", "letters", 100, "not in use", damage(0, "ef"),
@@ -61,7 +63,7 @@ def test_firewall(strata, helper, case):
     assert len(result.text.splitlines()) == 2
 
 
-@pytest.mark.parametrize("case", ["over", "under", "after-free", "after-free-verify", "cache-over"])
+@pytest.mark.parametrize("case", ["over", "under", "size", "size-sized", "after-free", "after-free-verify", "cache-over"])
 def test_the_process_can_go_on(strata, helper, case):
     result = run(strata, helper, case, "debug:guards,debug_error:continue")
     assert result.returncode == 0 and result.text.endswith("survived\n"), result.describe()

@@ -66,7 +66,7 @@ ENDS = "strata: the process ends here, because of the error above (debug_error:c
 RAW = "ef be ad de"
 REPORTS = {
     "past": [
-        "strata: free(): ADDRESS: written after its end (cache malloc-32)",
+        "strata: strata_kmem_free(): ADDRESS: written after its end (cache malloc-32)",
         "strata:   buffer ADDRESS of 22 bytes, in use: at offset 22, expected 0xbb, found 0x21",
         "strata:     allocated by thread N, T s before: STACK",
         f"strata:     contents when it was allocated: {5 * (RAW + ' ')}ef be",
@@ -90,7 +90,13 @@ REPORTS = {
         f"strata:     contents when it was allocated: {8 * (RAW + ' ')}...",
         ENDS,
     ],
-    "size": ["strata: strata_kmem_free(): ADDRESS: size is 121, but this is a debugged block of 22 bytes"],
+    "size": [
+        "strata: strata_kmem_free(): ADDRESS: size is 121, but this is a debugged block of 22 bytes (cache malloc-32)",
+        "strata:   buffer ADDRESS of 22 bytes, in use",
+        "strata:     allocated by thread N, T s before: STACK",
+        f"strata:     contents when it was allocated: {5 * (RAW + ' ')}ef be",
+        ENDS,
+    ],
     "number": ["umem: vmem_free(numbers): ADDRESS, size 1: nothing allocated starts there"],
     "place": ["umem: vmem_free(places): ADDRESS, size 300: what starts there has another size"],
 }

@@ -154,7 +154,10 @@ def test_an_error_may_be_survived(run):
 def test_a_wrong_size_is_found_at_once(run):
     result = run("debug", "size", UMEM_DEBUG="guards")
     assert result.returncode == -signal.SIGABRT
-    assert re.fullmatch(r"strata: strata_kmem_free\(\): 0x[0-9a-f]+: size is 1000, but this is a debugged block of 100 bytes\n", result.errors)
+    said = r"strata: strata_kmem_free\(\): 0x[0-9a-f]+: size is 1000, but this is a debugged block of 100 bytes \(cache malloc-112\)\n"
+    assert re.match(said + r"strata:   buffer 0x[0-9a-f]+ of 100 bytes, in use\n", result.errors), result.describe()
+    result = run("debug", "size", expect=0, UMEM_DEBUG="guards,noabort")
+    assert re.match(said, result.errors) and result.text == "went on\n", result.describe()
 
 
 def test_a_wrong_size_within_a_class_is_found_too(run):

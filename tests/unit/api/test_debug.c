@@ -3,6 +3,7 @@
  *
  * What it protects: an error is seen at the byte where it is, and told with who allocated and freed the buffer, and when.
  */
+#include "strata/kmem.h"
 #include "unit/api/debug_support.h"
 
 /* ------------------------------------------------------------------ arguments */
@@ -309,6 +310,46 @@ static void errors_can_be_survived(void **state) {
     ASSERT_SOUND();
 }
 
+static void free_as_21(void *p) { strata_kmem_free(p, 21); }
+static void free_sized_as_21(void *p) { strata_free_sized(unseen(p), 21); }
+
+/* Of each form that names a size, as any other error: told whole, and survived where that was asked for. What is freed so stays as it is. */
+static void a_wrong_size_is_an_error_like_others(void **state) {
+    (void)state;
+    static const char *const functions[] = {"strata_kmem_free", "free_sized"};
+    for (unsigned i = 0; i < 2; i++) {
+        char expected[512];
+        begin("debug:audit+guards");
+        buffer = get(20);
+        snprintf(expected, sizeof expected,
+                 "strata: %s(): %%p: size is 21, but this is a debugged block of 20 bytes (cache malloc-32)\n"
+                 "strata:   buffer %%p of 20 bytes, in use\n" BY_A("allocated", "0.000000") ENDS_HERE,
+                 functions[i]);
+        assert_report(i == 0 ? free_as_21 : free_sized_as_21, expected);
+    }
+    begin("debug:audit+guards,debug_error:continue");
+    void *block = get(20), *aligned = strata_aligned_alloc(64, 100), *of_class = strata_kmem_cookie_alloc(STRATA_KMEM_COOKIE(100), 0);
+    strata_kmem_free(block, 21), strata_kmem_free(block, 400), strata_kmem_free(block, 100000), strata_kmem_free(block, 0);
+    strata_kmem_cookie_free(STRATA_KMEM_COOKIE(33), block);
+    strata_free_sized(unseen(block), 19), strata_free_sized(unseen(block), SIZE_MAX);
+    strata_free_aligned_sized(unseen(aligned), 64, 101);
+    strata_free_sized(unseen(of_class), 96);
+    struct strata_debug_stats stats;
+    strata_debug_stats_get(&stats);
+    assert_true(stats.errors == 9 && stats.in_use == 3);
+    strata_kmem_free(unseen(block), 20), strata_free_aligned_sized(unseen(aligned), 64, 100), strata_free_sized(unseen(of_class), 97);
+    strata_free_sized(NULL, 5);
+    strata_debug_stats_get(&stats);
+    assert_true(stats.errors == 9 && stats.in_use == 0);
+    strata_kmem_free(unseen(block), 20); /* told once, and by its own name */
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.errors, 10);
+    const char *twice = strstr(sim_output(), "strata: strata_kmem_free(): ");
+    for (const char *next = twice; next != NULL; next = strstr(next + 1, "strata: strata_kmem_free(): ")) twice = next;
+    assert_non_null(strstr(twice, ": double free (cache malloc-32)\n"));
+    ASSERT_SOUND();
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
@@ -322,6 +363,7 @@ int main(void) {
         TEST(a_visitor_must_be_there),
         TEST(a_source_has_no_firewall),
         TEST(errors_can_be_survived),
+        TEST(a_wrong_size_is_an_error_like_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
