@@ -84,6 +84,8 @@ STRATA_API const char *strata_debug_status_text(enum strata_debug_status status)
  *                  "malloc-large": also a block that realloc makes larger counts
  *   seed=N         with mtbf: its seed (0..2^64-1), so that the same calls fail again; without one, it is chosen, and a line on standard
  *                  error tells it
+ * A slab has 2 MiB: a cache whose objects, with a redzone in front as long as their alignment, a byte at least behind, and a page without access, fit
+ * into none is left out, and a line on standard error says so. None whose alignment is below 512 KiB is.
  * Returns STRATA_DEBUG_OK, STRATA_DEBUG_BAD_ARGUMENT, or STRATA_DEBUG_NO_MEMORY: then the caches that match have no features.
  * Threads: while others allocate and free; each of their calls goes by the old features or by the new. With per-thread caches what other
  * threads have cached is used up first, without features. Not from constructors and destructors, as those of a cache run here when its arrays

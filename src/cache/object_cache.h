@@ -206,9 +206,9 @@ void object_caches_each(struct object_caches *objects, void (*visit)(struct obje
 const char *object_caches_check(struct object_caches *objects);
 
 /*
- * Debugging (object_debug.c). set: gives a cache features; NULL: none any more. False: no memory, and nothing has changed. Not for caches of
- * integers; runs destructors. each: calls apply for each cache that is one of memory, pinned, with no lock held. Not from constructors or
- * destructors.
+ * Debugging (object_debug.c). set: gives a cache features; NULL: none any more; some that its objects have no room with: the same, and a line
+ * says so. False: no memory, and nothing has changed. Not for caches of integers; runs destructors. each: calls apply for each cache that is one of
+ * memory, pinned, with no lock held. Not from constructors or destructors.
  */
 bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *layer, const struct debug_features *features);
 void object_caches_debug_each(struct object_caches *objects, void (*apply)(struct object_cache *cache, void *argument), void *argument);

@@ -41,7 +41,7 @@ static void end_change(struct object_cache *cache) {
 bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *layer, const struct debug_features *features) {
     if (cache->integers != 0 || (features == NULL && object_debug_of(cache) == NULL)) return true;
     while (!try_change(cache)) platform_word_wait(&cache->debug_changing, 1);
-    bool ok = true;
+    bool ok = true, room = true;
     struct debug_cache *debug = object_debug_of(cache);
     if (debug == NULL) {
         const struct object_slabs *slabs = &cache->slabs;
@@ -50,9 +50,12 @@ bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *laye
         ok = debug != NULL;
         if (ok) __atomic_store_n(&cache->debug, debug, __ATOMIC_RELEASE);
     }
+    if (ok && features != NULL) room = debug_cache_has_room(debug, features);
+    if (!room) features = NULL;
     ok = ok && debug_cache_set(debug, features);
     if (ok && features != NULL && !is_shut(cache)) cache_shut(&cache->owner->layer, cache->index);
     end_change(cache);
+    if (!room) log_line("debug: cache %s: no slab has room for its objects and what would be round them: no features", cache->name);
     if (ok && features != NULL && features->firewall && cache->bytes >= features->firewall_min && cache->slabs.source != &slab_source_zone)
         log_line("debug: cache %s has a source of its own: no firewall", cache->name);
     return ok;

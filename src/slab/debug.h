@@ -147,7 +147,9 @@ struct debug_cache *debug_cache_create(struct debug_layer *layer, const char *na
                                        void *source_context, bool of_malloc);
 /* Gives all back, also what is in use; returns how many buffers that was. Nobody uses the cache any more. */
 uint64_t debug_cache_destroy(struct debug_cache *cache);
-/* NULL: off. False: no memory, and nothing has changed. */
+/* Whether a slab holds an object, with what these features and its alignment put round it. Those of malloc's classes fit always. */
+bool debug_cache_has_room(struct debug_cache *cache, const struct debug_features *features);
+/* NULL: off; else some that it has room for. False: no memory, and nothing has changed. */
 bool debug_cache_set(struct debug_cache *cache, const struct debug_features *features);
 STRATA_INLINE bool debug_cache_is_active(const struct debug_cache *cache) { return __atomic_load_n(&cache->active, __ATOMIC_ACQUIRE); }
 /* Whether it has features, or buffers from when it had. */

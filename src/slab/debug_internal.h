@@ -39,7 +39,7 @@ STRATA_INLINE bool in_window(const struct debug_layer *layer, uintptr_t address)
 
 /* ------------------------------------------------------------------ debug_slab.c */
 
-/* A layout for these features; NULL: no memory, or none that holds an object. */
+/* A layout for these features, which the cache has room for; NULL: no memory. */
 struct debug_twin *debug_twin_create(struct debug_cache *cache, const struct debug_features *features);
 /* One that is in no list and has no slabs. */
 void debug_twin_destroy(struct debug_twin *twin);

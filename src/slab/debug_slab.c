@@ -46,10 +46,8 @@ static void lay_out(struct debug_twin *twin) {
     twin->slab_align = max_u64(cache->align, page);
 }
 
-struct debug_twin *debug_twin_create(struct debug_cache *cache, const struct debug_features *features) {
-    struct zone *zone = cache->layer->zone;
-    struct debug_twin *twin = zone_metadata_alloc(zone, sizeof *twin);
-    if (twin == NULL) return NULL;
+/* All of a twin but its lists. Its capacity is 0 where no slab holds an object. */
+static void fill_in(struct debug_twin *twin, struct debug_cache *cache, const struct debug_features *features) {
     *twin = (struct debug_twin){.cache = cache, .features = *features};
     twin->features.firewall = features->firewall && cache->bytes >= features->firewall_min && cache->source == NULL;
     twin->lead = features->guards ? max_u64(LEAD_BYTES, cache->align) : 0;
@@ -57,19 +55,31 @@ struct debug_twin *debug_twin_create(struct debug_cache *cache, const struct deb
         lay_out_firewall(twin);
     else
         lay_out(twin);
-    list_init(&twin->link);
-    list_init(&twin->slabs);
-    list_init(&twin->queue);
     twin->transaction_bytes = (uint32_t)(sizeof(struct debug_transaction) + features->frames * sizeof(uintptr_t));
     twin->slot_bytes =
         (uint32_t)align_up(sizeof(struct debug_slot) + (uint64_t)features->audit * twin->transaction_bytes + 2 * (uint64_t)features->contents, 8);
     uint64_t places = min_u64(twin->slab_bytes / twin->stride, (DESCRIBED_BYTES_MAX - sizeof(struct debug_slab)) / twin->slot_bytes);
-    twin->capacity = (uint32_t)places;
-    uint64_t described = align_up(sizeof(struct debug_slab) + places * twin->slot_bytes, (uint64_t)zone->page_granules << GRANULE_SHIFT);
+    twin->capacity = twin->slab_bytes <= SUPERPAGE_BYTES ? (uint32_t)places : 0;
+    uint64_t described =
+        align_up(sizeof(struct debug_slab) + places * twin->slot_bytes, (uint64_t)cache->layer->zone->page_granules << GRANULE_SHIFT);
     twin->described_granules = (uint32_t)(described >> GRANULE_SHIFT);
-    if (places != 0 && twin->slab_bytes <= SUPERPAGE_BYTES) return twin;
-    debug_twin_destroy(twin);
-    return NULL;
+}
+
+bool debug_cache_has_room(struct debug_cache *cache, const struct debug_features *features) {
+    struct debug_twin twin;
+    fill_in(&twin, cache, features);
+    return twin.capacity != 0;
+}
+
+struct debug_twin *debug_twin_create(struct debug_cache *cache, const struct debug_features *features) {
+    struct debug_twin *twin = zone_metadata_alloc(cache->layer->zone, sizeof *twin);
+    if (twin == NULL) return NULL;
+    fill_in(twin, cache, features);
+    CHECK(twin->capacity != 0);
+    list_init(&twin->link);
+    list_init(&twin->slabs);
+    list_init(&twin->queue);
+    return twin;
 }
 
 void debug_twin_destroy(struct debug_twin *twin) { zone_metadata_free(twin->cache->layer->zone, twin, sizeof *twin); }

@@ -287,6 +287,41 @@ static void a_source_has_no_firewall(void **state) {
     assert_string_equal(sim_output(), line);
 }
 
+/* Objects that no debugged slab has room for don't keep the others from their features. */
+static void what_finds_no_room_is_left_out(void **state) {
+    (void)state;
+    const struct strata_cache_config large = {.size = 1 << 20, .align = 1 << 20}, usual = {.size = 40};
+    static const char line[] = "strata: debug: cache things: no slab has room for its objects and what would be round them: no features\n";
+    assert_int_equal(strata_cache_create("things", &large, &things), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("others", &usual, &others), STRATA_CACHE_OK);
+    void *ordinary = strata_cache_alloc(things, 0);
+    assert_int_equal(strata_debug_set("*", "audit"), STRATA_DEBUG_OK); /* with nothing round them they fit */
+    assert_string_equal(sim_output(), "");
+    void *debugged = strata_cache_alloc(things, 0);
+    struct strata_debug_stats stats;
+    static const char *const features[] = {"default", "firewall"};
+    for (unsigned i = 0; i < 2; i++) {
+        sim_output_clear();
+        assert_int_equal(strata_debug_set("*", features[i]), STRATA_DEBUG_OK);
+        assert_string_equal(sim_output(), line);
+        strata_debug_stats_get(&stats);
+        assert_int_equal(stats.caches, SIZE_CLASS_COUNT + 1);
+    }
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.in_use, 1);
+    strata_cache_free(things, ordinary), strata_cache_free(things, debugged);
+    strata_cache_free(things, strata_cache_alloc(things, 0));
+    strata_debug_stats_get(&stats);
+    assert_true(stats.in_use == 0 && stats.allocs == 1 && stats.plain == 0);
+    assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_OK);
+    sim_output_clear();
+    assert_int_equal(strata_cache_create("things", &large, &things), STRATA_CACHE_OK); /* those that come later, too */
+    assert_string_equal(sim_output(), line);
+    assert_int_equal(strata_cache_destroy(things), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_destroy(others), STRATA_CACHE_OK);
+    ASSERT_SOUND();
+}
+
 static void errors_can_be_survived(void **state) {
     (void)state;
     begin("debug:guards,debug_error:continue");
@@ -362,6 +397,7 @@ int main(void) {
         TEST(objects_go_back_where_they_belong),
         TEST(a_visitor_must_be_there),
         TEST(a_source_has_no_firewall),
+        TEST(what_finds_no_room_is_left_out),
         TEST(errors_can_be_survived),
         TEST(a_wrong_size_is_an_error_like_others),
     };
