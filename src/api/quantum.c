@@ -24,7 +24,7 @@ static bool slab_alloc(void *context, uint64_t bytes, uint64_t align, uintptr_t 
     struct quantum_arena *arena = ((struct quantum_cache *)context)->arena;
     unsigned shift = arena->table.quantum_shift;
     uint64_t segment;
-    if (arena_xalloc(&arena->arena, bytes << shift, align << shift, 0, 0, 0, 0, 0, &segment) != ARENA_OK) return false;
+    if (arena_try(&arena->arena, bytes << shift, align << shift, &segment) != ARENA_OK) return false;
     uint8_t *marks = quantum_table_add(arena, segment);
     if (marks == NULL) CHECK(arena_xfree(&arena->arena, segment, bytes << shift) == ARENA_OK);
     *start = (uintptr_t)marks;
@@ -76,7 +76,12 @@ static enum arena_status destroy(void *cache) {
 
 static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_t *start) {
     struct quantum_arena *arena = quantum->arena;
-    uint8_t *mark = object_cache_alloc(quantum->cache);
+    uint8_t *mark = object_cache_alloc_near(quantum->cache);
+    if (STRATA_UNLIKELY(mark == NULL)) {
+        /* No slab: then a segment, before other CPUs are asked for what they have. */
+        if (arena_try(&arena->arena, quantum->size, arena->arena.quantum, start) == ARENA_OK) return ARENA_OK;
+        mark = object_cache_alloc_slow(quantum->cache);
+    }
     if (STRATA_UNLIKELY(mark == NULL)) return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
     if (!quantum_mark_take(mark, quantum->cache->bytes)) return quantum_alloc_twice(arena, mark);
     *start = quantum_integer(&arena->table, mark);

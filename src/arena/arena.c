@@ -206,7 +206,7 @@ static enum arena_status serve(struct arena *arena, const struct arena_request *
             arena_leave(arena, imported, NULL);
             return ARENA_OK;
         }
-        if (ops->reclaim != NULL && !reclaimed) {
+        if (ops->reclaim != NULL && !reclaimed && !request->tries) {
             reclaimed = true;
             platform_lock_release(&arena->lock);
             bool again = ops->reclaim(arena->ctx, request->size);
@@ -224,7 +224,7 @@ static enum arena_status serve(struct arena *arena, const struct arena_request *
             reclaimed = false;
         }
         if (!sleeps) {
-            arena->counters.failures++;
+            arena->counters.failures += !request->tries;
             arena_leave(arena, false, NULL);
             return status;
         }
@@ -273,6 +273,11 @@ enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags
     void *cache = quantum_cache(arena, size);
     if (cache != NULL) return arena->qcache_ops->alloc(cache, flags, start);
     struct arena_request request = {.size = size, .align = arena->quantum, .last = UINT64_MAX, .flags = flags};
+    return request_segment(arena, &request, start);
+}
+
+enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
+    struct arena_request request = {.size = size, .align = align, .last = UINT64_MAX, .tries = true};
     return request_segment(arena, &request, start);
 }
 

@@ -235,6 +235,11 @@ enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t alig
                                unsigned flags, uint64_t *start);
 enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size);
 /*
+ * Of arena_xalloc, for what quantum caches cut up: where there is none nobody is asked to give something back, and no failure is counted, as what it
+ * is wanted for has not failed yet.
+ */
+enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start);
+/*
  * Changes the size of an allocated segment in place. ARENA_NO_SPACE where what follows is not free or too small. For segments
  * that did not come from a quantum cache and will not go there (both sizes above qcache_max, or xalloc and xfree).
  */

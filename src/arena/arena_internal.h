@@ -33,7 +33,8 @@ struct arena_request {
     unsigned fit;
     bool bounded; /* min or max was given */
     bool from_top;
-    bool lent; /* to an importer */
+    bool lent;  /* to an importer */
+    bool tries; /* see arena_try */
 };
 
 /* Memory and a span that are to be given back once the lock is dropped. */

@@ -266,6 +266,11 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
 
 /* ------------------------------------------------------------------ objects */
 
+void *object_cache_alloc_near(struct object_cache *cache) {
+    void *object = cpu_pop_in(&cache->areas_at, cache->index);
+    return STRATA_LIKELY(object != NULL) ? object : cache_alloc_slow(&cache->owner->layer, cache->index);
+}
+
 void *object_cache_alloc_slow(struct object_cache *cache) {
     struct cache_layer *layer = &cache->owner->layer;
     void *object = cache_alloc_slow(layer, cache->index);

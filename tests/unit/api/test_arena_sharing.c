@@ -2,6 +2,7 @@
  * test_arena_sharing.c - public arenas among others, on the simulated platform: importing from arenas and by functions of the program, limits,
  * reclaim, sleep in every order of threads that few switches allow, and what all arenas together appear in: statistics, strata_check, fork.
  */
+#include "strata/cache.h"
 #include "unit/api/arena_api_support.h"
 
 static int setup(void **state) {
@@ -269,6 +270,44 @@ static const char *report(int (*write)(int)) {
     return sim_file_text("/report", &bytes);
 }
 
+/* Quantum caches that find no whole slab look elsewhere, and bother nobody: a request that is served has not failed. */
+static unsigned asked;
+static uint64_t asked_size;
+static int give_nothing(void *context, struct strata_arena *arena, uint64_t size) {
+    (void)context, (void)arena;
+    asked++;
+    asked_size = size;
+    return 0;
+}
+static void quantum_caches_without_slabs_bother_nobody(void **state) {
+    (void)state;
+    struct strata_arena *pieces = new_arena("pieces", 0, 64, 1);
+    struct strata_cache *beside;
+    const struct strata_cache_config config = {.size = 64};
+    uint64_t kept[32], start;
+    ASSERT_OK(strata_arena_set_quantum_caches(pieces, 4));
+    for (unsigned i = 0; i < ARRAY_LENGTH(kept); i++) ASSERT_OK(strata_arena_xalloc(pieces, 2, 0, 0, 0, 2 * i, 2 * i + 2, 0, &kept[i]));
+    for (unsigned i = 0; i < ARRAY_LENGTH(kept); i += 2) ASSERT_OK(strata_arena_xfree(pieces, kept[i], 2));
+    ASSERT_OK(strata_arena_set_reclaim(pieces, give_nothing, NULL));
+    assert_int_equal(strata_cache_create("beside", &config, &beside), STRATA_CACHE_OK);
+    strata_cache_free(beside, strata_cache_alloc(beside, 0));
+    asked = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        ASSERT_OK(strata_arena_alloc(pieces, 2, 0, &start));
+        ASSERT_OK(strata_arena_free(pieces, start, 2));
+    }
+    struct strata_cache_stats stats;
+    strata_cache_stats_get(beside, &stats);
+    assert_int_equal(stats.destructed, 0);
+    assert_int_equal(asked, 0);
+    assert_int_equal(stats_of(pieces).failures, 0);
+    ASSERT_STATUS(strata_arena_alloc(pieces, 3, 0, &start), NO_SPACE);
+    assert_int_equal(asked, 1);
+    assert_int_equal(asked_size, 3);
+    assert_int_equal(stats_of(pieces).failures, 1);
+    assert_int_equal(strata_cache_destroy(beside), STRATA_CACHE_OK);
+}
+
 static void statistics_have_a_row_for_each(void **state) {
     (void)state;
     uint64_t start = must_alloc(top, 3);
@@ -356,6 +395,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_the_program_s_functions_do_wrong_is_found, setup, sound),
         cmocka_unit_test_setup_teardown(without_a_release_spans_stay, setup, sound),
         cmocka_unit_test_setup_teardown(reclaim_is_asked_once_before_a_failure, setup, sound),
+        cmocka_unit_test_setup_teardown(quantum_caches_without_slabs_bother_nobody, setup, sound),
         cmocka_unit_test_setup_teardown(statistics_have_a_row_for_each, setup, sound),
         cmocka_unit_test_setup_teardown(arenas_beyond_the_last_row_are_counted_together, setup, sound),
         cmocka_unit_test_setup_teardown(check_looks_into_each, setup, sound),
