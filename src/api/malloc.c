@@ -68,12 +68,7 @@ ALSO_AS_LIBC(__libc_free, strata_free)
 ALSO_AS(cfree, strata_free)
 
 static STRATA_NOINLINE void release_sized_slow(enum heap_function function, void *p, size_t size) {
-    uintptr_t units = units_of(p);
-    if (!heap_debug_allows(function, p, size)) return;
-    if (in_heap(units))
-        heap_free_slow(function, tag_at(units), p);
-    else
-        heap_free_odd(function, p);
+    if (heap_debug_allows(function, p, size)) release(function, p);
 }
 
 /* The size is a promise of the caller that we don't need, as the tag says more; debugged buffers, whose tag has no array, hold him to it. */

@@ -90,7 +90,7 @@ static void mark_ended(struct page_watches *watches, struct strata_watch *watch)
     if (watch->by_faults) watch_forget_faults(watches, NULL, watch->start, watch->start + watch->bytes);
     watch->ended = true;
     watches->changes++;
-    if (__atomic_load_n(&watches->serves, __ATOMIC_ACQUIRE) != WATCH_SERVER_NONE) platform_event_wake(&watches->event);
+    if (__atomic_load_n(&watches->serves, __ATOMIC_ACQUIRE) != WATCH_THREAD_NONE) platform_event_wake(&watches->event);
 }
 
 /*
@@ -206,8 +206,8 @@ static bool use_faults(struct page_watches *watches, unsigned kinds) {
     if (open && reads) open = (watches->file.features & PLATFORM_FAULTS_MOVE) != 0;
     platform_lock_release(&watches->lock);
     if (!open) return false;
-    enum watch_reader reader = watch_start_reader(watches);
-    return reader == WATCH_READER_KEEPS || (reader == WATCH_READER_SHARES && !reads);
+    enum watch_thread reader = watch_start_reader(watches);
+    return reader == WATCH_THREAD_KEEPS || (reader == WATCH_THREAD_RUNS && !reads);
 }
 
 static bool is_taken(const struct page_watches *watches, const char *start, size_t bytes) {
@@ -363,9 +363,9 @@ void page_watch_fork_child(void) {
     watches->waiters = watches->last_waiter = NULL;
     watches->fault_count = 0;
     watches->event = (struct platform_event){0};
-    watches->reader = WATCH_READER_NONE;
+    watches->reader = WATCH_THREAD_NONE;
     watches->lost = 0;
-    watches->serves = watches->forks ? WATCH_SERVER_RUNS : WATCH_SERVER_NONE; /* a handler that forks goes on, as a thread of another number */
+    watches->serves = watches->forks ? WATCH_THREAD_RUNS : WATCH_THREAD_NONE; /* a handler that forks goes on, as a thread of another number */
     __atomic_store_n(&watches->server, watches->forks ? platform_thread_self() : 0, __ATOMIC_RELAXED);
     if (!watches->forks) watches->current = NULL, watches->current_page = NULL;
     platform_lock_unhold(&watches->lock);

@@ -42,9 +42,8 @@ struct watch_waiter {
     uint32_t done; /* atomic, a futex */
 };
 
-/* Whether the thread that reads faults has the file in a table of its own, where the program can't close it. */
-enum watch_reader { WATCH_READER_NONE, WATCH_READER_STARTING, WATCH_READER_KEEPS, WATCH_READER_SHARES };
-enum watch_server { WATCH_SERVER_NONE, WATCH_SERVER_STARTING, WATCH_SERVER_RUNS };
+/* Of the threads that serve watches and read faults. KEEPS: the reader has the file in a table of its own, where the program can't close it. */
+enum watch_thread { WATCH_THREAD_NONE, WATCH_THREAD_STARTING, WATCH_THREAD_RUNS, WATCH_THREAD_KEEPS };
 
 #define WATCH_FAULTS_MAX 64
 struct page_watches {
@@ -60,8 +59,7 @@ struct page_watches {
     bool forks;                  /* the serving one does, right now */
     uint32_t server;             /* atomic: that thread */
     uint32_t runs;               /* atomic, a futex: handlers that have returned */
-    uint32_t reader;             /* atomic, a futex: enum watch_reader */
-    uint32_t serves;             /* atomic, a futex: enum watch_server */
+    uint32_t reader, serves;     /* atomic, futexes: enum watch_thread */
     uint32_t lost;               /* atomic: the reader is asked to end all that goes by the file; see watch_lose */
     struct platform_event event; /* for the serving thread */
 };
@@ -125,8 +123,8 @@ void page_watch_presence(char *address, size_t bytes, uint8_t *pages);
 void watch_forget_faults(struct page_watches *watches, const struct strata_watch *armed, const char *from, const char *to);
 /* The same file. False: no thread could be had. With no lock held. */
 bool watch_start_server(struct page_watches *watches);
-/* Waits until the reader has begun, and says how: KEEPS or SHARES; NONE: no thread could be had. */
-enum watch_reader watch_start_reader(struct page_watches *watches);
+/* Says how the reader has begun; NONE: no thread could be had. */
+enum watch_thread watch_start_reader(struct page_watches *watches);
 /*
  * Under the lock, which is let go meanwhile, so that a watch may be gone unless something pins it. The program has closed our file; the reader, who
  * still has it, ends all that goes by it, and that is done when this returns. False: nothing has happened, as the reader shares the program's files.

@@ -98,9 +98,15 @@ static bool serve_next(struct page_watches *watches) {
     return true;
 }
 
+static void set_thread(uint32_t *state, enum watch_thread thread) {
+    __atomic_store_n(state, thread, __ATOMIC_RELEASE);
+    platform_word_wake(state);
+}
+
 static void serve(void *argument) {
     struct page_watches *watches = argument;
     __atomic_store_n(&watches->server, platform_thread_self(), __ATOMIC_RELAXED);
+    set_thread(&watches->serves, WATCH_THREAD_RUNS);
     platform_hear_access_faults(); /* of the handler, which may touch watched pages */
     for (;;) {
         platform_lock_acquire(&watches->lock);
@@ -165,11 +171,6 @@ static enum platform_faults_status queue_faults(struct page_watches *watches, un
     return status;
 }
 
-static void set_reader(struct page_watches *watches, enum watch_reader reader) {
-    __atomic_store_n(&watches->reader, reader, __ATOMIC_RELEASE);
-    platform_word_wake(&watches->reader);
-}
-
 /*
  * The program has closed our file. Where the reader shares the program's, the kernel has taken all protection off; where it has its own, it still can
  * bring back what is away. Then it closes that too, and is done.
@@ -178,7 +179,7 @@ static void lose_file(struct page_watches *watches) {
     platform_lock_acquire(&watches->lock);
     watch_end_all_by_faults(watches);
     platform_faults_close(&watches->file);
-    set_reader(watches, WATCH_READER_NONE);
+    set_thread(&watches->reader, WATCH_THREAD_NONE);
     __atomic_store_n(&watches->lost, 0, __ATOMIC_RELEASE);
     platform_lock_release(&watches->lock);
 }
@@ -186,10 +187,10 @@ static void lose_file(struct page_watches *watches) {
 /* The caller may hold the zone's lock, which the reader does not want; so it naps rather than sleep on a word. */
 bool watch_lose(struct page_watches *watches) {
     struct platform_event nobody = {0};
-    if (__atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) != WATCH_READER_KEEPS) return false;
+    if (__atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) != WATCH_THREAD_KEEPS) return false;
     __atomic_store_n(&watches->lost, 1, __ATOMIC_RELEASE);
     platform_lock_release(&watches->lock);
-    while (__atomic_load_n(&watches->lost, __ATOMIC_ACQUIRE) != 0 && __atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) == WATCH_READER_KEEPS)
+    while (__atomic_load_n(&watches->lost, __ATOMIC_ACQUIRE) != 0 && __atomic_load_n(&watches->reader, __ATOMIC_ACQUIRE) == WATCH_THREAD_KEEPS)
         (void)platform_event_wait(&nobody, NAP_NS);
     platform_lock_acquire(&watches->lock);
     return true;
@@ -198,7 +199,7 @@ bool watch_lose(struct page_watches *watches) {
 static void read_faults(void *argument) {
     struct page_watches *watches = argument;
     unsigned count;
-    set_reader(watches, platform_faults_keep(&watches->file) ? WATCH_READER_KEEPS : WATCH_READER_SHARES);
+    set_thread(&watches->reader, platform_faults_keep(&watches->file) ? WATCH_THREAD_KEEPS : WATCH_THREAD_RUNS);
     for (;;) {
         platform_faults_wait(&watches->file, LAST_LOOK_NS);
         bool gone = queue_faults(watches, &count) != PLATFORM_FAULTS_OK;
@@ -207,7 +208,7 @@ static void read_faults(void *argument) {
             return;
         }
         if (count != 0 || !platform_thread_is_last()) continue;
-        set_reader(watches, WATCH_READER_SHARES); /* nobody is left to wait for it */
+        set_thread(&watches->reader, WATCH_THREAD_RUNS); /* nobody is left to wait for it */
         return;
     }
 }
@@ -259,29 +260,22 @@ bool watch_serve_signal(char *page, bool write) {
 
 /* ------------------------------------------------------------------ starting */
 
-/* Whoever finds a start under way waits for how it ends; where it fails, the next one tries for itself. */
-bool watch_start_server(struct page_watches *watches) {
+/*
+ * Whoever finds a start under way waits for how it ends, which the thread says itself (set_thread); where it fails, the next one tries for itself.
+ * Returns what the thread is; NONE: none could be had.
+ */
+static enum watch_thread start(struct page_watches *watches, uint32_t *state, void (*body)(void *)) {
     for (;;) {
-        uint32_t server = WATCH_SERVER_NONE;
-        if (__atomic_compare_exchange_n(&watches->serves, &server, WATCH_SERVER_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
-        if (server == WATCH_SERVER_RUNS) return true;
-        platform_word_wait(&watches->serves, server);
+        uint32_t seen = WATCH_THREAD_NONE;
+        if (__atomic_compare_exchange_n(state, &seen, WATCH_THREAD_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            if (platform_thread_start(body, watches)) continue;
+            set_thread(state, WATCH_THREAD_NONE);
+            return WATCH_THREAD_NONE;
+        }
+        if (seen != WATCH_THREAD_STARTING) return (enum watch_thread)seen;
+        platform_word_wait(state, seen);
     }
-    bool started = platform_thread_start(serve, watches);
-    __atomic_store_n(&watches->serves, started ? WATCH_SERVER_RUNS : WATCH_SERVER_NONE, __ATOMIC_RELEASE);
-    platform_word_wake(&watches->serves);
-    return started;
 }
 
-enum watch_reader watch_start_reader(struct page_watches *watches) {
-    for (;;) {
-        uint32_t reader = WATCH_READER_NONE;
-        if (__atomic_compare_exchange_n(&watches->reader, &reader, WATCH_READER_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            if (platform_thread_start(read_faults, watches)) continue; /* it says what it is */
-            set_reader(watches, WATCH_READER_NONE);
-            return WATCH_READER_NONE;
-        }
-        if (reader != WATCH_READER_STARTING) return (enum watch_reader)reader;
-        platform_word_wait(&watches->reader, reader);
-    }
-}
+bool watch_start_server(struct page_watches *watches) { return start(watches, &watches->serves, serve) != WATCH_THREAD_NONE; }
+enum watch_thread watch_start_reader(struct page_watches *watches) { return start(watches, &watches->reader, read_faults); }

@@ -80,7 +80,7 @@ static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_
     if (STRATA_UNLIKELY(mark == NULL)) {
         /* No slab: then a segment, before other CPUs are asked for what they have. */
         if (arena_try(&arena->arena, quantum->size, arena->arena.quantum, start) == ARENA_OK) return ARENA_OK;
-        mark = object_cache_alloc_slow(quantum->cache);
+        mark = object_cache_alloc_far(quantum->cache);
     }
     if (STRATA_UNLIKELY(mark == NULL)) return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
     if (!quantum_mark_take(mark, quantum->cache->bytes)) return quantum_alloc_twice(arena, mark);

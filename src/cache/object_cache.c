@@ -172,17 +172,6 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
 
 /* ------------------------------------------------------------------ pins */
 
-/* The cache at a place of a layer, pinned; NULL: there is none, or it is leaving. Program's functions run with no other cache pinned: they may
- * destroy it. */
-static struct object_cache *pin_at(struct object_caches *objects, struct object_layer *owner, unsigned index) {
-    platform_lock_acquire(&objects->lock);
-    struct object_cache *cache = owner->caches[index];
-    if (cache != NULL && object_is_leaving(cache)) cache = NULL;
-    if (cache != NULL) cache->pins++;
-    platform_lock_release(&objects->lock);
-    return cache;
-}
-
 /* Under objects->lock. A child of fork may have taken the pin of a caller that went on in it. */
 static void unpin(struct object_cache *cache) {
     if (cache->pins == 0) return;
@@ -271,13 +260,17 @@ void *object_cache_alloc_near(struct object_cache *cache) {
     return STRATA_LIKELY(object != NULL) ? object : cache_alloc_slow(&cache->owner->layer, cache->index);
 }
 
+/* The last object can be had from any CPU (kmem paper, 5.2). */
+void *object_cache_alloc_far(struct object_cache *cache) {
+    cpu_layer_drain(&cache->owner->layer, false);
+    return cache_alloc_slow(&cache->owner->layer, cache->index);
+}
+
 void *object_cache_alloc_slow(struct object_cache *cache) {
     struct cache_layer *layer = &cache->owner->layer;
     void *object = cache_alloc_slow(layer, cache->index);
     if (STRATA_LIKELY(object != NULL) || layer->depots[cache->index].rounds_max == 0 || object_debug_is_on(cache)) return object;
-    /* What other CPUs have cached comes back to the slabs: the last object can be had from any CPU (kmem paper, 5.2). */
-    cpu_layer_drain(layer, false);
-    return cache_alloc_slow(layer, cache->index);
+    return object_cache_alloc_far(cache);
 }
 
 void object_cache_free_slow(struct object_cache *cache, void *object) { cache_free_slow(&cache->owner->layer, cache->index, object); }
@@ -310,37 +303,43 @@ void object_cache_free_batch(struct object_cache *cache, void *const *given, uns
 
 /* ------------------------------------------------------------------ giving back */
 
-static void reap_layer(struct object_caches *objects, struct object_layer *owner, const struct object_cache *only) {
-    cpu_layer_drain(&owner->layer, false);
-    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
-        struct object_cache *cache = pin_at(objects, owner, i);
-        if (cache == NULL) continue;
-        if (owner->layer.thread_mode) cpu_layer_drain_own_of(&owner->layer, i); /* where there is no fence */
-        if (only == NULL || cache == only) {
-            depot_tick(&owner->layer, i, true);
-            object_slabs_reap(&cache->slabs);
-            object_debug_reap(cache);
-        }
-        object_unpin(objects, cache);
-    }
+static bool is_any(const struct object_cache *cache) {
+    (void)cache;
+    return true;
 }
 
-void object_cache_reap(struct object_caches *objects, struct object_cache *cache) { reap_layer(objects, cache->owner, cache); }
+/* Of a cache that is pinned, and it alone: destructors may destroy others. */
+static void reap_pinned(struct object_cache *cache) {
+    struct cache_layer *layer = &cache->owner->layer;
+    if (layer->thread_mode) cpu_layer_drain_own_of(layer, cache->index); /* where there is no fence */
+    depot_tick(layer, cache->index, true);
+    object_slabs_reap(&cache->slabs);
+    object_debug_reap(cache);
+}
+
+static void drain_all(struct object_caches *objects, bool idle_only) {
+    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next))
+        cpu_layer_drain(&owner->layer, idle_only);
+}
+
+void object_cache_reap(struct object_caches *objects, struct object_cache *cache) {
+    cpu_layer_drain(&cache->owner->layer, false);
+    if (!object_pin(objects, cache)) return;
+    reap_pinned(cache);
+    object_unpin(objects, cache);
+}
 
 void object_caches_reap(struct object_caches *objects) {
-    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next)) reap_layer(objects, owner, NULL);
+    struct object_place place = {0};
+    drain_all(objects, false);
+    for (struct object_cache *cache; (cache = object_pin_next(objects, &place, is_any)) != NULL; object_unpin(objects, cache)) reap_pinned(cache);
 }
 
 void object_caches_tick(struct object_caches *objects) {
-    for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next)) {
-        cpu_layer_drain(&owner->layer, true);
-        for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
-            struct object_cache *cache = pin_at(objects, owner, i);
-            if (cache == NULL) continue;
-            depot_tick(&owner->layer, i, false);
-            object_unpin(objects, cache);
-        }
-    }
+    struct object_place place = {0};
+    drain_all(objects, true);
+    for (struct object_cache *cache; (cache = object_pin_next(objects, &place, is_any)) != NULL; object_unpin(objects, cache))
+        depot_tick(&cache->owner->layer, cache->index, false);
 }
 
 void object_caches_thread_exit(struct object_caches *objects, uint32_t id) {

@@ -138,8 +138,9 @@ uint64_t object_cache_empty(struct object_caches *objects, struct object_cache *
 
 /* Beyond the fast path. NULL: no memory, or construct refused; before, what other CPUs have cached was called in. */
 void *object_cache_alloc_slow(struct object_cache *cache);
-/* The same without calling in what other CPUs have, which destructs what they have of other caches, too: for who has another way first. */
+/* Its two steps: without what other CPUs have; and after that was called in, which destructs what they have of other caches, too. */
 void *object_cache_alloc_near(struct object_cache *cache);
+void *object_cache_alloc_far(struct object_cache *cache);
 void object_cache_free_slow(struct object_cache *cache, void *object);
 /* An object, constructed. Constant time; no lock in most calls. */
 STRATA_INLINE void *object_cache_alloc(struct object_cache *cache) {

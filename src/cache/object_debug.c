@@ -114,8 +114,7 @@ STRATA_COLD void object_debug_failed(struct object_cache *cache) {
     if (object_debug_is_on(cache)) debug_note_failure(object_debug_of(cache), cache->bytes);
 }
 
-/* What is no debugged object of this cache. Its own slabs first: they may lie in a debugged buffer, which a source of the program's has from malloc.
- */
+/* What is no debugged object of this cache. Its own slabs first: they may lie in a debugged buffer, which a source has from malloc. */
 static void give_undebugged(struct object_cache *cache, struct debug_cache *debug, void *object, object_debug_plain *plain) {
     struct debug_cache *round = debug_cache_of(debug->layer, object);
     if (round == NULL || object_slabs_look_up(&cache->slabs, object) != OBJECTS_FOREIGN)

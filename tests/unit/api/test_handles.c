@@ -3,25 +3,14 @@
  * and moves of one block in every order that few switches allow.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "api/handle_state.h"
 #include "base/check.h"
-#include "platform/sim/sim.h"
-#include "strata/handle.h"
-#include "strata/zone_compact.h"
+#include "unit/api/handles_support.h"
 
 #define ERRNO_BEFORE 4711
-enum { HANDLES = 2048, PAGE = 4096 };
+enum { HANDLES = 2048 };
 
-static struct strata_zone *zone;
-static struct strata_handles *handles;
 static uint64_t reserved_before;
 
 static void open_zone(uint64_t bytes, size_t frame_bytes) {
@@ -42,34 +31,10 @@ static int setup(void **state) {
 }
 static int teardown(void **state) {
     (void)state;
-    assert_null(strata_handles_check(handles));
-    assert_null(strata_zone_check(zone));
-    assert_int_equal(strata_handles_destroy(handles), STRATA_HANDLE_OK);
-    assert_int_equal(strata_zone_destroy(zone), STRATA_ZONE_OK);
+    end_handles_and_zone();
     assert_int_equal(errno, ERRNO_BEFORE);
     assert_int_equal(sim_reserved_bytes(), reserved_before);
     return 0;
-}
-
-static strata_handle filled(size_t bytes, int value) {
-    strata_handle handle = 0;
-    void *address;
-    assert_int_equal(strata_handle_alloc(handles, bytes, &handle), STRATA_HANDLE_OK);
-    assert_int_equal(strata_handle_write(handles, handle, &address), STRATA_HANDLE_OK);
-    memset(address, value, bytes);
-    assert_int_equal(strata_handle_write_end(handles, handle), STRATA_HANDLE_OK);
-    return handle;
-}
-static void expect(strata_handle handle, size_t bytes, int value) {
-    const void *address;
-    assert_int_equal(strata_handle_read(handles, handle, &address), STRATA_HANDLE_OK);
-    for (size_t i = 0; i < bytes; i++) assert_int_equal(((const unsigned char *)address)[i], value & 0xff);
-    assert_int_equal(strata_handle_read_end(handles, handle), STRATA_HANDLE_OK);
-}
-static struct strata_handle_info info_of(strata_handle handle) {
-    struct strata_handle_info info;
-    assert_int_equal(strata_handle_query(handles, handle, &info), STRATA_HANDLE_OK);
-    return info;
 }
 
 /* HANDLES blocks of a page in a zone of twice as many, one in three of which are left. */

@@ -2,22 +2,7 @@
  * test_handles_destroy.c - the end of handles on the simulated platform: nothing goes where something has to stay, and their owner's number is the
  * zone's again, unless somebody has it still.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "platform/sim/sim.h"
-#include "strata/handle.h"
-#include "strata/zone_compact.h"
-
-enum { PAGE = 4096 };
-
-static struct strata_zone *zone;
-static struct strata_handles *handles;
+#include "unit/api/handles_support.h"
 
 static int setup(void **state) {
     (void)state;
@@ -30,28 +15,10 @@ static int setup(void **state) {
 }
 static int teardown(void **state) {
     (void)state;
-    assert_null(strata_handles_check(handles));
-    assert_null(strata_zone_check(zone));
-    assert_int_equal(strata_handles_destroy(handles), STRATA_HANDLE_OK);
-    assert_int_equal(strata_zone_destroy(zone), STRATA_ZONE_OK);
+    end_handles_and_zone();
     return 0;
 }
 
-static strata_handle filled(int value) {
-    strata_handle handle = 0;
-    void *address;
-    assert_int_equal(strata_handle_alloc(handles, PAGE, &handle), STRATA_HANDLE_OK);
-    assert_int_equal(strata_handle_write(handles, handle, &address), STRATA_HANDLE_OK);
-    memset(address, value, PAGE);
-    assert_int_equal(strata_handle_write_end(handles, handle), STRATA_HANDLE_OK);
-    return handle;
-}
-static void expect(strata_handle handle, int value) {
-    const void *address;
-    assert_int_equal(strata_handle_read(handles, handle, &address), STRATA_HANDLE_OK);
-    for (size_t i = 0; i < PAGE; i++) assert_int_equal(((const unsigned char *)address)[i], value);
-    assert_int_equal(strata_handle_read_end(handles, handle), STRATA_HANDLE_OK);
-}
 static uint64_t frame_of(struct strata_handles *of, strata_handle handle) {
     struct strata_handle_info info;
     assert_int_equal(strata_handle_query(of, handle, &info), STRATA_HANDLE_OK);
@@ -63,14 +30,14 @@ static void destroy_leaves_pinned_frames_alone(void **state) {
     (void)state;
     strata_handle blocks[64];
     struct strata_zone_compact_counts counts;
-    for (unsigned i = 0; i < 64; i++) blocks[i] = filled((int)i);
+    for (unsigned i = 0; i < 64; i++) blocks[i] = filled(PAGE, (int)i);
     uint64_t frame = frame_of(handles, blocks[40]);
     assert_int_equal(strata_zone_pin(zone, frame, 1), STRATA_ZONE_OK);
     assert_int_equal(strata_handles_destroy(handles), STRATA_HANDLE_IN_USE);
     assert_null(strata_handles_check(handles));
     assert_int_equal(strata_zone_unpin(zone, frame, 1), STRATA_ZONE_OK);
     assert_int_equal(strata_zone_compact(zone, 9, &counts), STRATA_ZONE_OK);
-    for (unsigned i = 0; i < 64; i++) expect(blocks[i], (int)i);
+    for (unsigned i = 0; i < 64; i++) expect(blocks[i], PAGE, (int)i);
 }
 
 /* Twice as many as a zone has owners at a time, one after the other; and what others have with the number keeps it from being given again. */

@@ -2,23 +2,11 @@
  * test_interleave_handles.c - handles that are freed and destroyed while another CPU compacts their zone, in every order that few switches allow
  * around locks: nobody asks an owner that is no more, or looks into a table that is gone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "platform/sim/sim.h"
-#include "strata/handle.h"
-#include "strata/zone_compact.h"
+#include "unit/api/handles_support.h"
 
 enum { FRAME = 64 * 1024, SUPERPAGE_FRAMES = 32, ORDER = 5, HANDLES = 3, RUNS_MIN = 300 };
 #define RUN_NS UINT64_C(1000000000)
 
-static struct strata_zone *zone;
-static struct strata_handles *handles;
 static strata_handle held[HANDLES];
 static const char *wrong;
 static uint64_t moved;
