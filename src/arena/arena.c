@@ -39,14 +39,14 @@ void arena_set_source(struct arena *arena, const struct arena_source *source, vo
     arena->source_ctx = source_ctx;
 }
 
-void arena_set_limit(struct arena *arena, uint64_t limit) {
+STRATA_SELDOM void arena_set_limit(struct arena *arena, uint64_t limit) {
     platform_lock_acquire(&arena->lock);
     bool rises = limit > arena->limit;
     arena->limit = limit;
     arena_leave(arena, rises, NULL);
 }
 
-void arena_wake(struct arena *arena) {
+STRATA_SELDOM void arena_wake(struct arena *arena) {
     platform_lock_acquire(&arena->lock);
     bool wake = arena_announce(arena);
     platform_lock_release(&arena->lock);

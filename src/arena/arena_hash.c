@@ -106,7 +106,7 @@ void arena_hash_put(struct arena *arena, struct arena_hash table) {
         arena->ops->memory_put(arena->ctx, table.buckets, table.count * sizeof(struct arena_tag *));
 }
 
-void arena_hash_destroy(struct arena *arena) {
+STRATA_SELDOM void arena_hash_destroy(struct arena *arena) {
     arena_hash_put(arena, arena->hash_old);
     arena_hash_put(arena, arena->hash);
     arena_hash_init(arena);

@@ -250,7 +250,7 @@ STRATA_SELDOM const char *arena_span_check(const struct arena *arena, const stru
     return NULL;
 }
 
-bool arena_contains(struct arena *arena, uint64_t start, uint64_t size) {
+STRATA_SELDOM bool arena_contains(struct arena *arena, uint64_t start, uint64_t size) {
     uint64_t last;
     if (size == 0 || __builtin_add_overflow(start, size - 1, &last)) return false;
     platform_lock_acquire(&arena->lock);
@@ -260,7 +260,7 @@ bool arena_contains(struct arena *arena, uint64_t start, uint64_t size) {
     return inside;
 }
 
-bool arena_bounds(struct arena *arena, uint64_t *lowest, uint64_t *highest) {
+STRATA_SELDOM bool arena_bounds(struct arena *arena, uint64_t *lowest, uint64_t *highest) {
     platform_lock_acquire(&arena->lock);
     bool known = arena->source == NULL && !list_empty(&arena->segments);
     if (known) {

@@ -138,7 +138,7 @@ unsigned arena_tags_surplus(struct arena *arena, void *batches[TAGS_SURPLUS_MAX]
     return n;
 }
 
-void arena_tags_destroy(struct arena *arena) {
+STRATA_SELDOM void arena_tags_destroy(struct arena *arena) {
     while (!list_empty(&arena->batches_partial)) {
         struct tag_batch *batch = batch_of_link(arena->batches_partial.next);
         list_remove(&batch->link);

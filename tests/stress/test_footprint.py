@@ -58,6 +58,21 @@ static int print_file(const char *path) {
 }
 """
 
+@pytest.mark.strata_only
+def test_the_usual_code_fits_its_window(strata):
+    """
+    Behind the functions lie the ways out of restartable sequences, which programs take when they are interrupted in one: they would bring one more
+    window only in some runs.
+    """
+    headers = subprocess.run(["readelf", "-SW", strata.library], capture_output=True, check=True, text=True).stdout
+    sections = {
+        name: (int(address, 16), int(size, 16)) for name, address, size in re.findall(r"\] (\S+) +\w+ +([0-9a-f]{16}) [0-9a-f]{6} ([0-9a-f]{6})", headers)
+    }
+    start = sections[".init"][0]
+    assert start % (16 * PAGE_KIB * 1024) == 0
+    assert sum(sections[".fini"]) <= start + 16 * PAGE_KIB * 1024
+
+
 # Trees that are built and torn down, buffers that grow, and pages that become idle: a program of some MiB, as most are.
 SOME_MIB = (
     PRINT_FILE
