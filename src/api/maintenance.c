@@ -22,6 +22,7 @@
 /* The steps of growth at which caches are reaped. */
 #define GROWTH_GRANULES_MIN 16
 #define GROWTH_SHARE 32
+#define STEP_SHARE 4 /* small blocks have less than such a share of a step: a reap could give back no more */
 /*
  * Ticks in a row without work and without a slow path before them, after which the thread sleeps until it is woken. What is
  * freed now is seen by the next tick, leaves the CPU's cache by the one after it, and goes back by the third.
@@ -205,15 +206,17 @@ static STRATA_COLD void adopt_cgroup_limit(void) {
  * hold and nobody uses goes back to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each
  * step, which costs some ten times more in first touches. What a reap has made idle is a part of the next step, and where slabs have become fewer by
  * as much as a step, the next reap is due at once: what is left of them is held by few objects then, many of which are in caches. A heap whose small
- * blocks give way to large ones and come back would grow by a step in each cycle else (docs/decisions.md, 144).
+ * blocks give way to large ones and come back would grow by a step in each cycle else (docs/decisions.md, 144). Beside large blocks that grow, small ones
+ * may be too few for it to matter (154).
  */
 static STRATA_NOINLINE void reap_on_growth(uint64_t coming) {
     const uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED),
                    step = max_u64(populated / GROWTH_SHARE, GROWTH_GRANULES_MIN);
     const uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
     uint64_t look_at = __atomic_load_n(&heap.look_at_granules, __ATOMIC_RELAXED);
-    const bool due = populated >= reap_at || zone_runs_fewer(&heap.zone) >= step;
-    const uint64_t next = due ? UINT64_MAX : min_u64(populated + GROWTH_GRANULES_MIN, reap_at);
+    const bool grown = populated >= reap_at && zone_runs_granules(&heap.zone) >= step / STEP_SHARE, due = grown || zone_runs_fewer(&heap.zone) >= step;
+    uint64_t next = due ? UINT64_MAX : populated + GROWTH_GRANULES_MIN;
+    if (!due && populated < reap_at) next = min_u64(next, reap_at);
     if (populated + coming < look_at || next == look_at) return;
     if (!__atomic_compare_exchange_n(&heap.look_at_granules, &look_at, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || !due) return;
     const uint64_t idle = zone_idle_granules(&heap.zone);

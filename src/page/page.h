@@ -445,7 +445,9 @@ enum zone_status zone_pages_populate(struct zone *zone, void *address, size_t by
 size_t zone_release(struct zone *zone, size_t keep_bytes);
 /* How many granules are idle, those of blocks that rest, and of runs that CPUs keep, among them. */
 uint64_t zone_idle_granules(struct zone *zone);
-/* By how many granules runs that are no blocks' are fewer than they were at most since the restart. No lock; the restart takes the zone's. */
+/* How many granules runs have that are no blocks', and by how many those are fewer than they were at most since the restart. No lock; the restart
+ * takes the zone's. */
+uint64_t zone_runs_granules(const struct zone *zone);
 uint64_t zone_runs_fewer(const struct zone *zone);
 void zone_runs_restart(struct zone *zone);
 /* Changes the limit on populated pages; UINT64_MAX: none. */

@@ -303,12 +303,13 @@ static void note_runs(struct zone *zone, uint64_t granules) {
     __atomic_store_n(&zone->runs.granules, granules, __ATOMIC_RELAXED);
     if (granules > zone->runs.most) __atomic_store_n(&zone->runs.most, granules, __ATOMIC_RELAXED);
 }
+uint64_t zone_runs_granules(const struct zone *zone) { return __atomic_load_n(&zone->runs.granules, __ATOMIC_RELAXED); }
 uint64_t zone_runs_fewer(const struct zone *zone) {
     const uint64_t most = __atomic_load_n(&zone->runs.most, __ATOMIC_RELAXED);
-    return most - min_u64(most, __atomic_load_n(&zone->runs.granules, __ATOMIC_RELAXED));
+    return most - min_u64(most, zone_runs_granules(zone));
 }
 void zone_runs_restart(struct zone *zone) {
-    zone_lock(zone);
+    platform_lock_acquire(&zone->lock);
     __atomic_store_n(&zone->runs.most, zone->runs.granules, __ATOMIC_RELAXED);
     platform_lock_release(&zone->lock);
 }

@@ -47,6 +47,23 @@ static void blocks_grow_and_shrink_with_their_contents(void **state) {
     ASSERT_SOUND();
 }
 
+/* What takes place beside each step (reaps of caches, where the heap has grown) looks at no marks. */
+static void steps_of_growth_leave_the_marks_for_later(void **state) {
+    (void)state;
+    void *block = must_alloc(2 * MIB, 0);
+    memset(block, 1, 2 * MIB);
+    size_t from = 0;
+    for (size_t size = 4 * MIB; size <= 64 * MIB; size *= 2) {
+        assert_int_equal(strata_page_realloc(&block, size, 0), STRATA_PAGE_OK);
+        memset((char *)block + size / 2, 1, size / 2);
+        if (from != 0) assert_int_equal(heap.zone.unmarked.from, from);
+        from = heap.zone.unmarked.from;
+    }
+    assert_true(from != 0);
+    must_free(block);
+    ASSERT_SOUND();
+}
+
 static void fixed_blocks_stay_where_they_are_by_realloc_too(void **state) {
     (void)state;
     for (size_t size = 4 * KIB; size <= 4 * MIB; size *= 32) {
@@ -127,6 +144,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_grows_with_zeros_has_them_from_where_it_was_asked_to_end, fresh_process),
         cmocka_unit_test_setup(blocks_grow_and_shrink_with_their_contents, fresh_process),
+        cmocka_unit_test_setup(steps_of_growth_leave_the_marks_for_later, fresh_process),
         cmocka_unit_test_setup(fixed_blocks_stay_where_they_are_by_realloc_too, fresh_process),
         cmocka_unit_test_setup(blocks_that_move_keep_their_alignment, fresh_process),
         cmocka_unit_test_setup(prefault_of_a_resize_is_of_the_whole_block, fresh_process),
