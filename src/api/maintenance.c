@@ -206,21 +206,23 @@ static STRATA_COLD void adopt_cgroup_limit(void) {
  * hold and nobody uses goes back to the slabs, so that the pages of sizes that are out of fashion can serve those that are in. Paid once for each
  * step, which costs some ten times more in first touches. What a reap has made idle is a part of the next step, and where slabs have become fewer by
  * as much as a step, the next reap is due at once: what is left of them is held by few objects then, many of which are in caches. A heap whose small
- * blocks give way to large ones and come back would grow by a step in each cycle else (docs/decisions.md, 144). Beside large blocks that grow, small ones
- * may be too few for it to matter (154).
+ * blocks give way to large ones and come back would grow by a step in each cycle else (docs/decisions.md, 144). Beside large blocks that grow, small
+ * ones may be too few for it to matter (154).
  */
 static STRATA_NOINLINE void reap_on_growth(uint64_t coming) {
     const uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED),
                    step = max_u64(populated / GROWTH_SHARE, GROWTH_GRANULES_MIN);
     const uint64_t reap_at = __atomic_load_n(&heap.reap_at_granules, __ATOMIC_RELAXED);
     uint64_t look_at = __atomic_load_n(&heap.look_at_granules, __ATOMIC_RELAXED);
-    const bool grown = populated >= reap_at && zone_runs_granules(&heap.zone) >= step / STEP_SHARE, due = grown || zone_runs_fewer(&heap.zone) >= step;
+    const bool grown = populated >= reap_at && zone_runs_granules(&heap.zone) >= step / STEP_SHARE,
+               due = grown || zone_runs_fewer(&heap.zone) >= step;
     uint64_t next = due ? UINT64_MAX : populated + GROWTH_GRANULES_MIN;
     if (!due && populated < reap_at) next = min_u64(next, reap_at);
     if (populated + coming < look_at || next == look_at) return;
     if (!__atomic_compare_exchange_n(&heap.look_at_granules, &look_at, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || !due) return;
     const uint64_t idle = zone_idle_granules(&heap.zone);
     cache_reap(&heap.caches);
+    if (heap.objects.layers != NULL) object_caches_reap_silent(&heap.objects); /* of others by those who may call the program's functions */
     const uint64_t idle_now = zone_idle_granules(&heap.zone), now = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
     const uint64_t left = step - min_u64(step, idle_now - min_u64(idle, idle_now));
     zone_runs_restart(&heap.zone);

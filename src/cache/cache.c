@@ -37,7 +37,7 @@ bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned m
     unsigned slots = caches->next_slot;
     for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
         struct depot *depot = &caches->depots[cache];
-        depot_init(depot, slabs->caches[cache].object_bytes, magazine_max);
+        depot_init(depot, slabs->caches[cache].object_bytes, magazine_max, DEPOT_KEEPS_BURSTS);
         slots += depot->rounds_max;
     }
     CHECK(slots <= CPU_AREA_SLOTS);

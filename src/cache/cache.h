@@ -79,6 +79,13 @@ struct shelf {
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 /* One a cache. Guarded by lock where nothing else is said. */
+/*
+ * What may wait in a depot. Of integers a small share at any time: what waits can't go back to its arena, and comes to life at no cost. Of others all
+ * where objects come and go in bursts: until then the slabs have them, who use memory better. Objects that were constructed all wait, until nobody
+ * needed them for an interval or memory is wanted: the construction is what their cache is for (magazines paper, 3.2).
+ */
+enum depot_keeps { DEPOT_KEEPS_BURSTS, DEPOT_KEEPS_FEW, DEPOT_KEEPS_ALL };
+
 struct depot {
     struct platform_lock lock;
     struct magazine_list empty;
@@ -91,6 +98,7 @@ struct depot {
     uint16_t rounds_start;     /* where m begins, and returns to (depot_rounds.c); immutable, as is the next */
     uint16_t rounds_max;       /* 0: the cache has no arrays, every object comes from the backend and goes there */
     uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
+    uint8_t keeps;          /* enum depot_keeps; immutable */
     bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
     uint8_t shut;           /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
     uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */

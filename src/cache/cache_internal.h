@@ -131,7 +131,7 @@ struct magazine *depot_take_odd(struct cache_layer *caches, struct depot *depot)
 void depot_put_away(struct cache_layer *caches, const struct depot *depot, struct magazine *magazine);
 /* Periodic: working sets, m. With `all`: everything goes to the slabs. */
 void depot_tick(struct cache_layer *caches, unsigned cache, bool all);
-void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max);
+void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, enum depot_keeps keeps);
 /* The first slot of the arrays of this cache; the first call decides on it. */
 unsigned depot_place(struct cache_layer *caches, struct depot *depot);
 

@@ -63,6 +63,7 @@ void depot_unlock(struct depot *depot) { platform_lock_release_here(&depot->lock
 
 /* How many full magazines may wait where the cache has so many objects. */
 static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
+    if (depot->keeps == DEPOT_KEEPS_ALL) return UINT32_MAX;
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
     uint64_t share = objects / DEPOT_SHARE / transfer;
     const bool large = depot->object_bytes > LARGE_OBJECT_BYTES;
@@ -77,8 +78,7 @@ static void set_full_limit(const struct cache_layer *caches, struct depot *depot
 }
 
 /*
- * Under the lock: an array was empty once more. Who comes by that often would come by half as often if m were twice what it is. Only of malloc's
- * caches, as is what is said of those that cycle.
+ * Under the lock: an array was empty once more. Who comes by that often would come by half as often if m were twice what it is.
  */
 static void note_miss(struct cache_layer *caches, struct depot *depot) {
     if (STRATA_UNLIKELY(++depot->misses % DEPOT_GROWTH_MISSES == 0) && rounds_grow(caches, depot)) set_full_limit(caches, depot);
@@ -98,15 +98,15 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
 }
 
 /*
- * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them. Only of malloc's
- * caches: others come by no tick in small heaps, and theirs may be integers, of which a depot would keep any amount.
+ * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them.
  */
 static void note_empty(struct cache_layer *caches, struct depot *depot) {
     const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
     depot->came_back += back;
     const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
-    if (depot->cycles || caches->main != caches || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
+    if (depot->cycles && caches->main != caches) set_full_limit(caches, depot); /* in small heaps no tick does it for object caches */
+    if (depot->cycles || depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
     rounds_cycle(caches, depot);
     set_full_limit(caches, depot);
 }
@@ -114,7 +114,7 @@ static void note_empty(struct cache_layer *caches, struct depot *depot) {
 /* The most rounds of an object's size in so many bytes: a power of two, 2 at least. */
 static unsigned rounds_in(size_t object_bytes, uint32_t bytes) { return 1u << bit_highest(bytes / (uint32_t)object_bytes | 2); }
 
-void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max) {
+void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max, enum depot_keeps keeps) {
     const bool large = object_bytes > LARGE_OBJECT_BYTES;
     unsigned rounds = rounds_in(object_bytes, large ? ARRAY_BYTES_MAX_LARGE : ARRAY_BYTES_MAX);
     rounds = (unsigned)min_u64(rounds, large ? ARRAY_ROUNDS_MAX_LARGE : CACHE_ROUNDS_MAX);
@@ -125,6 +125,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max)
     depot->rounds_max = (uint16_t)rounds;
     depot->rounds = depot->rounds_start = (uint16_t)start;
     depot->object_bytes = (uint32_t)object_bytes;
+    depot->keeps = (uint8_t)keeps;
     __atomic_store_n(&depot->leaving, false, __ATOMIC_RELAXED);
     __atomic_store_n(&depot->shut, 0, __ATOMIC_RELAXED);
     depot->bottom = 0; /* cache_init may run twice */

@@ -76,7 +76,7 @@ static bool halve_outgrown(struct cache_layer *caches, struct depot *depot) {
 }
 
 STRATA_COLD bool rounds_grow(struct cache_layer *caches, struct depot *depot) {
-    if (caches->main != caches || depot->cycles) return false;
+    if (depot->keeps == DEPOT_KEEPS_FEW || depot->cycles) return false;
     if (halve_outgrown(caches, depot)) return true;
     const unsigned rounds = (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max);
     if (rounds == depot->rounds || !may_have_grown(caches, (uint64_t)(rounds - depot->rounds) * depot->object_bytes)) return false;

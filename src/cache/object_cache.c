@@ -13,7 +13,7 @@
 _Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) + CPU_AREA_WORDS <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
 _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
 
-/* Arrays begin as malloc's for objects of the same size, and grow by contention alone; those of integers, as for this size. */
+/* Arrays begin as malloc's for objects of the same size, those of integers as for this size. */
 #define DEPOT_OBJECT_BYTES_MAX (256 * KIB)
 #define INTEGER_BYTES 64
 
@@ -102,7 +102,7 @@ static struct object_layer *add_layer(struct object_caches *objects) {
     layer->end = OBJECT_LAYER_CACHES;
     layer->closed = objects->magazine_max == 0;
     layer->drain_lock = (struct platform_lock)PLATFORM_LOCK_INIT(LOCK_RANK_DRAIN);
-    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) depot_init(&layer->depots[i], 1, 0);
+    for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) depot_init(&layer->depots[i], 1, 0, DEPOT_KEEPS_FEW);
     if (!cache_layer_join(layer)) {
         zone_metadata_free(zone, owner, sizeof *owner);
         return NULL;
@@ -125,6 +125,11 @@ static void free_cache(struct zone *zone, struct object_cache *cache) {
     if (cache->reclaimer != NULL) zone_metadata_free(zone, cache->reclaimer, sizeof *cache->reclaimer);
     if (cache->mover != NULL) zone_metadata_free(zone, cache->mover, sizeof *cache->mover);
     zone_metadata_free(zone, cache, sizeof *cache);
+}
+
+static enum depot_keeps what_is_kept(const struct object_cache *cache) {
+    if (cache->integers != 0) return DEPOT_KEEPS_FEW;
+    return cache->construct != NULL || cache->destruct != NULL ? DEPOT_KEEPS_ALL : DEPOT_KEEPS_BURSTS;
 }
 
 enum object_cache_status object_cache_create(struct object_caches *objects, const struct object_cache_config *config, struct object_cache **created) {
@@ -154,7 +159,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
     if (owner != NULL) {
         struct depot *depot = &owner->layer.depots[cache->index];
         depot_init(depot, cache->integers != 0 ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
-                   config->no_magazines ? 0 : objects->magazine_max);
+                   config->no_magazines ? 0 : objects->magazine_max, what_is_kept(cache));
         depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + CPU_AREA_WORDS + cache->index * CACHE_ROUNDS_MAX);
         cache->owner = owner;
         cache->areas_at = owner->layer.areas_at;
@@ -245,7 +250,8 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
 
     platform_lock_acquire(&objects->lock);
     owner->caches[cache->index] = NULL;
-    depot_init(&owner->layer.depots[cache->index], 1, 0);
+    rounds_stop_cycling(&owner->layer, &owner->layer.depots[cache->index]); /* what its arrays have grown by counts no more */
+    depot_init(&owner->layer.depots[cache->index], 1, 0, DEPOT_KEEPS_FEW);
     platform_lock_release(&objects->lock);
     cache->areas_at = objects->first->areas_at;
     cache->index = TAG_NONE;
@@ -333,6 +339,19 @@ void object_caches_reap(struct object_caches *objects) {
     struct object_place place = {0};
     drain_all(objects, false);
     for (struct object_cache *cache; (cache = object_pin_next(objects, &place, is_any)) != NULL; object_unpin(objects, cache)) reap_pinned(cache);
+}
+
+/* Of such a cache no function of the program's runs. */
+static bool is_silent(const struct object_cache *cache) {
+    return cache->construct == NULL && cache->destruct == NULL && cache->integers == 0 && cache->slabs.source == &slab_source_zone;
+}
+
+void object_caches_reap_silent(struct object_caches *objects) {
+    struct object_place place = {0};
+    for (struct object_cache *cache; (cache = object_pin_next(objects, &place, is_silent)) != NULL; object_unpin(objects, cache)) {
+        depot_tick(&cache->owner->layer, cache->index, true);
+        object_slabs_reap(&cache->slabs);
+    }
 }
 
 void object_caches_tick(struct object_caches *objects) {

@@ -159,6 +159,8 @@ void object_cache_free_batch(struct object_cache *cache, void *const *given, uns
 void object_cache_reap(struct object_caches *objects, struct object_cache *cache);
 /* The same for all caches. */
 void object_caches_reap(struct object_caches *objects);
+/* For those without a function of the program's, on whatever thread, and but for what is in arrays. */
+void object_caches_reap_silent(struct object_caches *objects);
 /* Periodic: what was not needed since the last time. */
 void object_caches_tick(struct object_caches *objects);
 

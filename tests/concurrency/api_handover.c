@@ -43,7 +43,8 @@ static void *hand_on(void *argument) {
     size_t *next = NULL;
     while (made < blocks || taken < blocks) {
         bool moved = false;
-        while (made == blocks / 2 && __atomic_load_n(&drains, __ATOMIC_RELAXED) == 0) sched_yield(); /* all may be done before the drainer's first turn */
+        while (made == blocks / 2 && __atomic_load_n(&drains, __ATOMIC_RELAXED) == 0)
+            sched_yield(); /* all may be done before the drainer's first turn */
         if (next == NULL && made < blocks) next = make_block(&random);
         if (next != NULL && try_put(out, next)) {
             next = NULL;
