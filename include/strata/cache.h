@@ -2,9 +2,11 @@
  * strata/cache.h - object caches: objects of one kind, kept constructed between one use and the next.
  *
  * A cache gives out objects that are constructed already, and takes them back as they are: what a constructor sets up (locks, lists, buffers) is paid
- * for once, not with every allocation. Objects wait in arrays of the CPUs, then in a depot, then, destructed, in slabs; the descriptors of
- * all these lie elsewhere, so that nothing of ours is ever written into an object. Every cache also is a pool of its own: its objects share slabs
- * with no others, and its figures tell what they cost. Valid in C11 and C++.
+ * for once, not with every allocation. Objects wait in arrays of the CPUs, then in a depot, then, destructed, in slabs. What has a constructor or a
+ * destructor waits in the depot, all of it, until nobody needed it from one tick to the next (decay_ms, on the maintenance thread; without one, on a
+ * thread that comes to a cache for more), or memory ends, or the cache is reaped; other objects, where bursts come again. The descriptors of all
+ * these lie elsewhere, so that nothing of ours is ever written into an object. Every cache also is a pool of its own: its objects share slabs with
+ * no others, and its figures tell what they cost. Valid in C11 and C++.
  *
  * For all functions, where nothing else is said:
  *   - sizes and alignments are in bytes;
@@ -97,9 +99,10 @@ struct strata_cache_config {
      */
     int (*constructor)(void *object, void *argument);
     /*
-     * Undoes what the constructor did, before the memory is given back: in whatever call frees it, on strata's own thread, and where any cache or
-     * arena runs short (strata_cache_alloc, also with STRATA_CACHE_NO_RECLAIM, and strata_arena_alloc), as all caches are reaped then; never in
-     * malloc. So it must not wait for a lock that is held over such a call.
+     * Undoes what the constructor did, before the memory is given back: in whatever call frees it, on strata's own thread; in strata_cache_alloc of
+     * any cache (also with STRATA_CACHE_NO_RECLAIM) where there is no such thread and a tick is due; and where any cache or arena runs short
+     * (there and in strata_arena_alloc), as all caches are reaped then; never in malloc. So it must not wait for a lock that is held over such a
+     * call.
      */
     void (*destructor)(void *object, void *argument);
     void *argument;                           /* passed to these, to reclaim, and to the move function */

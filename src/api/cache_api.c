@@ -137,6 +137,9 @@ static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned fla
     if (object == NULL) {
         object = object_cache_alloc_slow(object_cache);
         maintenance_slow_call(true);
+        if (STRATA_UNLIKELY(__atomic_load_n(&heap.object_tick_due, __ATOMIC_RELAXED)) &&
+            __atomic_exchange_n(&heap.object_tick_due, false, __ATOMIC_RELAXED))
+            object_caches_tick(&heap.objects);
     }
     bool reclaims = (flags & STRATA_CACHE_NO_RECLAIM) == 0;
     if (STRATA_UNLIKELY(object == NULL) && reclaims) object = cache_alloc_reclaimed(object_cache);

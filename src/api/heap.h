@@ -66,6 +66,7 @@ struct heap {
     uint32_t maintenance_state;    /* enum maintenance_state; atomic, a futex */
     uint64_t maintenance_retry_ns; /* after FAILED, not before this; atomic */
     bool maintenance_asleep;       /* atomic: the thread sleeps until it is woken; see maintenance.c */
+    bool object_tick_due;          /* atomic: where no thread ticks, who next comes to an object cache for more does it for these */
     bool first_thread_ended;       /* atomic; while others of the program go on */
     bool first_thread_watched;     /* immutable once there is a maintenance thread */
 

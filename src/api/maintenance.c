@@ -183,7 +183,10 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
     if (now < due) return;
     /* One thread wins the tick; the others go on. */
     if (!__atomic_compare_exchange_n(&heap.next_tick_ns, &due, now + look_period_ns(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
-    if (state != MAINTENANCE_STARTING && due != 0 && look_at_pages()) tick();
+    if (state == MAINTENANCE_STARTING || due == 0 || !look_at_pages()) return;
+    tick();
+    /* Of object caches destructors may have to run, not out of malloc. */
+    if (heap.objects.layers != NULL) __atomic_store_n(&heap.object_tick_due, true, __ATOMIC_RELAXED);
 }
 
 /*

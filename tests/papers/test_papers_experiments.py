@@ -256,6 +256,7 @@ def test_worst_case_gets_back_what_it_freed(run):
         ("best_case", "strata", 1, 10, 4),
         ("kmem_worst_case",),
         ("magazines_thrash", 0, 1),
+        ("magazines_bursts", 0, 1),
         ("vh_bound", 1),
         ("vh_simulate", "tandem", "nobody", 1, 1),
         ("vh_simulate", "nothing", "VH", 1, 1),

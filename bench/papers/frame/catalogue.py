@@ -42,6 +42,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("vh", "figure-3", "vh_figure3.py"),
     Experiment("vh", "theorem-2-5", "vh_bound.py"),
     Experiment("magazines", "section-3-1-thrash", "magazines_thrash.py"),
+    Experiment("magazines", "section-3-2", "magazines_bursts.py"),
     Experiment("magazines", "section-3-4", "magazines_resizing.py"),
     Experiment("magazines", "section-3-7", "magazines_working_set.py"),
     Experiment("magazines", "section-3-8", "magazines_scaling.py"),

@@ -5,6 +5,7 @@
  * makes enough of them for every purpose.
  */
 #include "slab_counts.h"
+#include "strata/cache.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
 #include "unit/api/api_support.h"
@@ -146,6 +147,38 @@ static void off_ticks_on_slow_paths(void **state) {
     let_ticks_pass(TICKS, false); /* who takes no slow path does not tick */
     assert_true(resident_bytes() >= 4 * MIB);
     assert_int_equal(starts(), 0);
+    assert_sound();
+}
+
+/* In small heaps, too. Destructors run where an object cache is asked for more, and never in malloc. */
+static unsigned destructed;
+static void count_destructed(void *object, void *argument) {
+    (void)object, (void)argument;
+    destructed++;
+}
+static void object_caches_tick_where_they_are_used(void **state) {
+    static void *objects[2000];
+    (void)state;
+    new_heap(NULL, NULL);
+    destructed = 0;
+    struct strata_cache *cache, *other;
+    assert_int_equal(strata_cache_create("large", &(struct strata_cache_config){.size = 1000, .destructor = count_destructed}, &cache),
+                     STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("other", &(struct strata_cache_config){.size = 30000}, &other), STRATA_CACHE_OK);
+    for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) assert_non_null(objects[i] = strata_cache_alloc(cache, 0));
+    for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) strata_cache_free(cache, objects[i]);
+    let_ticks_pass(TICKS, true);
+    assert_int_equal(destructed, 0);
+    for (unsigned tick = 0; tick < 4; tick++) {
+        for (unsigned i = 0; i < 100; i++) assert_non_null(objects[i] = strata_cache_alloc(other, 0));
+        for (unsigned i = 0; i < 100; i++) strata_cache_free(other, objects[i]);
+        let_ticks_pass(1, true);
+    }
+    assert_in_range(destructed, 1900, 2000);
+    assert_int_equal(starts(), 0);
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_destroy(other), STRATA_CACHE_OK);
+    assert_int_equal(destructed, 2000);
     assert_sound();
 }
 
@@ -430,6 +463,7 @@ int main(void) {
         cmocka_unit_test(every_rhythm_of_calls_gets_one),
         cmocka_unit_test(frees_start_none),
         cmocka_unit_test(off_ticks_on_slow_paths),
+        cmocka_unit_test(object_caches_tick_where_they_are_used),
         cmocka_unit_test(a_refused_start_leaves_the_ticks_to_slow_paths),
         cmocka_unit_test(the_thread_gives_back_what_is_idle),
         cmocka_unit_test(the_thread_sleeps_while_nothing_happens),
