@@ -67,7 +67,8 @@ bool reclaim_above_limit(void) {
 
 bool reclaim_for_malloc(void) {
     if (!__atomic_load_n(&heap.malloc_failed, __ATOMIC_RELAXED) || !__atomic_exchange_n(&heap.malloc_failed, false, __ATOMIC_RELAXED)) return false;
-    if (!reclaim(0, CRITICAL_SHIFT, STRATA_CACHE_OUT_OF_MEMORY)) return false;
+    reclaim(0, CRITICAL_SHIFT, STRATA_CACHE_OUT_OF_MEMORY);
+    object_caches_reap(&heap.objects); /* also where nobody was asked: their depots may have what malloc lacked */
     heap_release(0);
     return true;
 }
@@ -75,6 +76,7 @@ bool reclaim_for_malloc(void) {
 void reclaim_later(void) {
     if (__atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) == NULL && __atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) == NULL) return;
     __atomic_store_n(&heap.malloc_failed, true, __ATOMIC_RELAXED);
+    maintenance_large_call(); /* which starts the thread, in a small heap; who starts it may come here once more */
     platform_event_wake(&heap.maintenance_event);
 }
 

@@ -163,8 +163,10 @@ static bool wants_thread(void) {
     switch (heap.options.background) {
     case OPTION_BACKGROUND_OFF: return false;
     case OPTION_BACKGROUND_ON: return true;
-    default: return __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT > MAINTENANCE_HEAP_BYTES;
+    default: break;
     }
+    if (__atomic_load_n(&heap.malloc_failed, __ATOMIC_RELAXED)) return true; /* for what has to run out of malloc */
+    return __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT > MAINTENANCE_HEAP_BYTES;
 }
 
 /* Returns whether a start was tried, by this thread or another. */
