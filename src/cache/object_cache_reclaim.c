@@ -9,6 +9,8 @@
  */
 #include "cache/object_internal.h"
 
+#include "cache/object_debug.h"
+
 /* While a thread forks that is in a callback. */
 #define FORKS (UINT32_C(1) << 31)
 
@@ -25,13 +27,19 @@ static uint64_t held_bytes(struct object_cache *cache) {
     return (stats.slabs.in_use - min_u64(stats.cache.cached, stats.slabs.in_use)) * cache->slabs.stride;
 }
 
+/* Of all its slabs, those of debugged objects included. */
+static uint64_t memory_of(const struct object_cache *cache) {
+    return __atomic_load_n(&cache->slabs.slabs, __ATOMIC_RELAXED) * cache->slabs.slab_bytes + object_debug_figures(cache).memory_bytes;
+}
+
 bool object_cache_reclaim(struct object_cache *cache, const struct object_need *need) {
     struct object_reclaimer *reclaimer = cache->reclaimer;
-    uint64_t slabs = __atomic_load_n(&cache->slabs.slabs, __ATOMIC_RELAXED);
     uint32_t none = 0;
-    if (reclaimer == NULL || slabs == 0) return false;
+    if (reclaimer == NULL) return false;
+    uint64_t memory = memory_of(cache);
+    if (memory == 0) return false;
     if (!__atomic_compare_exchange_n(&reclaimer->running, &none, platform_thread_self(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return false;
-    uint64_t wanted = need->bytes != 0 ? need->bytes : max_u64(slabs * cache->slabs.slab_bytes >> need->shift, cache->slabs.slab_bytes);
+    uint64_t wanted = need->bytes != 0 ? need->bytes : max_u64(memory >> need->shift, cache->slabs.slab_bytes);
     uint64_t before = held_bytes(cache);
     reclaimer->call(reclaimer->reclaim, cache->argument, wanted, need->need);
     uint64_t after = held_bytes(cache);

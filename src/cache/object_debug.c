@@ -153,11 +153,15 @@ void object_debug_reap(struct object_cache *cache) {
     if (debug != NULL) debug_cache_reap(debug);
 }
 
-void object_debug_add_stats(const struct object_cache *cache, struct object_slabs_stats *stats) {
+struct debug_figures object_debug_figures(const struct object_cache *cache) {
     struct debug_cache *debug = object_debug_of(cache);
-    struct debug_figures figures;
-    if (debug == NULL) return;
-    debug_figures_get(debug, &figures);
+    struct debug_figures figures = {0};
+    if (debug != NULL) debug_figures_get(debug, &figures);
+    return figures;
+}
+
+void object_debug_add_stats(const struct object_cache *cache, struct object_slabs_stats *stats) {
+    struct debug_figures figures = object_debug_figures(cache);
     stats->in_use += figures.in_use;
     stats->total += figures.total;
     stats->slabs += figures.slabs;

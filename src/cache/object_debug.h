@@ -36,6 +36,8 @@ STRATA_INLINE bool object_debug_give(struct object_cache *cache, void *const *ob
 /* Returns how many debugged objects the program has not freed. */
 uint64_t object_debug_destroy(struct object_cache *cache);
 void object_debug_reap(struct object_cache *cache);
+/* Of its debugged objects; zeros where it never had features. */
+struct debug_figures object_debug_figures(const struct object_cache *cache);
 void object_debug_add_stats(const struct object_cache *cache, struct object_slabs_stats *stats);
 
 #endif
