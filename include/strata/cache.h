@@ -158,9 +158,9 @@ STRATA_API enum strata_cache_status strata_cache_destroy(struct strata_cache *ca
  * STRATA_CACHE_ZERO was asked of a cache with a constructor. Before it fails, what other CPUs have cached is called in, so that any CPU gets the last
  * object (with per-thread caches any thread does, but for what strata_release says of those); then, but for STRATA_CACHE_NO_RECLAIM, the reclaim
  * functions of this cache and then of the others are called on this thread; where there was one, or the cache has a source of its own, all caches are
- * reaped, and it tries once more. A sleeper does so each time that it tries. Cost: constant; the fast path takes an object from the array of the CPU,
- * without a lock. One call in half an array's rounds moves that many from the depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear
- * in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
+ * reaped, and it tries once more; not so where the failure is one by mtbf (strata/debug.h). A sleeper does so each time that it tries. Cost:
+ * constant; the fast path takes an object from the array of the CPU, without a lock. One call in half an array's rounds moves that many from the
+ * depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
  */
 STRATA_API void *strata_cache_alloc(struct strata_cache *cache, unsigned flags);
 

@@ -142,7 +142,8 @@ static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned fla
             object_caches_tick(&heap.objects);
     }
     bool reclaims = (flags & STRATA_CACHE_NO_RECLAIM) == 0;
-    if (STRATA_UNLIKELY(object == NULL) && reclaims) object = cache_alloc_reclaimed(object_cache);
+    /* Of what mtbf refuses there is enough: a second try would make that N times as rare. */
+    if (STRATA_UNLIKELY(object == NULL) && reclaims && !object_cache_was_refused()) object = cache_alloc_reclaimed(object_cache);
     if (STRATA_UNLIKELY(object == NULL) && (flags & STRATA_CACHE_SLEEP) != 0) object = alloc_asleep(object_cache, reclaims);
     if (STRATA_UNLIKELY(object == NULL)) return failed(object_cache);
     if ((flags & STRATA_CACHE_ZERO) != 0) memset(object, 0, object_cache->bytes);

@@ -36,7 +36,7 @@ void *cache_alloc_reclaimed(struct object_cache *cache) {
     const struct object_need need = {.bytes = cache->slabs.slab_bytes, .need = STRATA_CACHE_OUT_OF_MEMORY};
     bool called = object_cache_reclaim(cache, &need);
     void *object = called ? object_cache_alloc(cache) : NULL;
-    if (object != NULL) return object;
+    if (object != NULL || (called && object_cache_was_refused())) return object;
     called |= object_caches_reclaim(&heap.objects, cache, &need) != 0;
     /* Of a source of the program's own, others may hold free what this one lacks. The heap's memory was called in already; there a constructor
      * refused. */

@@ -210,6 +210,9 @@ void object_caches_each(struct object_caches *objects, void (*visit)(struct obje
 /* Of all caches and layers; exact only while no other thread uses them. */
 const char *object_caches_check(struct object_caches *objects);
 
+/* Why the calling thread's last allocation that failed has: by mtbf; false: there was none to be had, or construct refused. */
+bool object_cache_was_refused(void);
+
 /*
  * Debugging (object_debug.c). set: gives a cache features; NULL: none any more; some that its objects have no room with: the same, and a line
  * says so. False: no memory, and nothing has changed. Not for caches of integers; runs destructors. each: calls apply for each cache that is one of

@@ -20,7 +20,7 @@ STRATA_INLINE bool object_debug_take(struct object_cache *cache, void **objects,
     return object_debug_is_on(cache) && object_debug_take_slow(cache, objects, taken);
 }
 
-/* There was no ordinary object either. */
+/* There was no ordinary object (either). */
 void object_debug_failed(struct object_cache *cache);
 
 typedef void object_debug_plain(struct object_cache *cache, void *const *objects, unsigned count);

@@ -1,9 +1,9 @@
 /*
- * test_debug_caches.c - what object caches do with and without debugging features alike: asking for objects where memory is short, the refusal of
- * a late move function, the count of constructions.
+ * test_debug_caches.c - what object caches do with and without debugging features alike: asking for objects where memory is short, failing
+ * where mtbf says so, the refusal of a late move function, the count of constructions.
  *
- * What it protects: a program is called back as before when its caches are debugged, for as much memory as they have then; the figures of
- * a cache are true whatever it is debugged with.
+ * What it protects: a program is called back as before when its caches are debugged, for as much memory as they have then, and not for failures that
+ * it has ordered, which come as often as it said; the figures of a cache are true whatever it is debugged with.
  */
 #include "unit/api/debug_support.h"
 
@@ -113,12 +113,92 @@ static void an_empty_cache_is_not_asked(void **state) {
     close_store();
 }
 
+/* ------------------------------------------------------------------ failures on demand */
+
+static void *source_allocate(void *context, size_t bytes, size_t align) {
+    (void)context;
+    return strata_aligned_alloc(align, bytes);
+}
+static void source_release(void *context, void *memory, size_t bytes) {
+    (void)context, (void)bytes;
+    strata_free(memory);
+}
+
+static unsigned failures_of(struct strata_cache *cache, unsigned flags) {
+    unsigned failures = 0;
+    for (unsigned i = 0; i < 2000; i++) {
+        void *object = strata_cache_alloc(cache, flags);
+        failures += object == NULL;
+        strata_cache_free(cache, object);
+    }
+    return failures;
+}
+
+/* One allocation in about N, whatever the cache would do for memory; and nobody is asked for any, as there is enough. */
+static void failures_come_as_often_as_was_said(void **state) {
+    (void)state;
+    const struct strata_cache_source source = {.allocate = source_allocate, .release = source_release};
+    open_store("off", 0);
+    store.objects[store.count++] = strata_cache_alloc(store.cache, 0);
+    const struct strata_cache_config configs[] = {
+        {.size = 64}, {.size = 64, .argument = &store, .reclaim = give_some}, {.size = 64, .source = &source}, {.size = 64, .no_magazines = true}};
+    uint64_t injected = 0;
+    struct strata_debug_stats stats;
+    assert_int_equal(strata_debug_set("d", "mtbf=10+seed=3"), STRATA_DEBUG_OK);
+    for (unsigned c = 0; c < ARRAY_LENGTH(configs); c++) {
+        struct strata_cache *cache;
+        assert_int_equal(strata_cache_create("d", &configs[c], &cache), STRATA_CACHE_OK);
+        unsigned failures = failures_of(cache, STRATA_CACHE_NO_SLEEP);
+        assert_in_range(failures, 150, 250);
+        failures += failures_of(cache, STRATA_CACHE_NO_RECLAIM);
+        assert_in_range(failures, 300, 500);
+        strata_debug_stats_get(&stats);
+        assert_int_equal(stats.injected - injected, failures);
+        assert_int_equal(failures_of(cache, STRATA_CACHE_SLEEP), 0);
+        strata_debug_stats_get(&stats);
+        injected = stats.injected;
+        assert_int_equal(stats_of(cache).reclaims, 0);
+        assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    }
+    assert_int_equal(store.of_need[STRATA_CACHE_OUT_OF_MEMORY], 0);
+    close_store();
+}
+
+/* A failure by mtbf says nothing of the next one: where memory has ended, programs are asked for it. */
+static void a_refusal_is_no_want_of_memory(void **state) {
+    (void)state;
+    begin("hard_limit:8M,background:off");
+    open_store("off", 1000);
+    while (store.count < OBJECTS && (store.objects[store.count] = strata_cache_alloc(store.cache, STRATA_CACHE_NO_RECLAIM)) != NULL) store.count++;
+    struct strata_cache *refused, *others[2];
+    assert_int_equal(strata_debug_set("refused", "mtbf=1+seed=1"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_debug_set("debugged", "guards"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_cache_create("refused", &(struct strata_cache_config){.size = 30000}, &refused), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("plain", &(struct strata_cache_config){.size = 30000}, &others[0]), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("debugged", &(struct strata_cache_config){.size = 30000}, &others[1]), STRATA_CACHE_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        void *objects[64], *batch[1];
+        unsigned count = 0, asked = store.of_need[STRATA_CACHE_OUT_OF_MEMORY];
+        while (store.of_need[STRATA_CACHE_OUT_OF_MEMORY] == asked && count < 64) {
+            assert_null(strata_cache_alloc(refused, 0));
+            assert_int_equal(strata_cache_alloc_batch(refused, batch, 1), 0);
+            assert_non_null(objects[count++] = strata_cache_alloc(others[i], 0));
+        }
+        assert_int_equal(store.of_need[STRATA_CACHE_OUT_OF_MEMORY], asked + 1);
+        while (count != 0) strata_cache_free(others[i], objects[--count]);
+        while (store.count < OBJECTS && (store.objects[store.count] = strata_cache_alloc(store.cache, STRATA_CACHE_NO_RECLAIM)) != NULL)
+            store.count++;
+    }
+    assert_int_equal(strata_cache_destroy(refused), STRATA_CACHE_OK);
+    for (unsigned i = 0; i < 2; i++) assert_int_equal(strata_cache_destroy(others[i]), STRATA_CACHE_OK);
+    close_store();
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(whoever_has_debugged_objects_is_asked),
-        TEST(pressure_asks_for_a_share_of_all),
-        TEST(an_empty_cache_is_not_asked),
+        TEST(whoever_has_debugged_objects_is_asked), TEST(pressure_asks_for_a_share_of_all), TEST(an_empty_cache_is_not_asked),
+        TEST(failures_come_as_often_as_was_said),    TEST(a_refusal_is_no_want_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
