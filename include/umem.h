@@ -116,7 +116,8 @@ extern void umem_reap(void);
 
 /*
  * umem_setmtbf - from now on one allocation in about `threshold` fails, of malloc, too; 1: all; 0: none. Only where UMEM_DEBUG has switched something
- * on. Not those with UMEM_NOFAIL, nor from caches that debugging leaves alone. On strata_debug_set.
+ * on. Not those with UMEM_NOFAIL, nor from caches that debugging leaves alone, nor what this library has for itself: caches and arenas are created.
+ * On strata_debug_set.
  */
 extern void umem_setmtbf(uint32_t threshold);
 

@@ -82,6 +82,13 @@ __attribute__((cold)) void *umem_insist(void *(*try)(const struct umem_request *
     }
 }
 
+void *umem_own_alloc(size_t size) {
+    bool before = strata_debug_spare(true);
+    void *memory = strata_kmem_zalloc(size, STRATA_KMEM_NO_SLEEP);
+    strata_debug_spare(before);
+    return memory;
+}
+
 /* ------------------------------------------------------------------ blocks */
 
 static void *try_alloc(const struct umem_request *request) { return strata_kmem_alloc(request->size, STRATA_KMEM_NO_SLEEP); }

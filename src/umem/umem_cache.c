@@ -121,7 +121,7 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
         errno = EINVAL;
         return NULL;
     }
-    umem_cache_t *cache = bufsize <= PTRDIFF_MAX ? strata_kmem_zalloc(sizeof *cache, STRATA_KMEM_NO_SLEEP) : NULL;
+    umem_cache_t *cache = bufsize <= PTRDIFF_MAX ? umem_own_alloc(sizeof *cache) : NULL;
     if (cache == NULL) {
         errno = bufsize <= PTRDIFF_MAX ? EAGAIN : ENOMEM;
         return NULL;

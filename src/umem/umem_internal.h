@@ -25,6 +25,8 @@ struct umem_request {
     size_t size, align;
 };
 void *umem_insist(void *(*try)(const struct umem_request *request), const struct umem_request *request);
+/* Memory of the library's own, zeros, which mtbf spares: a program can't know when it is wanted. For strata_kmem_free. NULL: there is none. */
+void *umem_own_alloc(size_t size);
 
 /* umem_large.c: the objects of a cache that are allocated. Creating and adding: NULL and false where there is no memory. */
 struct umem_large;

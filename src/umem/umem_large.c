@@ -33,11 +33,11 @@ static struct object **bucket_of(struct umem_large *large, const void *address) 
     return &large->buckets[((uintptr_t)address >> 12) * 0x9e3779b97f4a7c15u >> 58];
 }
 
-struct umem_large *umem_large_create(void) { return strata_kmem_zalloc(sizeof(struct umem_large), STRATA_KMEM_NO_SLEEP); }
+struct umem_large *umem_large_create(void) { return umem_own_alloc(sizeof(struct umem_large)); }
 void umem_large_destroy(struct umem_large *large) { strata_kmem_free(large, sizeof *large); }
 
 bool umem_large_add(struct umem_large *large, void *address) {
-    struct object *object = strata_kmem_alloc(sizeof *object, STRATA_KMEM_NO_SLEEP);
+    struct object *object = umem_own_alloc(sizeof *object);
     if (object == NULL) return false;
     struct object **bucket = bucket_of(large, address);
     object->address = address;

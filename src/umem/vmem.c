@@ -138,7 +138,7 @@ static vmem_t *create(const char *name, void *base, size_t size, size_t quantum,
         errno = EINVAL;
         return NULL;
     }
-    vmem_t *vmp = strata_kmem_zalloc(sizeof *vmp, (vmflag & VM_NOSLEEP) != 0 ? STRATA_KMEM_NO_SLEEP : STRATA_KMEM_SLEEP);
+    vmem_t *vmp = (vmflag & VM_NOSLEEP) != 0 ? umem_own_alloc(sizeof *vmp) : strata_kmem_zalloc(sizeof *vmp, STRATA_KMEM_SLEEP);
     if (vmp == NULL) return NULL;
     *vmp = (vmem_t){
         .quantum = quantum, .identifiers = (vmflag & VMC_IDENTIFIER) != 0, .source = source, .alloc = alloc, .ximport = ximport, .free = ffunc};

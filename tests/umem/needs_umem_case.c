@@ -310,6 +310,54 @@ static void fail(void) {
     strata_debug_log_walk(STRATA_DEBUG_LOG_FAIL, print_failure, NULL);
 }
 
+static void create_without_memory(void) {
+    struct block {
+        struct block *next;
+        size_t size;
+    } *first = NULL, *block;
+    for (size_t size = 1 << 20; size >= sizeof *block; size = size > 2048 ? size / 2 : size - 16)
+        while ((block = umem_alloc(size, UMEM_DEFAULT)) != NULL) {
+            *block = (struct block){first, size};
+            first = block;
+        }
+    umem_cache_t *none = umem_cache_create("none", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    int why = errno;
+    umem_cache_t *no_large = umem_cache_create("none", 2 << 20, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    int why_large = errno;
+    for (; first != NULL; first = block) {
+        block = first->next;
+        umem_free(first, first->size);
+    }
+    printf("%s %s\n", none == NULL && why == EAGAIN ? "EAGAIN" : "else", no_large == NULL && why_large == EAGAIN ? "EAGAIN" : "else");
+}
+
+/* What the library has for itself: mtbf is for objects and blocks of the program's. */
+static void create_with_failures(void) {
+    static char room[8 << 20] __attribute__((aligned(4096)));
+    umem_setmtbf(1);
+    vmem_t *space = vmem_create("space", room, sizeof room, 4096, NULL, NULL, NULL, 0, VM_NOSLEEP);
+    umem_cache_t *small = umem_cache_create("small", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    umem_cache_t *large = umem_cache_create("large", 2 << 20, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    umem_cache_t *elsewhere = umem_cache_create("elsewhere", 2 << 20, 0, NULL, NULL, NULL, NULL, space, 0);
+    if (space == NULL || small == NULL || large == NULL || elsewhere == NULL) {
+        puts("something is not created");
+        return;
+    }
+    void *object = umem_cache_alloc(elsewhere, UMEM_DEFAULT); /* an arena's, which mtbf leaves alone */
+    int failed = 0;
+    umem_setmtbf(10);
+    for (int i = 0; i < 1000; i++) {
+        void *one = umem_cache_alloc(large, UMEM_DEFAULT);
+        failed += one == NULL;
+        umem_cache_free(large, one);
+    }
+    umem_setmtbf(0);
+    printf("%s %s\n", object != NULL ? "an object" : "none", failed > 60 && failed < 140 ? "a tenth" : "another share");
+    umem_cache_free(elsewhere, object);
+    umem_cache_destroy(elsewhere), umem_cache_destroy(large), umem_cache_destroy(small);
+    vmem_destroy(space);
+}
+
 static void debug(const char *how) {
     struct strata_debug_stats stats;
     umem_cache_t *cache = umem_cache_create("letters", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
@@ -342,14 +390,8 @@ static void debug(const char *how) {
         count_failures(cache, alone);
     }
     if (strcmp(how, "must") == 0) allocate_what_must_be(cache);
-    if (strcmp(how, "create") == 0) {
-        umem_setmtbf(1); /* there is no memory */
-        umem_cache_t *none = umem_cache_create("none", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
-        int why = errno;
-        umem_cache_t *no_large = umem_cache_create("none", 2 << 20, 0, NULL, NULL, NULL, NULL, NULL, 0);
-        printf("%s %s\n", none == NULL && why == EAGAIN ? "EAGAIN" : "else", no_large == NULL && errno == EAGAIN ? "EAGAIN" : "else");
-        umem_setmtbf(0);
-    }
+    if (strcmp(how, "create") == 0) create_without_memory();
+    if (strcmp(how, "spared") == 0) create_with_failures();
     strata_debug_stats_get(&stats);
     if (strcmp(how, "stats") == 0)
         printf("%s %d %d\n", stats.caches != 0 ? "debugged" : "plain", count_entries(STRATA_DEBUG_LOG_TRANSACTION) != 0,
