@@ -223,8 +223,8 @@ STRATA_API bool strata_cache_walk(struct strata_cache *cache, bool (*visit)(void
  * whether it is an object that the program uses, and answers DONT_KNOW otherwise. A field that the program sets while it uses the object and clears
  * before it frees it serves, where it is read as an atomic. From YES or DONT_NEED on the old object is strata's: the program makes sure that no
  * thread has freed it, or will. Where one had, and the object has reached its slab, that ends the process with one line; in an array of a CPU it is
- * seen later, like a double free, or not at all. An object that is answered NO, LATER or DONT_KNOW is the program's as before, and the new one is
- * destructed; the program must not have kept it.
+ * seen later, like a double free, or not at all. An object that is answered NO, LATER or DONT_KNOW is the program's as before. After all answers but
+ * YES the new one is destructed, whatever was written to it; the program must not have kept it.
  *
  * Returns STRATA_CACHE_OK; STRATA_CACHE_BAD_ARGUMENT where move is NULL; STRATA_CACHE_TOO_LATE where objects were allocated already, or where it was
  * called before; STRATA_CACHE_NO_MEMORY. No other thread may use the cache meanwhile.

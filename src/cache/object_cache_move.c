@@ -64,7 +64,7 @@ struct pass {
     struct object_caches *objects;
     struct object_cache *cache;
     uint64_t moves_left;
-    void *fresh;   /* constructed, for the next object; NULL: none */
+    void *fresh;   /* constructed, for the next object, and shown to nobody yet; NULL: none */
     bool searched; /* arrays and depot were emptied for the sake of this slab */
 };
 
@@ -106,11 +106,12 @@ static enum outcome move_object(struct pass *pass, void *old) {
     if (answer >= OBJECT_MOVE_ANSWERS)
         fatal("move(): the answer is %u; allowed are 0 to %u (cache %s)", answer, OBJECT_MOVE_ANSWERS - 1, cache->name);
     __atomic_fetch_add(&mover->answers[answer], 1, __ATOMIC_RELAXED);
+    if (answer == OBJECT_MOVE_YES)
+        pass->fresh = NULL;
+    else
+        put_fresh_back(pass); /* the program may have written to it, and the next call is promised a constructed one */
     switch ((enum object_move_answer)answer) {
     case OBJECT_MOVE_YES:
-        pass->fresh = NULL;
-        give_old(cache, old);
-        return NEXT_OBJECT;
     case OBJECT_MOVE_DONT_NEED: give_old(cache, old); return NEXT_OBJECT;
     case OBJECT_MOVE_DONT_KNOW:
         if (!pass->searched) object_cache_reap(pass->objects, cache);

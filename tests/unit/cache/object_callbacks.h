@@ -90,7 +90,10 @@ static inline unsigned call_move(object_function *move, void *old, void *fresh, 
         to->value = from->value;
         from->value = 0;
         table[i] = to;
-    } else if (answer == OBJECT_MOVE_DONT_NEED) {
+    } else {
+        to->value = from->value + 1; /* it began to copy before it found out */
+    }
+    if (answer == OBJECT_MOVE_DONT_NEED) {
         from->value = 0;
         table[i] = NULL;
     }

@@ -109,6 +109,24 @@ static void what_is_not_known_stays(void **state) {
     end();
 }
 
+/* Each call has a new object as the constructor leaves it, though the one before has written to its own and not taken it. */
+static void each_call_has_a_constructed_object(void **state) {
+    (void)state;
+    static const enum object_move_answer others[] = {OBJECT_MOVE_DONT_NEED, OBJECT_MOVE_DONT_KNOW, OBJECT_MOVE_LATER, OBJECT_MOVE_NO};
+    for (unsigned o = 0; o < ARRAY_LENGTH(others); o++) {
+        begin();
+        fragment(OBJECTS, 4);
+        object_cache_reap(&objects, cache);
+        for (unsigned i = 0; i < OBJECTS; i++) answers[i] = i % 8 == 0 ? others[o] : OBJECT_MOVE_YES;
+        uint64_t before = made;
+        object_cache_consolidate(&objects, cache);
+        struct object_cache_stats stats = expect_balance();
+        assert_true(moves > 1 && stats.moves[others[o]] != 0);
+        assert_in_range(made - before, moves, moves + stats.slabs_emptied + stats.slabs.slabs); /* one more for a slab that says no more */
+        end();
+    }
+}
+
 /* What the program frees while it is asked, from this CPU or another: the object itself, or its neighbours. */
 static unsigned freed_in_move;
 static void free_neighbours(unsigned i) {
@@ -235,6 +253,7 @@ int main(void) {
         cmocka_unit_test(later_is_asked_again),
         cmocka_unit_test(what_is_not_needed_goes),
         cmocka_unit_test(what_is_not_known_stays),
+        cmocka_unit_test(each_call_has_a_constructed_object),
         cmocka_unit_test(the_program_frees_meanwhile),
         cmocka_unit_test(a_move_within_a_move_does_nothing),
         cmocka_unit_test(a_refused_construction_ends_the_pass),
