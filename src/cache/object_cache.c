@@ -27,8 +27,8 @@ static _Noreturn STRATA_COLD void bad_free(const struct object_cache *cache, con
 
 unsigned object_construct(struct object_cache *cache, void **objects, unsigned count) {
     unsigned kept = 0, done;
-    if (cache->construct == NULL) return count;
-    for (unsigned i = 0; i < count; i++) {
+    if (cache->construct == NULL) kept = count;
+    for (unsigned i = kept; i < count; i++) {
         if (cache->construct(objects[i], cache->argument) == 0) {
             objects[kept++] = objects[i];
         } else {

@@ -110,7 +110,7 @@ bool object_debug_take_slow(struct object_cache *cache, void **objects, unsigned
         was_refused = false;
         return true;
     }
-    if (cache->construct != NULL) __atomic_fetch_add(&cache->constructed, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&cache->constructed, 1, __ATOMIC_RELAXED);
     *taken = 1;
     return true;
 }

@@ -194,11 +194,41 @@ static void a_refusal_is_no_want_of_memory(void **state) {
     close_store();
 }
 
+/* ------------------------------------------------------------------ figures, and what comes too late */
+
+static int construct(void *object, void *argument) {
+    (void)object, (void)argument;
+    return 0;
+}
+static void destruct(void *object, void *argument) { (void)object, (void)argument; }
+
+/* With and without functions for that. */
+static void constructions_are_counted(void **state) {
+    (void)state;
+    const struct strata_cache_config configs[] = {
+        {.size = 64}, {.size = 64, .constructor = construct, .destructor = destruct}, {.size = 64, .destructor = destruct}};
+    for (unsigned n = 0; n < ARRAY_LENGTH(kinds) * ARRAY_LENGTH(configs); n++) {
+        struct strata_cache *cache;
+        void *objects[100];
+        assert_int_equal(strata_cache_create("counted", &configs[n % 3], &cache), STRATA_CACHE_OK);
+        assert_int_equal(strata_debug_set("counted", kinds[n / 3]), STRATA_DEBUG_OK);
+        for (unsigned i = 0; i < 100; i++) objects[i] = strata_cache_alloc(cache, 0);
+        struct strata_cache_stats stats = stats_of(cache);
+        assert_int_equal(stats.in_use, 100);
+        assert_int_equal(stats.constructed - stats.destructed, stats.in_use + stats.cached);
+        for (unsigned i = 0; i < 100; i++) strata_cache_free(cache, objects[i]);
+        strata_cache_reap(cache);
+        stats = stats_of(cache);
+        assert_true(stats.constructed >= 100 && stats.constructed == stats.destructed);
+        assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
         TEST(whoever_has_debugged_objects_is_asked), TEST(pressure_asks_for_a_share_of_all), TEST(an_empty_cache_is_not_asked),
-        TEST(failures_come_as_often_as_was_said),    TEST(a_refusal_is_no_want_of_memory),
+        TEST(failures_come_as_often_as_was_said),    TEST(a_refusal_is_no_want_of_memory),   TEST(constructions_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
