@@ -180,7 +180,7 @@ bool object_cache_reclaim(struct object_cache *cache, const struct object_need *
 /* Of all caches but `except` (may be NULL), one after the other; returns how many were called. */
 unsigned object_caches_reclaim(struct object_caches *objects, const struct object_cache *except, const struct object_need *need);
 
-/* From now on objects of the cache may be moved. TOO_LATE: it has had slabs already, or a move function. */
+/* From now on objects of the cache may be moved. TOO_LATE: it has had slabs or debugged objects already, or a move function. */
 enum object_cache_status object_cache_set_move(struct object_cache *cache, object_function *move, object_move_call *call);
 /*
  * Empties sparse slabs into fuller ones, as far as the program lets it, on the caller's thread; waits for others that do the same for any cache.

@@ -17,6 +17,7 @@
 #include "cache/object_internal.h"
 
 #include "base/check.h"
+#include "cache/object_debug.h"
 
 #define MOVES_A_TICK 256
 /* Of its slabs, this share could go: then a cache is fragmented. */
@@ -29,8 +30,9 @@ enum object_cache_status object_cache_set_move(struct object_cache *cache, objec
     struct object_mover *mover = zone_metadata_alloc(slabs->zone, sizeof *mover);
     if (mover == NULL) return OBJECT_CACHE_NO_MEMORY;
     *mover = (struct object_mover){.move = move, .call = call};
+    bool unused = object_debug_figures(cache).allocs == 0; /* by debugged objects; of others the slabs tell */
     platform_lock_acquire(&slabs->lock);
-    bool first = slabs->slabs_created == 0 && cache->mover == NULL;
+    bool first = unused && slabs->slabs_created == 0 && cache->mover == NULL;
     if (first) __atomic_store_n(&cache->mover, mover, __ATOMIC_RELEASE);
     platform_lock_release(&slabs->lock);
     if (first) return OBJECT_CACHE_OK;

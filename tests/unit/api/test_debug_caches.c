@@ -224,11 +224,41 @@ static void constructions_are_counted(void **state) {
     }
 }
 
+static enum strata_cache_move move(void *old_object, void *new_object, size_t size, void *argument) {
+    (void)old_object, (void)new_object, (void)size, (void)argument;
+    return STRATA_CACHE_MOVE_NO;
+}
+
+/* An object is out, or was; and where one was refused, nothing was allocated. */
+static void a_move_function_comes_before_objects(void **state) {
+    (void)state;
+    for (unsigned n = 0; n < 2 * ARRAY_LENGTH(kinds); n++) {
+        struct strata_cache *cache;
+        assert_int_equal(strata_cache_create("moved", &(struct strata_cache_config){.size = 64}, &cache), STRATA_CACHE_OK);
+        assert_int_equal(strata_debug_set("moved", "mtbf=1+seed=1"), STRATA_DEBUG_OK);
+        assert_null(strata_cache_alloc(cache, 0));
+        assert_int_equal(strata_debug_set("moved", kinds[n / 2]), STRATA_DEBUG_OK);
+        void *object = NULL;
+        enum strata_cache_status expected = n % 2 == 0 ? STRATA_CACHE_TOO_LATE : STRATA_CACHE_OK;
+        if (n % 2 == 0) {
+            object = strata_cache_alloc(cache, 0);
+            assert_int_equal(strata_cache_set_move(cache, move), STRATA_CACHE_TOO_LATE);
+            strata_cache_free(cache, object);
+            strata_cache_reap(cache);
+        }
+        assert_int_equal(strata_cache_set_move(cache, move), expected);
+        assert_int_equal(strata_cache_set_move(cache, move), STRATA_CACHE_TOO_LATE);
+        assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    }
+    ASSERT_SOUND();
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
         TEST(whoever_has_debugged_objects_is_asked), TEST(pressure_asks_for_a_share_of_all), TEST(an_empty_cache_is_not_asked),
         TEST(failures_come_as_often_as_was_said),    TEST(a_refusal_is_no_want_of_memory),   TEST(constructions_are_counted),
+        TEST(a_move_function_comes_before_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
