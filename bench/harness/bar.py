@@ -118,8 +118,6 @@ def _pages(pages: dict | None) -> list[dict]:
     gains = {pair["bytes"]: pair["kernel_ns"] / pair["strata_ns"] for pair in pairs if pair["bytes"] >= PAIR_LARGE_BYTES}
     least = min(gains, key=lambda size: gains[size])
     dearer = {True: "with a history", False: "in a fresh heap"}
-    step = max(pages["doubling"], key=lambda step: max(step["first_ns"], step["aged_ns"]))
-    step_aged = step["aged_ns"] > step["first_ns"]
     swap = pages["swap"]
     swap_aged = swap["aged_ns"] > swap["strata_ns"]
     return [
@@ -130,7 +128,14 @@ def _pages(pages: dict | None) -> list[dict]:
         _verdict(
             "pages: mmap, touch and munmap against allocation and release, from 4 MiB on", gains[least], PAIR_TO_KERNEL, at_least=True, detail=size_text(least)
         ),
-        _verdict("pages: us for a step of growth by doubling, the dearest of a first round, without the right to lock memory", max(step["first_ns"], step["aged_ns"]) / 1000, STEP_US, detail=f"to {size_text(step['bytes'])}, {dearer[step_aged]}"),
+        *(
+            _verdict(
+                f"pages: us for a step of growth by doubling, the dearest of a first round, {where}, without the right to lock memory",
+                step[metric] / 1000, STEP_US, detail=f"to {size_text(step['bytes'])}",
+            )
+            for metric, where in (("first_ns", "in a fresh heap"), ("aged_ns", "with a history"))
+            for step in [max(pages["doubling"], key=lambda step: step[metric])]
+        ),
         _verdict(
             "pages: us for an exchange of two blocks", max(swap["strata_ns"], swap["aged_ns"]) / 1000, SWAP_US,
             detail=f"{size_text(swap['bytes'])}, {dearer[swap_aged]}",

@@ -122,11 +122,12 @@ def made_up_pages(**changes):
 
 def test_the_bar_of_pages():
     found = bar.verdicts({}, PEERS, [], None, [], False, made_up_pages())
-    assert [one["what"].partition(":")[0] for one in found] == ["pages"] * 4 and all(one["met"] for one in found)
+    assert [one["what"].partition(":")[0] for one in found] == ["pages"] * 5 and all(one["met"] for one in found)
     spread = verdict(found, "end to end")
     assert spread["value"] == pytest.approx(3) and spread["detail"] == "4 KiB, 4 MiB"
     assert verdict(found, "mmap")["value"] == pytest.approx(100) and verdict(found, "mmap")["detail"] == "4 MiB"  # small blocks have no such bar
-    assert verdict(found, "step")["value"] == pytest.approx(20) and verdict(found, "step")["detail"] == "to 2 MiB, in a fresh heap"
+    for where, value in (("in a fresh heap", 20), ("with a history", 19)):
+        assert verdict(found, where)["value"] == pytest.approx(value) and verdict(found, where)["detail"] == "to 2 MiB"
     assert verdict(found, "exchange")["value"] == pytest.approx(50) and verdict(found, "exchange")["detail"] == "64 MiB, with a history"
     assert not any(one["what"].startswith("pages") for one in bar.verdicts({}, PEERS, [], None, [], False))
     assert not any(one["met"] for one in bar.verdicts({}, PEERS, [], None, [], True, made_up_pages()))
@@ -134,8 +135,8 @@ def test_the_bar_of_pages():
 
 @pytest.mark.parametrize(
     "part, place, metric, value, words",
-    [("pairs", 0, "strata_ns", 301.0, "end to end"), ("pairs", 2, "kernel_ns", 19_999.0, "mmap"), ("doubling", 1, "first_ns", 20_100.0, "step"),
-     ("doubling", 1, "aged_ns", 20_100.0, "step"), ("swap", None, "strata_ns", 50_001.0, "exchange"), ("swap", None, "aged_ns", 50_001.0, "exchange")],
+    [("pairs", 0, "strata_ns", 301.0, "end to end"), ("pairs", 2, "kernel_ns", 19_999.0, "mmap"), ("doubling", 1, "first_ns", 20_100.0, "fresh heap"),
+     ("doubling", 1, "aged_ns", 20_100.0, "with a history"), ("swap", None, "strata_ns", 50_001.0, "exchange"), ("swap", None, "aged_ns", 50_001.0, "exchange")],
 )  # fmt: skip
 def test_each_bar_of_pages_is_missed_by_itself(part, place, metric, value, words):
     pages = made_up_pages()

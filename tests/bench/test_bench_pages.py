@@ -46,7 +46,7 @@ def test_pages_are_measured_and_shown(small, launcher, programs, strata_lib):
     assert [step["bytes"] for step in measured["turns"]] == [2 * MIB, 4 * MIB] and all(step["later_ns"] > 0 for step in measured["turns"])
     large = measured["pairs"][1]
     assert large["kernel_ns"] > 1024 * 50 > large["strata_ns"]  # 1,024 first touches against a lock and some marks
-    assert sum(verdict["what"].startswith("pages") for verdict in made["bar"]) == 4
+    assert sum(verdict["what"].startswith("pages") for verdict in made["bar"]) == 5
     page = markdown.document(made)
     for text in ("## Pages: allocation and release, us", "## Pages: growth by doubling", "## Pages: two blocks", "## Pages: an exchange", "| 4 KiB |", "| two of 4 MiB |", "with a history", "- pages: us for an exchange"):
         assert text in page
