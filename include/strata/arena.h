@@ -126,11 +126,13 @@ STRATA_API enum strata_arena_status strata_arena_remove(struct strata_arena *are
  * size: at least 1; rounded up to the quantum.
  * flags: enum strata_arena_flags. With STRATA_ARENA_SLEEP the caller waits until something is freed or added that makes the request possible, here or
  * in an arena that this one imports from: for ever, if nobody frees. Sleepers are not served in any order. One that lacks memory looks again at the
- * same occasions, and at strata_arena_wake, but not when memory is freed elsewhere. Where the process has object caches, these are reaped before a
- * request fails, as they may hold what was freed: quantum caches integers of this arena or of the arena's importers, others what this arena gave them
- * as a source; their destructors run then, on this thread. A free into another cache than this arena's own wakes nobody (with per-thread caches into
- * these neither), so sleepers then look again every 20 ms. start: receives where it begins, a multiple of the quantum. Errors: BAD_ARGUMENT (size 0,
- * above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE. Cost: as above. (Sections 4.3.2, 4.4.2.)
+ * same occasions, and at strata_arena_wake, but not when memory is freed elsewhere. Where the process has object caches, these are reaped once before
+ * a request fails or sleeps, as they may hold what was freed: quantum caches integers of this arena or of the arena's importers, others what this
+ * arena gave them as a source, or their constructors had from it; their destructors run then, on this thread. A free into another cache than this
+ * arena's own wakes nobody (with per-thread caches into these neither), so sleepers then look again every 20 ms. These looks empty quantum caches of
+ * arenas that one chain of sources joins with this one, and caches with a source of the program's; all others keep what they have. start: receives
+ * where it begins, a multiple of the quantum. Errors: BAD_ARGUMENT (size 0, above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE.
+ * Cost: as above. (Sections 4.3.2, 4.4.2.)
  */
 STRATA_API enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
 
@@ -240,7 +242,8 @@ STRATA_API enum strata_arena_status strata_arena_set_limit(struct strata_arena *
 typedef int strata_arena_reclaim(void *context, struct strata_arena *arena, uint64_t size);
 
 /*
- * strata_arena_set_reclaim - sets that function. It is called once for a request that fails, and once before each time that a request sleeps.
+ * strata_arena_set_reclaim - sets that function. It is called once for a request that fails, and once before each time that a request sleeps: what
+ * wakes a sleeper is a free or strata_arena_wake; that it looks by itself is no new sleep.
  *
  * reclaim: NULL: none, as arenas begin. context: passed to it. May be changed at any time; another thread may still be in the former one when this
  * returns. Errors: BAD_ARGUMENT. Cost: constant.

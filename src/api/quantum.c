@@ -64,6 +64,8 @@ static void *create(void *ctx, struct arena *arena, uint64_t object_size, uint64
     return NULL;
 }
 
+/* A quantum cache's slabs have it as their source's context. */
+struct quantum_arena *quantum_arena_of(const struct object_cache *cache) { return ((struct quantum_cache *)cache->slabs.source_context)->arena; }
 struct object_cache *quantum_cache_of(void *cache) { return ((struct quantum_cache *)cache)->cache; }
 
 static enum arena_status destroy(void *cache) {
@@ -74,7 +76,21 @@ static enum arena_status destroy(void *cache) {
     return ARENA_OK;
 }
 
-static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_t *start) {
+static enum arena_status take_mark(const struct quantum_cache *quantum, uint8_t *mark, uint64_t *start) {
+    if (!quantum_mark_take(mark, quantum->cache->bytes)) return quantum_alloc_twice(quantum->arena, mark);
+    *start = quantum_integer(&quantum->arena->table, mark);
+    return ARENA_OK;
+}
+
+/* What is there; nobody is asked, and no failure counted. */
+static enum arena_status try_one(void *cache, uint64_t *start) {
+    const struct quantum_cache *quantum = cache;
+    struct quantum_arena *arena = quantum->arena;
+    uint8_t *mark = object_cache_alloc_near(quantum->cache);
+    return mark != NULL ? take_mark(quantum, mark, start) : arena_try(&arena->arena, quantum->size, arena->arena.quantum, start);
+}
+
+static enum arena_status alloc_once(const struct quantum_cache *quantum, bool sleeps, uint64_t *start) {
     struct quantum_arena *arena = quantum->arena;
     uint8_t *mark = object_cache_alloc_near(quantum->cache);
     if (STRATA_UNLIKELY(mark == NULL)) {
@@ -82,24 +98,35 @@ static enum arena_status alloc_once(const struct quantum_cache *quantum, uint64_
         if (arena_try(&arena->arena, quantum->size, arena->arena.quantum, start) == ARENA_OK) return ARENA_OK;
         mark = object_cache_alloc_far(quantum->cache);
     }
-    if (STRATA_UNLIKELY(mark == NULL)) return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
-    if (!quantum_mark_take(mark, quantum->cache->bytes)) return quantum_alloc_twice(arena, mark);
-    *start = quantum_integer(&arena->table, mark);
-    return ARENA_OK;
+    if (STRATA_LIKELY(mark != NULL)) return take_mark(quantum, mark, start);
+    if (sleeps) return arena_try(&arena->arena, quantum->size, arena->arena.quantum, start); /* it has not failed yet */
+    return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
 }
 
 static bool is_lack(enum arena_status status) { return status == ARENA_NO_SPACE || status == ARENA_NO_TAGS; }
 
-static STRATA_COLD enum arena_status alloc_asleep(const struct quantum_cache *quantum, uint64_t *start) {
+/* As a request for a segment sleeps: asks before each sleep, and only looks where the word has not moved. */
+static STRATA_COLD enum arena_status alloc_asleep(struct quantum_cache *quantum, uint64_t *start) {
     struct quantum_arena *arena = quantum->arena;
     enum arena_status status;
+    bool asks = true, again = false, looks = false;
     quantum_sleep_begin(arena);
     const uint32_t *word = arena_wait_begin(&arena->arena);
     for (;;) {
         uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-        status = alloc_once(quantum, start);
+        status = try_one(quantum, start);
         if (!is_lack(status)) break;
+        if (asks) {
+            bool more = arena_wait_reclaim(&arena->arena, quantum->size, again);
+            asks = false;
+            again = true;
+            if (more) continue;
+        }
+        if (!looks) arena_wait_count(&arena->arena);
         platform_word_wait_for(word, seen, QUANTUM_LOOK_NS);
+        asks = __atomic_load_n(word, __ATOMIC_ACQUIRE) != seen;
+        looks = !asks;
+        if (looks) arenas_reap_around(arena);
     }
     arena_wait_end(&arena->arena);
     quantum_sleep_end(arena);
@@ -107,10 +134,10 @@ static STRATA_COLD enum arena_status alloc_asleep(const struct quantum_cache *qu
 }
 
 static enum arena_status alloc(void *cache, unsigned flags, uint64_t *start) {
-    const struct quantum_cache *quantum = cache;
+    struct quantum_cache *quantum = cache;
     if (STRATA_UNLIKELY((flags & ~(unsigned)(ARENA_FIT_MASK | ARENA_SLEEP | ARENA_FROM_TOP)) != 0 || (flags & ARENA_FIT_MASK) == ARENA_FIT_MASK))
         return ARENA_BAD_ARGUMENT;
-    enum arena_status status = alloc_once(quantum, start);
+    enum arena_status status = alloc_once(quantum, (flags & ARENA_SLEEP) != 0, start);
     if (STRATA_LIKELY(status == ARENA_OK) || (flags & ARENA_SLEEP) == 0 || !is_lack(status)) return status;
     return alloc_asleep(quantum, start);
 }
@@ -162,7 +189,7 @@ static enum arena_status free_one(void *cache, uint64_t start) {
     return quantum_free_slow(quantum->arena, start, quantum->size);
 }
 
-const struct arena_qcache_ops quantum_ops = {.create = create, .destroy = destroy, .alloc = alloc, .free = free_one};
+const struct arena_qcache_ops quantum_ops = {.create = create, .destroy = destroy, .alloc = alloc, .free = free_one, .try = try_one};
 
 uint64_t quantum_slabs_size(const struct quantum_arena *arena) {
     uint64_t size = 0;

@@ -318,16 +318,19 @@ STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, bool s
 void quantum_sleep_begin(struct quantum_arena *arena);
 void quantum_sleep_end(struct quantum_arena *arena);
 void quantum_freed(struct quantum_arena *arena);
-/* For who sleeps for a segment. looks: caches may hold what it waits for, and not tell. */
-void quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t seen, bool looks);
+/* For who sleeps for a segment. looks: caches may hold what it waits for, and not tell. False: it is time to look whether they do. */
+bool quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t seen, bool looks);
 void quantum_sleep_fork_child(struct quantum_arena *arena);
 STRATA_INLINE void quantum_tell_sleepers(struct quantum_arena *arena) {
     if (STRATA_UNLIKELY(__atomic_load_n(&arena->table.sleepers, __ATOMIC_SEQ_CST) != 0)) quantum_freed(arena);
 }
-/* Of an entry of arena.qcaches. */
+/* Of an entry of arena.qcaches; and the arena of an object cache that is one. */
 struct object_cache *quantum_cache_of(void *cache);
+struct quantum_arena *quantum_arena_of(const struct object_cache *cache);
 /* Whoever sleeps looks again this often, whatever it is told: other caches may hold what it waits for. */
 #define QUANTUM_LOOK_NS UINT64_C(20000000)
+/* Of arena_api.c: empties the caches that may hold what this arena lacks, but for what their objects hold. Not inside lists of arenas. */
+void arenas_reap_around(struct quantum_arena *arena);
 
 extern const struct arena_qcache_ops quantum_ops; /* its context is the struct quantum_arena */
 /* Whether a slab of a quantum cache begins at this integer: the program can't have got it as a segment. */

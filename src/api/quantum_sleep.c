@@ -79,7 +79,7 @@ STRATA_COLD void quantum_freed(struct quantum_arena *arena) {
 }
 
 /* A reap has been in vain, but what was freed between it and the shutting may have emptied a slab. */
-void quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t seen, bool looks) {
+bool quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t seen, bool looks) {
     bool cached = arena->arena.qcache_max != 0;
     if (cached) {
         quantum_sleep_begin(arena);
@@ -87,6 +87,7 @@ void quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t se
     }
     platform_word_wait_for(word, seen, looks ? QUANTUM_LOOK_NS : UINT64_MAX);
     if (cached) quantum_sleep_end(arena);
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE) != seen;
 }
 
 void quantum_sleep_fork_child(struct quantum_arena *arena) {

@@ -56,9 +56,16 @@ STRATA_SELDOM void arena_wake(struct arena *arena) {
 const uint32_t *arena_wait_begin(struct arena *arena) {
     platform_lock_acquire(&arena->lock);
     arena->waiters++;
-    arena->counters.waits++;
     platform_lock_release(&arena->lock);
     return &arena->generation;
+}
+bool arena_wait_reclaim(struct arena *arena, uint64_t size, bool again) {
+    return arena->ops->reclaim != NULL && arena->ops->reclaim(arena->ctx, size, again);
+}
+void arena_wait_count(struct arena *arena) {
+    platform_lock_acquire(&arena->lock);
+    arena->counters.waits++;
+    platform_lock_release(&arena->lock);
 }
 void arena_wait_end(struct arena *arena) {
     platform_lock_acquire(&arena->lock);
@@ -184,9 +191,12 @@ static void move_rotor(struct arena *arena, const struct arena_request *request,
     if (arena->rotor_start == 0) arena->rotor = &arena->segments;
 }
 
-static enum arena_status serve(struct arena *arena, const struct arena_request *request, uint64_t *start) {
+/*
+ * What wakes without a free is not the end of a sleep: it is a look, which asks nobody for anything, and after which the same sleep goes on.
+ */
+static enum arena_status serve(struct arena *arena, struct arena_request *request, uint64_t *start) {
     const struct arena_ops *ops = arena->ops;
-    bool can_import = arena->source != NULL && !request->bounded, reclaimed = false;
+    bool can_import = arena->source != NULL && !request->bounded, asks = !request->quiet, again = false, looks = false;
     platform_lock_acquire(&arena->lock);
     for (;;) {
         uint32_t seen;
@@ -206,25 +216,27 @@ static enum arena_status serve(struct arena *arena, const struct arena_request *
             arena_leave(arena, imported, NULL);
             return ARENA_OK;
         }
-        if (ops->reclaim != NULL && !reclaimed && !request->tries) {
-            reclaimed = true;
+        if (ops->reclaim != NULL && asks) {
+            asks = false;
             platform_lock_release(&arena->lock);
-            bool again = ops->reclaim(arena->ctx, request->size);
+            bool more = ops->reclaim(arena->ctx, request->size, again);
             platform_lock_acquire(&arena->lock);
-            if (again) continue;
+            again = true;
+            if (more) continue;
         }
         bool sleeps = (request->flags & ARENA_SLEEP) != 0 && (status == ARENA_NO_SPACE || status == ARENA_NO_TAGS);
         if (sleeps) {
             arena->waiters++;
-            arena->counters.waits++;
+            arena->counters.waits += !looks;
             platform_lock_release(&arena->lock);
             sleeps = ops->wait(arena->ctx, &arena->generation, seen);
             platform_lock_acquire(&arena->lock);
             if (arena->waiters != 0) arena->waiters--; /* 0 in the child of a fork by a signal handler that ran here */
-            reclaimed = false;
+            asks = arena->generation != seen;
+            request->quiet = looks = !asks;
         }
         if (!sleeps) {
-            arena->counters.failures += !request->tries;
+            arena->counters.failures += looks || !request->quiet;
             arena_leave(arena, false, NULL);
             return status;
         }
@@ -277,15 +289,19 @@ enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags
 }
 
 enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
-    struct arena_request request = {.size = size, .align = align, .last = UINT64_MAX, .tries = true};
+    struct arena_request request = {.size = size, .align = align, .last = UINT64_MAX, .quiet = true};
     return request_segment(arena, &request, start);
 }
 
 STRATA_COLD enum arena_status arena_lend(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
-    struct arena_request request = {.size = size, .align = arena->quantum, .last = UINT64_MAX, .flags = flags, .lent = true};
+    bool quiet = (flags & ARENA_QUIET) != 0;
+    struct arena_request request = {
+        .size = size, .align = arena->quantum, .last = UINT64_MAX, .flags = flags & ~(unsigned)ARENA_QUIET, .lent = true, .quiet = quiet};
     enum arena_status status = request_segment(arena, &request, start);
+    void *cache = quantum_cache(arena, size);
+    if (status != ARENA_NO_SPACE || cache == NULL) return status;
     /* All that is left may lie in slabs of quantum caches. */
-    return status == ARENA_NO_SPACE && quantum_cache(arena, size) != NULL ? arena_alloc(arena, size, flags, start) : status;
+    return quiet ? arena->qcache_ops->try(cache, start) : arena_alloc(arena, size, flags, start);
 }
 
 enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t phase, uint64_t nocross, uint64_t min, uint64_t max,

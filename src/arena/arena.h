@@ -48,6 +48,7 @@ enum arena_flags {
     ARENA_SLEEP = 4, /* wait instead of ARENA_NO_SPACE or ARENA_NO_TAGS; needs ops->wait and ops->wake */
     ARENA_FROM_TOP =
         8, /* requests only: the highest place of all where the fit would be instant, of the best segments with best fit; not with next fit */
+    ARENA_QUIET = 16, /* to sources only: as arena_try, nobody is to be asked for anything, nor a failure to be counted */
 };
 
 /* ------------------------------------------------------------------ what an arena asks of its composer */
@@ -62,11 +63,14 @@ struct arena_ops {
     /* Memory for boundary tags and hash tables, contents arbitrary. NULL where there is none. May allocate from this very arena. */
     void *(*memory_get)(void *ctx, size_t bytes);
     void (*memory_put)(void *ctx, void *memory, size_t bytes);
-    /* Before a request of `size` fails or sleeps, once: give segments back, if any can be spared. True: worth a second look. */
-    bool (*reclaim)(void *ctx, uint64_t size);
     /*
-     * Sleeps while *word == seen, as a futex does: returns at once where it differs, and may wake for no reason. False: give up,
-     * and the request fails. wake lets all sleepers on the word go.
+     * Before a request of `size` fails or sleeps, once: give segments back, if any can be spared. again: this request was told before, and has slept
+     * since. True: worth a second look.
+     */
+    bool (*reclaim)(void *ctx, uint64_t size, bool again);
+    /*
+     * Sleeps while *word == seen, as a futex does: returns at once where it differs, and may wake for no reason: then the request looks quietly, and
+     * sleeps on. False: give up, and the request fails. wake lets all sleepers on the word go.
      */
     bool (*wait)(void *ctx, const uint32_t *word, uint32_t seen);
     void (*wake)(void *ctx, const uint32_t *word);
@@ -78,7 +82,7 @@ struct arena_ops {
 struct arena_source {
     /*
      * Any range of at least `size` integers, multiples of the quantum; it may return more. `flags` holds ARENA_SLEEP where the
-     * request may sleep. Any status but ARENA_OK counts as "none".
+     * request may sleep, and ARENA_QUIET where it need not be told of. Any status but ARENA_OK counts as "none".
      */
     enum arena_status (*alloc)(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got);
     /* Takes back exactly what one alloc gave, once no part of it is in use; NULL: imported spans are kept until destroy. */
@@ -96,6 +100,7 @@ struct arena_qcache_ops {
     enum arena_status (*destroy)(void *cache);                                                 /* ARENA_BUSY: objects are out */
     enum arena_status (*alloc)(void *cache, unsigned flags, uint64_t *start);
     enum arena_status (*free)(void *cache, uint64_t start);
+    enum arena_status (*try)(void *cache, uint64_t *start); /* as arena_try */
 };
 
 /* ------------------------------------------------------------------ the arena itself */
@@ -217,12 +222,13 @@ enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t siz
 
 /* ------------------------------------------------------------------ segments */
 
-/* `flags`: enum arena_flags. Sizes up to qcache_max come from the quantum caches, whatever the fit. */
+/* `flags`: enum arena_flags, but for ARENA_QUIET. Sizes up to qcache_max come from the quantum caches, whatever the fit. */
 enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start);
 enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size);
 /*
  * For arenas that import: a segment, round the quantum caches, that arena_free, arena_resize and the like refuse until it is taken back: who frees in
- * the source what an importer has would give it to two. What had to come out of a quantum cache, as there was no other, is not protected.
+ * the source what an importer has would give it to two. What had to come out of a quantum cache, as there was no other, is not protected. flags may
+ * hold ARENA_QUIET.
  */
 enum arena_status arena_lend(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start);
 enum arena_status arena_take_back(struct arena *arena, uint64_t start, uint64_t size);
@@ -259,9 +265,12 @@ void arena_wake(struct arena *arena);
 
 /*
  * For a composer that sleeps by itself, as what it waits for may come to its quantum caches, too: from begin to end it counts as a waiter. Returns
- * the word that moves, and that ops->wake is called with, whenever free space appears here, and with arena_wake.
+ * the word that moves, and that ops->wake is called with, whenever free space appears here, and with arena_wake. reclaim: before each sleep, as
+ * ops->reclaim; count: one begins.
  */
 const uint32_t *arena_wait_begin(struct arena *arena);
+bool arena_wait_reclaim(struct arena *arena, uint64_t size, bool again);
+void arena_wait_count(struct arena *arena);
 void arena_wait_end(struct arena *arena);
 
 /* ------------------------------------------------------------------ looking inside */

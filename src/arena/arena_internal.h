@@ -34,7 +34,7 @@ struct arena_request {
     bool bounded; /* min or max was given */
     bool from_top;
     bool lent;  /* to an importer */
-    bool tries; /* see arena_try */
+    bool quiet; /* as arena_try says */
 };
 
 /* Memory and a span that are to be given back once the lock is dropped. */

@@ -213,7 +213,7 @@ enum arena_status arena_span_import(struct arena *arena, const struct arena_requ
         if (within_limit(arena, 0, want)) arena->limit_denied = true;
         return ARENA_NO_SPACE;
     }
-    enum arena_status status = ask_source(arena, want, request->flags & ARENA_SLEEP, &start, &got);
+    enum arena_status status = ask_source(arena, want, (request->flags & ARENA_SLEEP) | (request->quiet ? ARENA_QUIET : 0), &start, &got);
     if (status == ARENA_OK) {
         status = accept(arena, want, start, got, segment);
         if (status == ARENA_OK) return ARENA_OK;

@@ -185,6 +185,8 @@ bool cache_layer_join(struct cache_layer *caches);
 bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first);
 /* Drains areas: all, or with `idle_only` those whose tops did not change since the last call. */
 void cpu_layer_drain(struct cache_layer *caches, bool idle_only);
+/* Of one cache, which the caller has pinned. */
+void cpu_layer_drain_of(struct cache_layer *caches, unsigned cache);
 /* This CPU's own arrays, by ordinary pops: works in every mode. of: that of one cache, which the caller has pinned. */
 void cpu_layer_drain_own(struct cache_layer *caches);
 void cpu_layer_drain_own_of(struct cache_layer *caches, unsigned cache);

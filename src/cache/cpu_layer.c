@@ -170,10 +170,16 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
 
 /* ------------------------------------------------------------------ draining */
 
+/* Which caches. */
+struct span {
+    unsigned first, end;
+};
+static struct span all_of(const struct cache_layer *caches) { return (struct span){caches->first, caches->end}; }
+
 /* Closes every open header of an area; returns whether one has rounds. */
-static bool close_area(struct cache_layer *caches, unsigned area) {
+static bool close_area(struct cache_layer *caches, unsigned area, struct span span) {
     bool rounds = false;
-    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+    for (unsigned cache = span.first; cache < span.end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         uint32_t upper = __atomic_load_n(upper_half(header), __ATOMIC_RELAXED);
         if (upper == 0 || is_apart(caches, cache)) continue;
@@ -184,8 +190,8 @@ static bool close_area(struct cache_layer *caches, unsigned area) {
 }
 
 /* After the fence: whether a header was opened again by a sequence that was under way. */
-static bool area_reopened(const struct cache_layer *caches, unsigned area) {
-    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+static bool area_reopened(const struct cache_layer *caches, unsigned area, struct span span) {
+    for (unsigned cache = span.first; cache < span.end; cache++) {
         uint32_t upper = __atomic_load_n(upper_half(header_at(caches, area, cache)), __ATOMIC_RELAXED);
         if (cpu_upper_open(upper) && !is_apart(caches, cache)) return true;
     }
@@ -193,8 +199,8 @@ static bool area_reopened(const struct cache_layer *caches, unsigned area) {
 }
 
 /* Takes the closing back: nothing was taken, tops are what their owner made them. */
-static void open_area(struct cache_layer *caches, unsigned area) {
-    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+static void open_area(struct cache_layer *caches, unsigned area, struct span span) {
+    for (unsigned cache = span.first; cache < span.end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         const struct depot *depot = &caches->depots[cache];
         if (__atomic_load_n(upper_half(header), __ATOMIC_RELAXED) != CPU_CLOSED || is_shut(caches, cache)) continue;
@@ -221,14 +227,14 @@ static bool fence_area(const struct cache_layer *caches, unsigned area, bool pat
     return caches->thread_mode ? cpu_thread_fence(caches, area, patient) : platform_fence_cpus();
 }
 
-static void drain_area(struct cache_layer *caches, unsigned area, bool regroup) {
+static void drain_area(struct cache_layer *caches, unsigned area, struct span span, bool regroup) {
     do {
-        if (!close_area(caches, area) || !fence_area(caches, area, !regroup)) { /* nothing to drain, or it can't be */
-            open_area(caches, area);
+        if (!close_area(caches, area, span) || !fence_area(caches, area, !regroup)) { /* nothing to drain, or it can't be */
+            open_area(caches, area, span);
             return;
         }
-    } while (area_reopened(caches, area));
-    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+    } while (area_reopened(caches, area, span));
+    for (unsigned cache = span.first; cache < span.end; cache++) {
         const bool closed = cpu_upper_closed(upper_at(caches, area, cache));
         if (!closed && !(caches->thread_mode && cpu_thread_is_unsettled(caches, area, cache))) continue;
         if (is_apart(caches, cache)) continue;
@@ -261,9 +267,17 @@ STRATA_RARE void cpu_layer_drain(struct cache_layer *caches, bool idle_only) {
         bool idle = digest == *digest_at(caches, at);
         *digest_at(caches, at) = digest;
         if (idle_only && !idle) continue;
-        if (area_has_rounds(caches, at)) drain_area(caches, at, idle_only);
+        if (area_has_rounds(caches, at)) drain_area(caches, at, all_of(caches), idle_only);
         *digest_at(caches, at) = digest_area(caches, at);
     }
+    platform_lock_release(&caches->drain_lock);
+}
+
+void cpu_layer_drain_of(struct cache_layer *caches, unsigned cache) {
+    const struct span only = {cache, cache + 1};
+    platform_lock_acquire(&caches->drain_lock);
+    for (unsigned area = 0; area < last_area(caches); area++)
+        if (area_used(caches, area) && rounds_at(caches, area, cache) != 0) drain_area(caches, area, only, false);
     platform_lock_release(&caches->drain_lock);
 }
 

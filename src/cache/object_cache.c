@@ -323,16 +323,28 @@ static void reap_pinned(struct object_cache *cache) {
     object_debug_reap(cache);
 }
 
+/* With what is in arrays; those of other caches stay full. */
+static void reap_alone(struct object_cache *cache) {
+    cpu_layer_drain_of(&cache->owner->layer, cache->index);
+    reap_pinned(cache);
+}
+
 static void drain_all(struct object_caches *objects, bool idle_only) {
     for (struct object_layer *owner = next_layer(&objects->layers); owner != NULL; owner = next_layer(&owner->next))
         cpu_layer_drain(&owner->layer, idle_only);
 }
 
 void object_cache_reap(struct object_caches *objects, struct object_cache *cache) {
-    cpu_layer_drain(&cache->owner->layer, false);
     if (!object_pin(objects, cache)) return;
-    reap_pinned(cache);
+    reap_alone(cache);
     object_unpin(objects, cache);
+}
+
+void object_caches_reap_some(struct object_caches *objects, bool (*is_wanted)(const struct object_cache *cache),
+                             bool (*holds)(const struct object_cache *cache, const void *argument), const void *argument) {
+    struct object_place place = {0};
+    for (struct object_cache *cache; (cache = object_pin_next(objects, &place, is_wanted)) != NULL; object_unpin(objects, cache))
+        if (holds(cache, argument)) reap_alone(cache);
 }
 
 void object_caches_reap(struct object_caches *objects) {

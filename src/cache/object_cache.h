@@ -161,6 +161,9 @@ void object_cache_reap(struct object_caches *objects, struct object_cache *cache
 void object_caches_reap(struct object_caches *objects);
 /* For those without a function of the program's, on whatever thread, and but for what is in arrays. */
 void object_caches_reap_silent(struct object_caches *objects);
+/* For those that are wanted (asked under objects->lock) and that `holds` says yes to, pinned and with no lock held. Others keep what they have. */
+void object_caches_reap_some(struct object_caches *objects, bool (*is_wanted)(const struct object_cache *cache),
+                             bool (*holds)(const struct object_cache *cache, const void *argument), const void *argument);
 /* Periodic: what was not needed since the last time. */
 void object_caches_tick(struct object_caches *objects);
 

@@ -1,0 +1,198 @@
+/*
+ * test_arena_looks.c - what a sleeping request does each time it wakes to look: it asks nobody, counts nothing, leaves alone the caches that can't
+ * have what it waits for, and finds what the others have.
+ */
+#include "api/quantum.h"
+#include "strata/cache.h"
+#include "unit/api/arena_api_support.h"
+
+#define LOOKS_NS(count) ((count) * QUANTUM_LOOK_NS)
+
+static const char *wrong;
+#define EXPECT(condition)                                      \
+    do {                                                       \
+        if (!(condition) && wrong == NULL) wrong = #condition; \
+    } while (0)
+#define EXPECT_OK(call) EXPECT((call) == STRATA_ARENA_OK)
+
+static struct strata_arena *arena;
+static struct strata_cache *cache;
+static unsigned constructed, asked;
+static void *object;
+static bool served;
+
+static void pause_ns(uint64_t ns) {
+    struct platform_event never = {0};
+    platform_event_wait(&never, ns);
+}
+
+static int construct(void *memory, void *argument) {
+    (void)memory, (void)argument;
+    constructed++;
+    return 0;
+}
+static int ask(void *context, struct strata_arena *of, uint64_t size) {
+    (void)context, (void)of, (void)size;
+    asked++;
+    return 0;
+}
+
+static void sleep_for(void *wanted) {
+    uint64_t start, size = (uintptr_t)wanted;
+    EXPECT_OK(strata_arena_alloc(arena, size, STRATA_ARENA_SLEEP, &start));
+    served = true;
+    EXPECT_OK(strata_arena_free(arena, start, size));
+}
+
+static void new_cache(const char *name, const struct strata_cache_config *config) {
+    assert_int_equal(strata_cache_create(name, config, &cache), STRATA_CACHE_OK);
+}
+
+/* The sleeper on CPU 0, the other one on CPU 1. */
+static void run(uint64_t size, void (*other)(void *), void *argument) {
+    wrong = NULL;
+    served = false;
+    sim_thread_start(0, sleep_for, (void *)(uintptr_t)size);
+    sim_thread_start(1, other, argument);
+    bool ended = sim_run_threads_for(UINT64_C(10000000000));
+    if (wrong != NULL) fail_msg("%s", wrong);
+    assert_true(ended && served);
+}
+
+/* Sixteen integers, and who has them; with quantum caches of 1 and 2, or none. */
+static uint64_t held[16];
+static void fill(bool with_caches) {
+    new_still_process(NULL);
+    constructed = asked = 0;
+    arena = new_arena("unrelated", 0, 16, 1);
+    if (with_caches) ASSERT_OK(strata_arena_set_quantum_caches(arena, 2));
+    for (unsigned i = 0; i < 16; i++) held[i] = must_alloc(arena, 1);
+    ASSERT_OK(strata_arena_set_reclaim(arena, ask, NULL));
+}
+
+static void use_objects(void *unused) {
+    (void)unused;
+    pause_ns(LOOKS_NS(1) / 2); /* the other one is asleep, and has emptied all caches once */
+    unsigned constructed_once = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        void *one = strata_cache_alloc(cache, 0);
+        EXPECT(one != NULL);
+        strata_cache_free(cache, one);
+        if (i == 0) constructed_once = constructed;
+        pause_ns(LOOKS_NS(1) / 2);
+    }
+    const struct strata_arena_stats stats = stats_of(arena);
+    EXPECT(stats.waiters == 1);
+    EXPECT(stats.waits == 1);
+    EXPECT(stats.failures == 0);
+    EXPECT(asked == 1);
+    EXPECT(constructed == constructed_once);
+    for (unsigned i = 0; i < 16; i++) EXPECT_OK(strata_arena_free(arena, held[i], 1));
+}
+
+/* A size of a quantum cache, one of none, and one in an arena without. */
+static void a_look_asks_nobody(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 3; kind++) {
+        fill(kind != 2);
+        new_cache("objects", &(struct strata_cache_config){.size = 4096, .constructor = construct});
+        run(kind == 0 ? 1 : 8, use_objects, NULL);
+        assert_int_equal(stats_of(arena).failures, 0);
+    }
+}
+
+/* A free that doesn't do ends the sleep: the next one is counted, and asked for. */
+static void free_too_little(void *unused) {
+    (void)unused;
+    pause_ns(LOOKS_NS(2));
+    EXPECT_OK(strata_arena_free(arena, held[0], 1));
+    pause_ns(LOOKS_NS(4));
+    EXPECT(!served);
+    EXPECT(stats_of(arena).waits == 2);
+    EXPECT(asked == 2);
+    for (unsigned i = 1; i < 16; i++) EXPECT_OK(strata_arena_free(arena, held[i], 1));
+}
+
+static void a_free_that_does_not_do_is_another_sleep(void **state) {
+    (void)state;
+    for (unsigned with_caches = 0; with_caches < 2; with_caches++) {
+        fill(with_caches != 0);
+        new_cache("objects", &(struct strata_cache_config){.size = 64});
+        run(with_caches != 0 ? 2 : 16, free_too_little, NULL);
+        assert_int_equal(stats_of(arena).failures, 0);
+    }
+}
+
+/* What a cache has from the arena is found by looks, though its free tells nobody. */
+static void *slab_allocate(void *context, size_t bytes, size_t align) {
+    uint64_t start = 0;
+    return strata_arena_xalloc(context, bytes, align, 0, 0, 0, 0, 0, &start) == STRATA_ARENA_OK ? (void *)(uintptr_t)start : NULL;
+}
+static void slab_release(void *context, void *memory, size_t bytes) { EXPECT_OK(strata_arena_xfree(context, (uintptr_t)memory, bytes)); }
+
+static void free_object(void *unused) {
+    (void)unused;
+    pause_ns(LOOKS_NS(3));
+    EXPECT(!served);
+    strata_cache_free(cache, object);
+    pause_ns(LOOKS_NS(2));
+    EXPECT(served);
+}
+
+static void caches_with_a_source_are_looked_into(void **state) {
+    (void)state;
+    const size_t bytes = 1 << 16;
+    new_still_process(NULL);
+    char *memory = strata_aligned_alloc(bytes, bytes);
+    arena = new_arena("memory", (uintptr_t)memory, bytes, 4096);
+    const struct strata_cache_source source = {.allocate = slab_allocate, .release = slab_release, .context = arena};
+    new_cache("objects", &(struct strata_cache_config){.size = 4096, .source = &source});
+    object = strata_cache_alloc(cache, 0);
+    assert_non_null(object);
+    run(bytes, free_object, NULL);
+    strata_cache_destroy(cache);
+}
+
+/* Quantum caches of another arena: of the source, whose objects serve as they are, and of another one that imports from it. */
+static struct strata_arena *source_arena, *beside;
+static unsigned held_count, to_free;
+static void free_beside(void *of) {
+    pause_ns(LOOKS_NS(3));
+    const struct strata_arena_stats before = stats_of(source_arena);
+    pause_ns(LOOKS_NS(10));
+    const struct strata_arena_stats after = stats_of(source_arena);
+    EXPECT(after.failures == before.failures);
+    EXPECT(!served);
+    for (unsigned i = 0; i < to_free; i++) EXPECT_OK(strata_arena_free(of, held[i], 2));
+    pause_ns(LOOKS_NS(2));
+    EXPECT(served);
+}
+
+static void quantum_caches_of_the_tree_are_looked_into(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        new_still_process(NULL);
+        source_arena = new_arena("source", 0, 16, 1);
+        beside = new_arena("beside", 0, 0, 1);
+        arena = new_arena("importer", 0, 0, 1);
+        ASSERT_OK(strata_arena_set_source(arena, source_arena));
+        ASSERT_OK(strata_arena_set_source(beside, source_arena));
+        struct strata_arena *of = kind == 0 ? source_arena : beside;
+        ASSERT_OK(strata_arena_set_quantum_caches(of, 2));
+        for (held_count = 0; held_count < 16 && strata_arena_alloc(of, 2, 0, &held[held_count]) == STRATA_ARENA_OK;) held_count++;
+        assert_in_range(held_count, 6, 8);
+        to_free = kind == 0 ? 1 : held_count;
+        run(2, free_beside, of);
+        for (unsigned i = to_free; i < held_count; i++) ASSERT_OK(strata_arena_free(of, held[i], 2));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_look_asks_nobody, sound),
+        cmocka_unit_test_teardown(a_free_that_does_not_do_is_another_sleep, sound),
+        cmocka_unit_test_teardown(caches_with_a_source_are_looked_into, sound),
+        cmocka_unit_test_teardown(quantum_caches_of_the_tree_are_looked_into, sound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
