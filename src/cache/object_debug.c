@@ -130,14 +130,14 @@ static void give_undebugged(struct object_cache *cache, struct debug_cache *debu
 }
 
 static void give_one(struct object_cache *cache, struct debug_cache *debug, void *object, object_debug_plain *plain) {
-    enum debug_claim claim = debug_claim(debug, object, cache->free_function, NULL);
+    enum debug_claim claim = debug_claim_leaving(debug, object, cache->free_function); /* another that is freeing it finds it so */
     if (claim == DEBUG_WRONG) return;
     if (claim == DEBUG_FOREIGN) {
         give_undebugged(cache, debug, object, plain);
         return;
     }
     if (cache->destruct != NULL) cache->destruct(object, cache->argument);
-    if (debug_free(debug, object, cache->free_function) == DEBUG_LIVE) __atomic_fetch_add(&cache->destructed, 1, __ATOMIC_RELAXED);
+    if (debug_free_leaving(debug, object, cache->free_function) == DEBUG_LIVE) __atomic_fetch_add(&cache->destructed, 1, __ATOMIC_RELAXED);
 }
 
 void object_debug_give_slow(struct object_cache *cache, void *const *objects, unsigned count, object_debug_plain *plain) {

@@ -342,7 +342,7 @@ enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64
     if (twin->features.guards) debug_guard_fresh(&place);
     slot->state = DEBUG_STATE_IN_USE;
     slot->was_used = true;
-    slot->of_class = false;
+    slot->of_class = slot->leaving = false;
     debug_slot_note(twin, slot, DEBUG_KIND_ALLOCATED, &event);
     count_outcome(cache, place.slab, true);
     cache->allocs++;
@@ -370,8 +370,8 @@ void debug_note_failure_of(struct debug_layer *layer, const char *name, uint64_t
 
 /* ------------------------------------------------------------------ taking back */
 
-/* Finds what is freed, and reports where it is none. Under the lock. */
-static enum debug_claim claim(struct debug_cache *cache, const void *address, const char *function, struct debug_place *place,
+/* Finds what is freed, and reports where it is none. leaving: the caller has claimed it as such. Under the lock. */
+static enum debug_claim claim(struct debug_cache *cache, const void *address, const char *function, bool leaving, struct debug_place *place,
                               struct debug_damage *damage) {
     damage->what = NULL;
     if (!find_place(cache, address, place)) return DEBUG_FOREIGN;
@@ -379,7 +379,7 @@ static enum debug_claim claim(struct debug_cache *cache, const void *address, co
         debug_report(cache, function, address, "not the start of a buffer", place, NULL);
         return DEBUG_WRONG;
     }
-    if (place->slot->state != DEBUG_STATE_IN_USE) {
+    if (place->slot->state != DEBUG_STATE_IN_USE || place->slot->leaving != leaving) {
         debug_report(cache, function, address, "double free", place, NULL);
         return DEBUG_WRONG;
     }
@@ -390,15 +390,23 @@ static enum debug_claim claim(struct debug_cache *cache, const void *address, co
     return DEBUG_LIVE;
 }
 
-enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes) {
+static enum debug_claim look_over(struct debug_cache *cache, const void *address, const char *function, bool leaves, uint64_t *bytes) {
     struct debug_place place;
     struct debug_damage damage;
     platform_lock_acquire(&cache->lock);
-    enum debug_claim found = claim(cache, address, function, &place, &damage);
+    enum debug_claim found = claim(cache, address, function, false, &place, &damage);
     if (found == DEBUG_LIVE && bytes != NULL) *bytes = place.slot->bytes;
+    if (found == DEBUG_LIVE && leaves) place.slot->leaving = true;
     platform_lock_release(&cache->lock);
     if (found == DEBUG_WRONG || damage.what != NULL) debug_report_done(cache->layer);
     return found;
+}
+
+enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes) {
+    return look_over(cache, address, function, false, bytes);
+}
+enum debug_claim debug_claim_leaving(struct debug_cache *cache, const void *address, const char *function) {
+    return look_over(cache, address, function, true, NULL);
 }
 
 void debug_set_of_class(struct debug_cache *cache, const void *address) {
@@ -416,7 +424,7 @@ bool debug_is_of_class(struct debug_cache *cache, const void *address) {
     return is;
 }
 
-enum debug_claim debug_free(struct debug_cache *cache, void *address, const char *function) {
+static enum debug_claim take_back(struct debug_cache *cache, void *address, const char *function, bool leaving) {
     struct debug_event event;
     struct debug_place place;
     struct debug_damage damage;
@@ -426,7 +434,7 @@ enum debug_claim debug_free(struct debug_cache *cache, void *address, const char
     list_init(&twins);
     debug_event_take(cache, &event);
     platform_lock_acquire(&cache->lock);
-    enum debug_claim found = claim(cache, address, function, &place, &damage);
+    enum debug_claim found = claim(cache, address, function, leaving, &place, &damage);
     uint64_t bytes = 0;
     if (found == DEBUG_LIVE) {
         struct debug_twin *twin = place.slab->twin;
@@ -451,6 +459,11 @@ enum debug_claim debug_free(struct debug_cache *cache, void *address, const char
     if (found == DEBUG_WRONG || damage.what != NULL) debug_report_done(cache->layer);
     if (due) debug_cache_verify(cache, function);
     return found;
+}
+
+enum debug_claim debug_free(struct debug_cache *cache, void *address, const char *function) { return take_back(cache, address, function, false); }
+enum debug_claim debug_free_leaving(struct debug_cache *cache, void *address, const char *function) {
+    return take_back(cache, address, function, true);
 }
 
 void debug_wrong_free(struct debug_cache *cache, const void *address, const char *function, const char *what) {

@@ -61,6 +61,7 @@ struct debug_slot {
     uint8_t newest;       /* which place has the last one */
     bool was_used;
     bool of_class;                         /* in use: asked for by the name of its size class, so that any size of that may free it */
+    bool leaving;                          /* in use: somebody frees it, see debug_claim_leaving */
     uint16_t freed_bytes, allocated_bytes; /* of contents */
 };
 
@@ -187,11 +188,16 @@ void debug_log_failure(struct debug_layer *layer, const char *name, uint64_t byt
 
 /* Looks a pointer over that is about to be freed: *bytes (may be NULL) is what was asked for. */
 enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes);
+/*
+ * The same for who has something to do before it is freed, and then calls debug_free_leaving: meanwhile every other free is a double one.
+ */
+enum debug_claim debug_claim_leaving(struct debug_cache *cache, const void *address, const char *function);
 /* Of a live buffer: it was asked for by its class; whether it was. */
 void debug_set_of_class(struct debug_cache *cache, const void *address);
 bool debug_is_of_class(struct debug_cache *cache, const void *address);
 /* Takes a buffer back. DEBUG_LIVE: done. */
 enum debug_claim debug_free(struct debug_cache *cache, void *address, const char *function);
+enum debug_claim debug_free_leaving(struct debug_cache *cache, void *address, const char *function);
 /* An allocation failed for want of memory, or because a constructor refused. */
 void debug_note_failure(struct debug_cache *cache, uint64_t bytes);
 /* The same for what has no features, by its name. */

@@ -50,7 +50,7 @@ static void report_buffer(const struct debug_place *place) {
 
 static void report_place(const struct debug_place *place, const struct debug_damage *damage) {
     const struct debug_slot *slot = place->slot;
-    const char *state = slot->state == DEBUG_STATE_IN_USE ? "in use" : "not in use";
+    const char *state = slot->state != DEBUG_STATE_IN_USE ? "not in use" : slot->leaving ? "being freed" : "in use";
     const char *buffer = buffer_of(place);
     if (damage == NULL) {
         log_line("  buffer %p of %llu bytes, %s", (const void *)buffer, (unsigned long long)slot->bytes, state);

@@ -211,6 +211,44 @@ static void constructions_balance(void **state) {
 }
 
 /* Frees by size go by the address while there may be debugged blocks, of any class, and no longer. */
+/* Two threads free it at the same moment, while its destructor takes its time; so does the destructor itself. */
+static void *shared;
+static bool frees_again;
+static unsigned destructions;
+static void unmake_slowly(void *object, void *argument) {
+    struct platform_event never = {0};
+    (void)argument;
+    destructions++;
+    platform_event_wait(&never, 1000000);
+    if (frees_again) strata_cache_free(things, object);
+}
+static void free_shared(void *unused) {
+    (void)unused;
+    strata_cache_free(things, shared);
+}
+
+static void a_double_free_destructs_once(void **state) {
+    (void)state;
+    for (unsigned again = 0; again < 2; again++) {
+        begin("debug:default,debug_error:continue");
+        destructions = 0;
+        frees_again = again != 0;
+        struct strata_cache_config config = {.size = 100, .destructor = unmake_slowly};
+        assert_int_equal(strata_cache_create("things", &config, &things), STRATA_CACHE_OK);
+        shared = strata_cache_alloc(things, 0);
+        sim_thread_start(0, free_shared, NULL);
+        if (again == 0) sim_thread_start(1, free_shared, NULL);
+        assert_true(sim_run_threads_for(1000000000));
+        assert_int_equal(destructions, 1);
+        assert_non_null(strstr(sim_output(), "double free (cache things)"));
+        assert_non_null(strstr(sim_output(), "of 100 bytes, being freed"));
+        struct strata_cache_stats stats;
+        strata_cache_stats_get(things, &stats);
+        assert_int_equal(stats.in_use, 0);
+        ASSERT_SOUND();
+    }
+}
+
 static void frees_by_size_are_believed_again(void **state) {
     (void)state;
     assert_true(heap_kmem_trusts());
@@ -356,15 +394,11 @@ static void figures_include_debugged_buffers(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(sizes_and_alignments_are_exact),
-        TEST(a_firewall_ends_at_a_page),
-        TEST(a_buffer_stays_what_it_is),
-        TEST(ordinary_objects_may_lie_in_debugged_buffers),
-        TEST(the_last_pattern_counts),
-        TEST(constructions_balance),
-        TEST(frees_by_size_are_believed_again),
-        TEST(walks_find_what_is_there),
-        TEST(old_entries_give_way),
+        TEST(sizes_and_alignments_are_exact),   TEST(a_firewall_ends_at_a_page),
+        TEST(a_buffer_stays_what_it_is),        TEST(ordinary_objects_may_lie_in_debugged_buffers),
+        TEST(the_last_pattern_counts),          TEST(constructions_balance),
+        TEST(a_double_free_destructs_once),     TEST(frees_by_size_are_believed_again),
+        TEST(walks_find_what_is_there),         TEST(old_entries_give_way),
         TEST(figures_include_debugged_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
