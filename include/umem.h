@@ -82,9 +82,10 @@ typedef void umem_reclaim_t(void *callback_data);
  * umem_cache_create - a cache of objects that stay constructed while nobody uses them.
  *
  * debug_name: for messages and statistics, copied. bufsize: bytes; objects of more than STRATA_CACHE_OBJECT_MAX are constructed each time. align: a
- * power of two up to the system's page; 0: 16. source: an arena that slabs come from; NULL: the heap. cflags: 0, or UMC_ flags. Returns the cache;
- * NULL and errno EINVAL (debug_name NULL, bufsize 0, align), EAGAIN (no memory for the cache) or ENOMEM (bufsize above PTRDIFF_MAX). On
- * strata_cache_create.
+ * power of two up to the system's page; 0: 16. source: an arena that slabs come from; NULL: the heap. Where it was created with VMC_IDENTIFIER,
+ * UMC_NOTOUCH is meant; a program whose arena holds integers that are no memory, and doesn't say so there, has to pass it. cflags: 0, or UMC_ flags.
+ * Returns the cache; NULL and errno EINVAL (debug_name NULL, bufsize 0, align), EAGAIN (no memory for the cache) or ENOMEM (bufsize above
+ * PTRDIFF_MAX). On strata_cache_create.
  */
 extern umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t align, umem_constructor_t *constructor,
                                        umem_destructor_t *destructor, umem_reclaim_t *reclaim, void *callback_data, vmem_t *source, int cflags);

@@ -45,7 +45,7 @@ extern "C" {
 /* Of an arena. Likewise. */
 #define VMC_POPULATOR 0x00010000  /* of kernels: means nothing here */
 #define VMC_NO_QCACHE 0x00020000  /* no quantum caches, whatever qcache_max is */
-#define VMC_IDENTIFIER 0x00040000 /* integers that are no memory: only messages differ */
+#define VMC_IDENTIFIER 0x00040000 /* integers that are no memory: messages differ, and nothing is written into objects of caches on them */
 #define VMC_FLAGS 0xffff0000
 
 /* Of segments. */

@@ -100,6 +100,7 @@ static bool create_inside(umem_cache_t *cache, int cflags) {
         cache->large = umem_large_create();
         return cache->large != NULL;
     }
+    if (cache->source != NULL && umem_has_identifiers(cache->source)) cflags |= UMC_NOTOUCH;
     const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = cache->source};
     const struct strata_cache_config config = {.size = cache->size,
                                                .align = cache->align,

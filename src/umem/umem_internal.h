@@ -28,6 +28,9 @@ void *umem_insist(void *(*try)(const struct umem_request *request), const struct
 /* Memory of the library's own, zeros, which mtbf spares: a program can't know when it is wanted. For strata_kmem_free. NULL: there is none. */
 void *umem_own_alloc(size_t size);
 
+/* vmem.c: whether what an arena holds is no memory, as it was created so, or takes all of it from one that was. */
+bool umem_has_identifiers(const vmem_t *vmp);
+
 /* umem_large.c: the objects of a cache that are allocated. Creating and adding: NULL and false where there is no memory. */
 struct umem_large;
 struct umem_large *umem_large_create(void);

@@ -88,6 +88,11 @@ static void unlist_importer(vmem_t *vmp) {
 
 static bool is_importing(const vmem_t *vmp) { return vmp->alloc != NULL || vmp->ximport != NULL; }
 
+bool umem_has_identifiers(const vmem_t *vmp) {
+    while (!vmp->identifiers && vmp->source != NULL && vmp->alloc == vmem_alloc) vmp = vmp->source;
+    return vmp->identifiers;
+}
+
 static enum strata_arena_status set_import(vmem_t *vmp) {
     if (!is_importing(vmp)) return STRATA_ARENA_OK;
     if (vmp->source != NULL && vmp->alloc == vmem_alloc && vmp->free == vmem_free) {

@@ -398,6 +398,24 @@ static void debug(const char *how) {
                count_entries(STRATA_DEBUG_LOG_FAIL) != 0);
 }
 
+/* No byte of what a cache has from such an arena is read or written; a plain arena of integers says so by UMC_NOTOUCH. */
+static void identifiers(const char *how) {
+    bool plain = strcmp(how, "plain") == 0;
+    vmem_t *ids = vmem_create("ids", (void *)4096, 1 << 20, 4096, NULL, NULL, NULL, 0, VM_SLEEP | (plain ? 0 : VMC_IDENTIFIER));
+    vmem_t *above = strcmp(how, "importer") == 0 ? vmem_create("above", NULL, 0, 4096, vmem_alloc, vmem_free, ids, 0, VM_SLEEP) : NULL;
+    umem_cache_t *cache = umem_cache_create("pids", 16, 0, NULL, NULL, NULL, NULL, above != NULL ? above : ids, plain ? UMC_NOTOUCH : 0);
+    void *objects[1000];
+    for (int i = 0; i < 1000; i++) objects[i] = umem_cache_alloc(cache, UMEM_DEFAULT);
+    for (int i = 0; i < 1000; i++) {
+        if ((uintptr_t)objects[i] < 4096 || (uintptr_t)objects[i] >= 4096 + (1 << 20)) abort();
+        umem_cache_free(cache, objects[i]);
+    }
+    umem_cache_destroy(cache);
+    if (above != NULL) vmem_destroy(above);
+    vmem_destroy(ids);
+    puts("all");
+}
+
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     setvbuf(stdout, NULL, _IOFBF, 512);
@@ -408,6 +426,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "null") == 0) null_arguments(argv[2]);
     if (strcmp(argv[1], "debug") == 0) debug(argv[2]);
     if (strcmp(argv[1], "fail") == 0) fail();
+    if (strcmp(argv[1], "identifiers") == 0) identifiers(argv[2]);
     if (strcmp(argv[1], "spared") == 0) spared_names(argv[2]);
     if (strcmp(argv[1], "wrong size") == 0) free_by_another_size(argv[2]);
     if (strcmp(argv[1], "constructions") == 0) constructions(argv[2]);

@@ -133,6 +133,13 @@ def test_guards_find_what_is_written_outside(run, settings):
         assert ("stack" in result.errors or "+0x" in result.errors) == ("audit" in settings or settings == "default"), result.describe()
 
 
+@pytest.mark.parametrize("settings", ["audit", "guards", "firewall=16", ""])
+@pytest.mark.parametrize("how", ["said", "importer", "plain"])
+def test_objects_that_are_no_memory_are_not_touched(run, how, settings):
+    result = run("identifiers", how, expect=0, UMEM_DEBUG=settings)
+    assert (result.text, result.errors) == ("all\nwent on\n", "")
+
+
 @pytest.mark.parametrize("which", ["star", "same"])
 def test_a_cache_that_debugging_leaves_alone_is_no_name(run, which):
     result = run("spared", which, UMEM_DEBUG="guards")
