@@ -102,36 +102,6 @@ static void memory_put(void *ctx, void *memory, size_t bytes) {
 /* Caches hold what was freed: quantum caches integers of their arena, other caches what their source gave them, whose arena may be this one. */
 static bool caches_exist(void) { return __atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) != NULL; }
 
-/* The one at the end of the chain of sources. */
-static const struct strata_arena *root_of(const struct strata_arena *arena) {
-    while (arena->source != NULL) arena = arena->source;
-    return arena;
-}
-
-/*
- * Whether a cache, which is pinned, may hold what an arena below `root` lacks: a quantum cache that has its integers from there, by a function of the
- * program perhaps; one whose slabs such a function has from anywhere.
- */
-static bool may_hold(const struct object_cache *cache, const void *argument) {
-    const struct strata_arena *root = argument;
-    if (cache->integers == 0) return true;
-    lock_list(); /* sources */
-    const struct strata_arena *other = root_of((const struct strata_arena *)(const void *)quantum_arena_of(cache));
-    bool may = other == root || other->import_alloc != NULL || root->import_alloc != NULL;
-    unlock_list();
-    return may;
-}
-
-/* What lies in slabs of the zone is memory. */
-static bool has_source(const struct object_cache *cache) { return cache->slabs.source != &slab_source_zone; }
-
-void arenas_reap_around(struct quantum_arena *arena) {
-    lock_list();
-    const struct strata_arena *root = root_of((struct strata_arena *)(void *)arena);
-    unlock_list();
-    object_caches_reap_some(&heap.objects, has_source, may_hold, root);
-}
-
 /* All caches are emptied once for a request: what their objects hold goes back then, too. */
 static bool reclaim(void *ctx, uint64_t size, bool again) {
     struct strata_arena *arena = ctx;
@@ -142,7 +112,7 @@ static bool reclaim(void *ctx, uint64_t size, bool again) {
     bool more = function != NULL && function(context, arena, size) != 0;
     if (!caches_exist()) return more;
     if (again)
-        arenas_reap_around(&arena->core);
+        quantum_reap_around(&arena->core);
     else
         object_caches_reap(&heap.objects);
     return true;
@@ -150,7 +120,7 @@ static bool reclaim(void *ctx, uint64_t size, bool again) {
 
 static bool wait_for_change(void *ctx, const uint32_t *word, uint32_t seen) {
     struct strata_arena *arena = ctx;
-    if (!quantum_wait(&arena->core, word, seen, caches_exist())) arenas_reap_around(&arena->core);
+    if (!quantum_wait(&arena->core, word, seen, caches_exist())) quantum_reap_around(&arena->core);
     return true;
 }
 

@@ -126,7 +126,7 @@ static STRATA_COLD enum arena_status alloc_asleep(struct quantum_cache *quantum,
         platform_word_wait_for(word, seen, QUANTUM_LOOK_NS);
         asks = __atomic_load_n(word, __ATOMIC_ACQUIRE) != seen;
         looks = !asks;
-        if (looks) arenas_reap_around(arena);
+        if (looks) quantum_reap_around(arena);
     }
     arena_wait_end(&arena->arena);
     quantum_sleep_end(arena);

@@ -329,8 +329,8 @@ struct object_cache *quantum_cache_of(void *cache);
 struct quantum_arena *quantum_arena_of(const struct object_cache *cache);
 /* Whoever sleeps looks again this often, whatever it is told: other caches may hold what it waits for. */
 #define QUANTUM_LOOK_NS UINT64_C(20000000)
-/* Of arena_api.c: empties the caches that may hold what this arena lacks, but for what their objects hold. Not inside lists of arenas. */
-void arenas_reap_around(struct quantum_arena *arena);
+/* Empties the caches that may hold what this arena lacks, but for what their objects hold. */
+void quantum_reap_around(const struct quantum_arena *arena);
 
 extern const struct arena_qcache_ops quantum_ops; /* its context is the struct quantum_arena */
 /* Whether a slab of a quantum cache begins at this integer: the program can't have got it as a segment. */

@@ -90,6 +90,40 @@ bool quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t se
     return __atomic_load_n(word, __ATOMIC_ACQUIRE) != seen;
 }
 
+/* The arena at the end of a chain of sources. */
+struct root {
+    const struct quantum_arena *arena;
+    bool imports; /* by a function of the program */
+};
+
+/* An arena is the context of those that import from it, and its own where it imports by a function. The lists' lock guards that. */
+static struct root root_of(const struct quantum_arena *arena) {
+    platform_lock_acquire(&heap.arenas.lock);
+    while (arena->arena.source != NULL && arena->arena.source_ctx != arena) arena = arena->arena.source_ctx;
+    const struct root root = {arena, arena->arena.source != NULL};
+    platform_lock_release(&heap.arenas.lock);
+    return root;
+}
+
+/* What lies in slabs of the zone is memory. */
+static bool has_source(const struct object_cache *cache) { return cache->slabs.source != &slab_source_zone; }
+
+/*
+ * Whether a cache, which is pinned, may hold what arenas of this root lack: a quantum cache that has its integers from there, by a function of the
+ * program perhaps; one whose slabs such a function has from anywhere.
+ */
+static bool may_hold(const struct object_cache *cache, const void *argument) {
+    const struct root *root = argument;
+    if (cache->integers == 0) return true;
+    const struct root other = root_of(quantum_arena_of(cache));
+    return other.arena == root->arena || other.imports || root->imports;
+}
+
+void quantum_reap_around(const struct quantum_arena *arena) {
+    const struct root root = root_of(arena);
+    object_caches_reap_some(&heap.objects, has_source, may_hold, &root);
+}
+
 void quantum_sleep_fork_child(struct quantum_arena *arena) {
     if (arena->table.sleepers != 0 || arena->table.changing != 0) arena->table.sleepers = SLEEPERS_LEFT;
     arena->table.changing = 0;
