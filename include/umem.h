@@ -37,8 +37,9 @@ extern void *umem_alloc(size_t size, int flags);
 /* umem_zalloc - the same, all zero. */
 extern void *umem_zalloc(size_t size, int flags);
 /*
- * umem_free - gives a block back. size: as it was asked for; another one is found as <strata/kmem.h> says: with UMEM_DEBUG at once, else a size of
- * another class, in time. NULL: does nothing.
+ * umem_free - gives a block back. size: as it was asked for; another one is found as <strata/kmem.h> says. Of a block of up to 32 KiB: with
+ * UMEM_DEBUG every other size, at once; else one of another class, in time. Of a larger block: one that takes another number of pages, at once
+ * with UMEM_DEBUG, and without where it is above 32 KiB itself; one of as many pages never. NULL: does nothing.
  */
 extern void umem_free(void *buf, size_t size);
 /* umem_alloc_align - a block at a multiple of align, a power of two; 0: 16; any other: NULL, errno EINVAL. For umem_free_align only. */
