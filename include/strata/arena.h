@@ -133,9 +133,9 @@ STRATA_API enum strata_arena_status strata_arena_remove(struct strata_arena *are
  * a request fails or sleeps, as they may hold what was freed: quantum caches integers of this arena or of the arena's importers, others what this
  * arena gave them as a source, or their constructors had from it; their destructors run then, on this thread. A free into another cache than this
  * arena's own wakes nobody (with per-thread caches into these neither), so sleepers then look again every 20 ms. These looks empty quantum caches of
- * arenas that one chain of sources joins with this one, and caches with a source of the program's; all others keep what they have. start: receives
- * where it begins, a multiple of the quantum. Errors: BAD_ARGUMENT (size 0, above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE.
- * Cost: as above. (Sections 4.3.2, 4.4.2.)
+ * arenas that one chain of sources joins with this one, and caches with a source of the program's; all others keep what they have, but about once a
+ * second are emptied too, as what their constructors have may be what is lacking. start: receives where it begins, a multiple of the quantum. Errors:
+ * BAD_ARGUMENT (size 0, above 2^64 when rounded, unknown flags), NO_SPACE, NO_MEMORY, BAD_SOURCE. Cost: as above. (Sections 4.3.2, 4.4.2.)
  */
 STRATA_API enum strata_arena_status strata_arena_alloc(struct strata_arena *arena, uint64_t size, unsigned flags, uint64_t *start) STRATA_NOEXCEPT;
 

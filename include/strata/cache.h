@@ -4,7 +4,7 @@
  * A cache gives out objects that are constructed already, and takes them back as they are: what a constructor sets up (locks, lists, buffers) is paid
  * for once, not with every allocation. Objects wait in arrays of the CPUs, then in a depot, then, destructed, in slabs. What has a constructor or a
  * destructor waits in the depot, all of it, until nobody needed it from one tick to the next (decay_ms, on the maintenance thread; without one, on a
- * thread that comes to a cache for more), or memory ends, or the cache is reaped; other objects, where bursts come again. The descriptors of all
+ * thread that asks the cache for more), or memory ends, or the cache is reaped; other objects, where bursts come again. The descriptors of all
  * these lie elsewhere, so that nothing of ours is ever written into an object. Every cache also is a pool of its own: its objects share slabs with
  * no others, and its figures tell what they cost. Valid in C11 and C++.
  *
@@ -99,10 +99,9 @@ struct strata_cache_config {
      */
     int (*constructor)(void *object, void *argument);
     /*
-     * Undoes what the constructor did, before the memory is given back: in whatever call frees it, on strata's own thread; in strata_cache_alloc of
-     * any cache (also with STRATA_CACHE_NO_RECLAIM) where there is no such thread and a tick is due; and where any cache or arena runs short
-     * (there and in strata_arena_alloc), as all caches are reaped then; never in malloc. So it must not wait for a lock that is held over such a
-     * call.
+     * Undoes what the constructor did, before the memory is given back: in whatever call frees it or, in a program without strata's own thread, asks
+     * this cache for one; on that thread; and where any cache or arena runs short (strata_cache_alloc, also with STRATA_CACHE_NO_RECLAIM, and
+     * strata_arena_alloc), as all caches are reaped then; never in malloc. So it must not wait for a lock that is held over such a call.
      */
     void (*destructor)(void *object, void *argument);
     void *argument;                           /* passed to these, to reclaim, and to the move function */
@@ -157,10 +156,11 @@ STRATA_API enum strata_cache_status strata_cache_destroy(struct strata_cache *ca
  * Returns the object; NULL where there is no memory, where the constructor refused (both not with STRATA_CACHE_SLEEP), or where
  * STRATA_CACHE_ZERO was asked of a cache with a constructor. Before it fails, what other CPUs have cached is called in, so that any CPU gets the last
  * object (with per-thread caches any thread does, but for what strata_release says of those); then, but for STRATA_CACHE_NO_RECLAIM, the reclaim
- * functions of this cache and then of the others are called on this thread; where there was one, or the cache has a source of its own, all caches are
- * reaped, and it tries once more; not so where the failure is one by mtbf (strata/debug.h). A sleeper does so each time that it tries. Cost:
- * constant; the fast path takes an object from the array of the CPU, without a lock. One call in half an array's rounds moves that many from the
- * depot or out of slabs, which constructs them. STRATA_CACHE_ZERO: linear in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
+ * functions of this cache and then of the others are called on this thread. Where memory lacked, one of these was called, or the cache has a source
+ * of its own, all caches are reaped, and it tries once more; not so where the failure is one by mtbf (strata/debug.h). A sleeper does so each time
+ * that it tries. Cost: constant; the fast path takes an object from the array of the CPU, without a lock. In a program without the maintenance thread
+ * a call in each decay_ms may be linear in what nobody needed meanwhile. One call in half an array's rounds moves that many from the depot or out of
+ * slabs, which constructs them. STRATA_CACHE_ZERO: linear in the size. ("Magazines and Vmem", section 3.1 and 3.2.)
  */
 STRATA_API void *strata_cache_alloc(struct strata_cache *cache, unsigned flags);
 

@@ -95,7 +95,8 @@ STRATA_API const char *strata_check(void) STRATA_NOEXCEPT;
  * strata_release - hands idle memory back to the operating system now, without waiting for decay or pressure.
  *
  * keep_bytes: how much idle populated memory the heap may keep for the allocations to come, rounded down to 4 KiB; 0 keeps none.
- * First empties the depots and the caches of all CPUs, then gives back free pages: superpages that are wholly free first, then those that have been
+ * First empties the depots and the caches of all CPUs (of object caches the depots of those without functions and source of the program's; the others
+ * are for strata_cache_reap), then gives back free pages: superpages that are wholly free first, then those that have been
  * the longest with idle pages. With per-thread caches (no restartable sequences, or rseq:off) the cache of a thread stays which is in the middle of
  * an operation on it, stopped or in a signal handler, for more than some 20 ms; and those of all other threads where the system has no membarrier
  * (Linux before 4.14, or a filter that forbids it).

@@ -115,7 +115,7 @@ static STRATA_COLD void *alloc_asleep(struct object_cache *cache, bool reclaims)
     for (uint64_t interval = HEAP_DOZE_MIN_NS;; interval = heap_doze(interval)) {
         heap_release(0);
         void *object = object_cache_alloc(cache);
-        if (object == NULL && reclaims) object = cache_alloc_reclaimed(cache);
+        if (object == NULL) object = cache_alloc_reclaimed(cache, reclaims, object_cache_failure());
         if (object == NULL) continue;
         debug_spare(before);
         return object;
@@ -127,6 +127,15 @@ static STRATA_COLD void *failed(const struct object_cache *cache) {
     return NULL;
 }
 
+/*
+ * Where no thread does it: the ticks that are due to a cache, by who uses it; and, where the program may expect destructors of any cache, what malloc
+ * lacked.
+ */
+static void keep_up(struct object_cache *cache, bool of_all) {
+    object_cache_tick_once(cache, __atomic_load_n(&heap.object_ticks, __ATOMIC_RELAXED));
+    if (of_all && STRATA_UNLIKELY(__atomic_load_n(&heap.malloc_failed, __ATOMIC_RELAXED))) maintenance_make_up();
+}
+
 /* All that is not an object out of the array, and whatever is wrong with the arguments. */
 static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned flags) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc");
@@ -134,16 +143,16 @@ static STRATA_NOINLINE void *alloc_slow(struct strata_cache *cache, unsigned fla
         fatal("strata_cache_alloc(): flags 0x%x: allowed are sums of 1, 2 and 4 (cache %s)", flags, object_cache->name);
     if (STRATA_UNLIKELY((flags & STRATA_CACHE_ZERO) != 0 && object_cache->construct != NULL)) return NULL;
     void *object = cpu_pop_in(&object_cache->areas_at, object_cache->index);
+    enum object_failure why = OBJECT_LACK;
     if (object == NULL) {
         object = object_cache_alloc_slow(object_cache);
+        why = object_cache_failure(); /* of others' allocations later */
         maintenance_slow_call(true);
-        if (STRATA_UNLIKELY(__atomic_load_n(&heap.object_tick_due, __ATOMIC_RELAXED)) &&
-            __atomic_exchange_n(&heap.object_tick_due, false, __ATOMIC_RELAXED))
-            object_caches_tick(&heap.objects);
+        keep_up(object_cache, true);
     }
     bool reclaims = (flags & STRATA_CACHE_NO_RECLAIM) == 0;
     /* Of what mtbf refuses there is enough: a second try would make that N times as rare. */
-    if (STRATA_UNLIKELY(object == NULL) && reclaims && !object_cache_was_refused()) object = cache_alloc_reclaimed(object_cache);
+    if (STRATA_UNLIKELY(object == NULL) && why != OBJECT_BY_MTBF) object = cache_alloc_reclaimed(object_cache, reclaims, why);
     if (STRATA_UNLIKELY(object == NULL) && (flags & STRATA_CACHE_SLEEP) != 0) object = alloc_asleep(object_cache, reclaims);
     if (STRATA_UNLIKELY(object == NULL)) return failed(object_cache);
     if ((flags & STRATA_CACHE_ZERO) != 0) memset(object, 0, object_cache->bytes);
@@ -155,6 +164,7 @@ static STRATA_NOINLINE void free_slow(struct strata_cache *cache, void *object) 
     if (object == NULL) return;
     object_cache_free_slow(object_cache, object);
     maintenance_slow_call(false);
+    keep_up(object_cache, false);
 }
 
 void *strata_cache_alloc(struct strata_cache *cache, unsigned flags) {
@@ -189,6 +199,8 @@ size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size
         (void)failed(object_cache);
         break;
     }
+    maintenance_slow_call(true);
+    keep_up(object_cache, true);
     return done;
 }
 
@@ -204,6 +216,8 @@ void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, s
         object_cache_free_batch(object_cache, objects + done, some);
         done += some;
     }
+    maintenance_slow_call(false);
+    keep_up(object_cache, false);
 }
 
 /* ------------------------------------------------------------------ the rest */

@@ -20,7 +20,10 @@ STRATA_INLINE struct object_cache *cache_required(struct strata_cache *cache, co
 
 /* For object_cache_config.call_reclaim. */
 object_reclaim_call cache_call_reclaim;
-/* An allocation has failed: what programs free when they are asked to may serve it. NULL: it did not. */
-void *cache_alloc_reclaimed(struct object_cache *cache);
+/*
+ * An allocation has failed, and why: what programs free when they are asked to may serve it, and what waits in other caches. asks: the program may be
+ * asked. NULL: it did not.
+ */
+void *cache_alloc_reclaimed(struct object_cache *cache, bool asks, enum object_failure why);
 
 #endif

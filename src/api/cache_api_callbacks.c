@@ -32,15 +32,14 @@ static unsigned call_move(object_function *move, void *old, void *fresh, uint64_
 
 /* ------------------------------------------------------------------ reclaim */
 
-void *cache_alloc_reclaimed(struct object_cache *cache) {
+void *cache_alloc_reclaimed(struct object_cache *cache, bool asks, enum object_failure why) {
     const struct object_need need = {.bytes = cache->slabs.slab_bytes, .need = STRATA_CACHE_OUT_OF_MEMORY};
-    bool called = object_cache_reclaim(cache, &need);
+    bool called = asks && object_cache_reclaim(cache, &need);
     void *object = called ? object_cache_alloc(cache) : NULL;
-    if (object != NULL || (called && object_cache_was_refused())) return object;
-    called |= object_caches_reclaim(&heap.objects, cache, &need) != 0;
-    /* Of a source of the program's own, others may hold free what this one lacks. The heap's memory was called in already; there a constructor
-     * refused. */
-    if (!called && cache->slabs.source == &slab_source_zone) return NULL;
+    if (object != NULL || (called && object_cache_failure() == OBJECT_BY_MTBF)) return object;
+    if (asks) called |= object_caches_reclaim(&heap.objects, cache, &need) != 0;
+    /* Memory was there. What a source of the program's own has may be what the constructor lacked. */
+    if (!called && why == OBJECT_BY_CONSTRUCTOR && cache->slabs.source == &slab_source_zone) return NULL;
     object_caches_reap(&heap.objects);
     heap_release(0);
     return object_cache_alloc(cache);
@@ -73,7 +72,8 @@ bool reclaim_for_malloc(void) {
     return true;
 }
 
-void reclaim_later(void) {
+void reclaim_later(size_t bytes) {
+    if (bytes > min_u64(heap.zone.config.hard_limit_bytes, platform_memory_bytes())) return; /* nobody could give back so much */
     if (__atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) == NULL && __atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) == NULL) return;
     __atomic_store_n(&heap.malloc_failed, true, __ATOMIC_RELAXED);
     maintenance_large_call(); /* which starts the thread, in a small heap; who starts it may come here once more */

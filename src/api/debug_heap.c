@@ -92,8 +92,11 @@ STRATA_COLD void debug_heap_failed(unsigned tag, size_t bytes) {
 }
 
 STRATA_COLD void debug_cache_failed(const struct object_cache *cache) {
-    const struct debug_cache *debugged = __atomic_load_n(&cache->debug, __ATOMIC_ACQUIRE);
-    if (debugged == NULL || !debug_cache_is_active(debugged)) debug_note_failure_of(&debug_heap()->layer, cache->name, cache->bytes);
+    struct debug_cache *debugged = __atomic_load_n(&cache->debug, __ATOMIC_ACQUIRE);
+    if (debugged == NULL || !debug_cache_is_active(debugged))
+        debug_note_failure_of(&debug_heap()->layer, cache->name, cache->bytes);
+    else if (object_cache_failure() == OBJECT_LACK) /* other reasons are noted where they arise */
+        debug_note_failure(debugged, cache->bytes);
 }
 
 void debug_heap_add_figures(unsigned tag, struct slab_stats *stats) {

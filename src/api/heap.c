@@ -127,7 +127,7 @@ static STRATA_COLD void *refused(unsigned cache, size_t bytes) {
     return out_of_memory();
 }
 static STRATA_COLD void *nothing_left(unsigned cache, size_t bytes) {
-    reclaim_later();
+    reclaim_later(bytes);
     return refused(cache, bytes);
 }
 
@@ -252,7 +252,7 @@ STRATA_COLD uint64_t heap_doze(uint64_t interval_ns) {
 STRATA_COLD size_t heap_release(size_t keep_bytes) {
     if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || !heap_init()) return 0;
     cache_drain(&heap.caches);
-    if (heap.objects.layers != NULL) object_caches_reap_silent(&heap.objects);
+    if (__atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) != NULL) object_caches_reap_silent(&heap.objects);
     if (heap_is_debugged()) debug_heap_reap();
     return zone_release(&heap.zone, keep_bytes);
 }

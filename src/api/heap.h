@@ -20,6 +20,7 @@ struct strata_arena_stats;
 struct arenas {
     struct platform_lock lock;         /* LOCK_RANK_ARENAS */
     struct strata_arena *first, *last; /* by creation; guarded by the lock */
+    uint32_t looks;                    /* of all sleepers; atomic */
 };
 
 /* The program's handlers for shortage of memory: see pressure.c. */
@@ -66,7 +67,7 @@ struct heap {
     uint32_t maintenance_state;    /* enum maintenance_state; atomic, a futex */
     uint64_t maintenance_retry_ns; /* after FAILED, not before this; atomic */
     bool maintenance_asleep;       /* atomic: the thread sleeps until it is woken; see maintenance.c */
-    bool object_tick_due;          /* atomic: where no thread ticks, who next comes to an object cache for more does it for these */
+    uint32_t object_ticks;         /* atomic: where no thread ticks, how many each object cache should have had; see object_cache_tick_once */
     bool first_thread_ended;       /* atomic; while others of the program go on */
     bool first_thread_watched;     /* immutable once there is a maintenance thread */
 
@@ -152,6 +153,8 @@ void maintenance_large_coming(uint64_t granules);
  * pages are resized (strata/page.h), as a start takes some 70 us, several times what that takes.
  */
 void maintenance_large_call(void);
+/* Where no thread runs: what malloc lacked may be in object caches, which are reaped. Runs destructors. */
+void maintenance_make_up(void);
 /* How many there were, modulo 2^32. */
 uint32_t maintenance_slow_calls(void);
 /* The thread, where it does not run yet. False: it is not wanted, or can't be had. */
@@ -161,13 +164,14 @@ void maintenance_watch_first_thread(void);
 
 /*
  * cache_api_callbacks.c: programs are asked to free objects of their caches, on the caller's thread, which is the maintenance thread; each returns
- * whether any was. reclaim_later: by malloc, which must not call the program, before it fails: the maintenance thread does it soon, if there is one.
+ * whether any was. reclaim_later: by malloc, which must not call the program, before it fails for want of so many bytes: the maintenance thread does
+ * it soon, and is started for it.
  */
 bool reclaim_on_pressure(bool critical);
 bool reclaim_above_limit(void);
 bool reclaim_when_idle(void);
 bool reclaim_for_malloc(void);
-void reclaim_later(void);
+void reclaim_later(size_t bytes);
 
 /* introspect.c. class: of the size class with this tag, its debugged buffers included; cached <= in_use. */
 struct class_figures {

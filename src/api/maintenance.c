@@ -3,7 +3,8 @@
  *
  * A tick, every decay_ms: idle CPUs are drained, depots and the lookaside give back what they did not need since the last
  * tick. Idle pages are looked at five times in it. The thread also waits for the system's word that memory is short. It starts lazily, once the heap
- * passes MAINTENANCE_HEAP_BYTES; after QUIET_TICKS that found nothing to do it sleeps without a timeout, and the next slow path wakes it.
+ * passes MAINTENANCE_HEAP_BYTES, or where malloc fails beside object caches; after QUIET_TICKS that found nothing to do it sleeps without a timeout,
+ * and the next slow path wakes it.
  *
  * That no wake is lost: a slow path changes the heap, counts itself in its line of slow_calls and then reads maintenance_asleep; the thread
  * sets maintenance_asleep and then looks whether all lines together are what they were before its last tick: as none ever goes down, the same sum
@@ -149,7 +150,7 @@ static STRATA_COLD void start_thread(uint32_t from) {
 }
 
 /* Tries at once, also where a start has failed before; of one that another thread has under way it waits for the end. */
-bool maintenance_start(void) {
+STRATA_SELDOM bool maintenance_start(void) {
     if (heap.options.background == OPTION_BACKGROUND_OFF) return false;
     uint32_t state = __atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE);
     if (state == MAINTENANCE_NONE || state == MAINTENANCE_FAILED) start_thread(state);
@@ -187,8 +188,7 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
     if (!__atomic_compare_exchange_n(&heap.next_tick_ns, &due, now + look_period_ns(), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
     if (state == MAINTENANCE_STARTING || due == 0 || !look_at_pages()) return;
     tick();
-    /* Of object caches destructors may have to run, not out of malloc. */
-    if (heap.objects.layers != NULL) __atomic_store_n(&heap.object_tick_due, true, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&heap.object_ticks, 1, __ATOMIC_RELAXED); /* of object caches destructors may have to run, not out of malloc */
 }
 
 /*
@@ -227,7 +227,8 @@ static STRATA_NOINLINE void reap_on_growth(uint64_t coming) {
     if (!__atomic_compare_exchange_n(&heap.look_at_granules, &look_at, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || !due) return;
     const uint64_t idle = zone_idle_granules(&heap.zone);
     cache_reap(&heap.caches);
-    if (heap.objects.layers != NULL) object_caches_reap_silent(&heap.objects); /* of others by those who may call the program's functions */
+    if (__atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) != NULL)
+        object_caches_reap_silent(&heap.objects); /* of others by those who may call the program's functions */
     const uint64_t idle_now = zone_idle_granules(&heap.zone), now = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED);
     const uint64_t left = step - min_u64(step, idle_now - min_u64(idle, idle_now));
     zone_runs_restart(&heap.zone);
@@ -240,6 +241,14 @@ void maintenance_large_coming(uint64_t granules) {
     slab_reap_for(&heap.slabs, granules);
     if (__atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED) + granules >= __atomic_load_n(&heap.look_at_granules, __ATOMIC_RELAXED))
         reap_on_growth(granules);
+}
+
+STRATA_SELDOM void maintenance_make_up(void) {
+    if (__atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE) == MAINTENANCE_RUNNING ||
+        !__atomic_exchange_n(&heap.malloc_failed, false, __ATOMIC_RELAXED))
+        return;
+    object_caches_reap(&heap.objects);
+    heap_release(0);
 }
 
 void maintenance_large_call(void) { (void)start_where_wanted(__atomic_load_n(&heap.maintenance_state, __ATOMIC_ACQUIRE)); }
@@ -265,7 +274,7 @@ void maintenance_slow_call(bool may_start_thread) {
 STRATA_COLD void maintenance_fork_child(void) {
     if (heap.maintenance_state == MAINTENANCE_RUNNING || heap.maintenance_state == MAINTENANCE_STARTING) platform_pressure_close();
     heap.maintenance_state = MAINTENANCE_NONE;
-    heap.maintenance_asleep = false;
+    heap.maintenance_asleep = heap.malloc_failed = false;
     heap.maintenance_event = (struct platform_event){0};
     heap.first_thread_ended = false;
     if (heap.look_at_granules == UINT64_MAX) heap.look_at_granules = 0; /* who was reaping is not here */

@@ -73,7 +73,7 @@ static void *create(const struct strata_page_request *request, bool compact, boo
         config.compact = true;
         block = zone_block_create(&heap.zone, &config, zeroed);
     }
-    if (block == NULL) reclaim_later();
+    if (block == NULL) reclaim_later(request->bytes);
     return block;
 }
 

@@ -119,7 +119,14 @@ static bool may_hold(const struct object_cache *cache, const void *argument) {
     return other.arena == root->arena || other.imports || root->imports;
 }
 
+/* Objects that stay constructed may hold integers of any arena: all caches are reaped too, some once a second. */
+#define LOOKS_TO_REAP 50
+
 void quantum_reap_around(const struct quantum_arena *arena) {
+    if (__atomic_add_fetch(&heap.arenas.looks, 1, __ATOMIC_RELAXED) % LOOKS_TO_REAP == 0) {
+        object_caches_reap(&heap.objects);
+        return;
+    }
     const struct root root = root_of(arena);
     object_caches_reap_some(&heap.objects, has_source, may_hold, &root);
 }

@@ -174,7 +174,7 @@ static enum arena_status take(struct arena *arena, const struct arena_request *r
     }
 }
 
-static enum arena_status take_imported(struct arena *arena, const struct arena_request *request, uint64_t *start, uint32_t *seen) {
+STRATA_SELDOM static enum arena_status take_imported(struct arena *arena, const struct arena_request *request, uint64_t *start, uint32_t *seen) {
     struct arena_tag *tag = NULL;
     enum arena_status status = arena_span_import(arena, request, &tag, seen);
     if (status != ARENA_OK) return status;

@@ -115,7 +115,7 @@ static struct arena_tag *create_span(struct arena *arena, uint64_t start, uint64
 }
 
 /* The span's free segment fills it. */
-static void delete_span(struct arena *arena, struct arena_tag *span) {
+STRATA_SELDOM static void delete_span(struct arena *arena, struct arena_tag *span) {
     struct arena_tag *segment = tag_of(span->segment.next);
     if (arena->rotor == &span->segment || arena->rotor == &segment->segment) arena->rotor = span->segment.prev;
     arena_segment_unlist(arena, segment);
@@ -142,7 +142,7 @@ enum arena_status arena_add(struct arena *arena, uint64_t start, uint64_t size) 
     return status;
 }
 
-enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t size) {
+STRATA_SELDOM enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t size) {
     if (!is_multiple(arena, start, size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);
     struct arena_tag *span = arena_span_floor(arena, start);
@@ -205,7 +205,8 @@ static void let_denied_retry(struct arena *arena, uint32_t *seen) {
     platform_lock_acquire(&arena->lock);
 }
 
-enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment, uint32_t *seen) {
+STRATA_SELDOM enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment,
+                                                  uint32_t *seen) {
     uint64_t want, start = 0, got = 0;
     if (__builtin_add_overflow(request->size, request->slack, &want)) return ARENA_NO_SPACE;
     if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) return ARENA_NO_TAGS;
@@ -232,14 +233,14 @@ void arena_span_retire(struct arena *arena, struct arena_tag *segment, struct ar
     delete_span(arena, span);
 }
 
-static enum arena_status import_from_arena(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
+STRATA_SELDOM static enum arena_status import_from_arena(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
     struct arena *arena = source;
     enum arena_status status = arena_lend(arena, size, flags, start);
     *got = align_up(size, arena->quantum); /* does not wrap where the alloc went well */
     return status;
 }
 
-static void release_to_arena(void *source, uint64_t start, uint64_t size) { CHECK(arena_take_back(source, start, size) == ARENA_OK); }
+STRATA_SELDOM static void release_to_arena(void *source, uint64_t start, uint64_t size) { CHECK(arena_take_back(source, start, size) == ARENA_OK); }
 
 const struct arena_source arena_as_source = {import_from_arena, release_to_arena};
 

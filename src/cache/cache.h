@@ -78,7 +78,6 @@ struct shelf {
     uint64_t allocs, frees;     /* as in the depot */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
-/* One a cache. Guarded by lock where nothing else is said. */
 /*
  * What may wait in a depot. Of integers a small share at any time: what waits can't go back to its arena, and comes to life at no cost. Of others all
  * where objects come and go in bursts: until then the slabs have them, who use memory better. Objects that were constructed all wait, until nobody
@@ -86,6 +85,7 @@ struct shelf {
  */
 enum depot_keeps { DEPOT_KEEPS_BURSTS, DEPOT_KEEPS_FEW, DEPOT_KEEPS_ALL };
 
+/* One a cache. Guarded by lock where nothing else is said. */
 struct depot {
     struct platform_lock lock;
     struct magazine_list empty;

@@ -2,8 +2,9 @@
  * depot.c - magazines between CPUs: the lists of full and empty ones, their working sets, and how many may wait.
  *
  * The fewest magazines that a list held during an interval were not needed in it (magazines paper, 3.7): they go at its end.
- * How many full ones may wait at all is bounded by a share of the cache's objects, because what waits here can't empty a slab; unless the objects
- * come back again and again. What several threads' CPUs keep for themselves is on shelves (shelf.c), which together may have as much again.
+ * How many full ones may wait at all is bounded by a share of the cache's objects (but for those that were constructed: enum depot_keeps), because
+ * what waits here can't empty a slab; unless the objects come back again and again. What several threads' CPUs keep for themselves is on shelves
+ * (shelf.c), which together may have as much again.
  * m begins small and grows where visits are frequent: depot_rounds.c.
  *
  * Lists of other sizes than m/2 come from idle CPUs, and from threads that change CPUs half-way. Taken as they are they would cost the next one more

@@ -36,8 +36,8 @@ static STRATA_NOINLINE void set_rounds(struct cache_layer *caches, struct depot 
     depot->cycles = cycles;
     __atomic_store_n(&depot->rounds, (uint16_t)rounds, __ATOMIC_RELAXED);
     __atomic_store_n(&depot->kind, (uint16_t)magazine_kind(rounds / 2u), __ATOMIC_RELAXED);
-    const uint64_t more = grown_bytes(depot) - before; /* modulo 2^64 where it is less */
-    if (more != 0) __atomic_fetch_add(&caches->grown_bytes, more, __ATOMIC_RELAXED);
+    const uint64_t more = grown_bytes(depot) - before;                                     /* modulo 2^64 where it is less */
+    if (more != 0) __atomic_fetch_add(&caches->main->grown_bytes, more, __ATOMIC_RELAXED); /* of all layers */
 }
 
 /* How many areas may have arrays: of CPUs that have ever had any, or of threads that are there. */
@@ -65,7 +65,7 @@ void rounds_stop_cycling(struct cache_layer *caches, struct depot *depot) {
 /* Whether all arrays may have grown by what they have, and so many bytes more, on each CPU: see GROWTH_BYTES_MIN. */
 static bool may_have_grown(const struct cache_layer *caches, uint64_t more) {
     const uint64_t heap = __atomic_load_n(&caches->slabs->zone->counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT;
-    const uint64_t grown = (__atomic_load_n(&caches->grown_bytes, __ATOMIC_RELAXED) + more) * areas_in_use(caches);
+    const uint64_t grown = (__atomic_load_n(&caches->main->grown_bytes, __ATOMIC_RELAXED) + more) * areas_in_use(caches);
     return grown <= max_u64(GROWTH_BYTES_MIN, heap / GROWTH_SHARE);
 }
 /* Half of what has grown by misses, where arrays are in use on more CPUs than then, or the heap has shrunk. */

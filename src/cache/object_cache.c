@@ -40,10 +40,6 @@ unsigned object_construct(struct object_cache *cache, void **objects, unsigned c
     return kept;
 }
 
-static unsigned slabs_alloc(struct object_cache *cache, void **objects, unsigned count) {
-    return object_construct(cache, objects, object_slabs_alloc(&cache->slabs, objects, count));
-}
-
 /* An object is known to be one before the program's function is let loose on it. */
 void object_give(struct object_cache *cache, void *const *objects, unsigned count) {
     unsigned done;
@@ -64,8 +60,9 @@ static unsigned backend_take(void *context, unsigned index, unsigned home, bool 
     unsigned taken;
     (void)home, (void)apart;
     if (STRATA_UNLIKELY(object_debug_take(layer->caches[index], objects, &taken))) return taken;
-    taken = slabs_alloc(layer->caches[index], objects, count);
-    if (STRATA_UNLIKELY(taken == 0)) object_debug_failed(layer->caches[index]);
+    const unsigned raw = object_slabs_alloc(&layer->caches[index]->slabs, objects, count);
+    taken = object_construct(layer->caches[index], objects, raw);
+    if (STRATA_UNLIKELY(taken == 0)) object_debug_failed(layer->caches[index], raw != 0 ? OBJECT_BY_CONSTRUCTOR : OBJECT_LACK);
     return taken;
 }
 static void backend_give(void *context, unsigned index, void *const *objects, unsigned count) {
@@ -371,6 +368,13 @@ void object_caches_tick(struct object_caches *objects) {
     drain_all(objects, true);
     for (struct object_cache *cache; (cache = object_pin_next(objects, &place, is_any)) != NULL; object_unpin(objects, cache))
         depot_tick(&cache->owner->layer, cache->index, false);
+}
+
+void object_cache_tick_once(struct object_cache *cache, uint32_t ticks) {
+    uint32_t seen = __atomic_load_n(&cache->ticks, __ATOMIC_RELAXED);
+    /* Never back, or two ticks with no time between would take all for unneeded. */
+    if ((int32_t)(ticks - seen) <= 0 || !__atomic_compare_exchange_n(&cache->ticks, &seen, ticks, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+    depot_tick(&cache->owner->layer, cache->index, false);
 }
 
 void object_caches_thread_exit(struct object_caches *objects, uint32_t id) {

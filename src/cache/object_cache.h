@@ -107,6 +107,7 @@ struct object_cache {
     struct object_reclaimer *reclaimer; /* NULL: none; immutable */
     struct object_mover *mover;         /* NULL: none; set once, atomic */
     struct list link;
+    uint32_t ticks;                            /* see object_cache_tick_once; atomic */
     uint32_t pins;                             /* under objects->lock */
     struct platform_event unpinned;            /* woken when the last pin of a leaving cache goes */
     uint64_t constructed, destructed, refused; /* objects; refused: construct did not return 0. Atomic */
@@ -166,6 +167,8 @@ void object_caches_reap_some(struct object_caches *objects, bool (*is_wanted)(co
                              bool (*holds)(const struct object_cache *cache, const void *argument), const void *argument);
 /* Periodic: what was not needed since the last time. */
 void object_caches_tick(struct object_caches *objects);
+/* The same for the depot of one cache, by who uses it, where so many ticks were due and it had fewer. No other cache's destructor runs. */
+void object_cache_tick_once(struct object_cache *cache, uint32_t ticks);
 
 /*
  * How much the program is asked for, and how badly: what call_reclaim gets. bytes: of each cache; 0: the share of its memory that is one in
@@ -213,8 +216,9 @@ void object_caches_each(struct object_caches *objects, void (*visit)(struct obje
 /* Of all caches and layers; exact only while no other thread uses them. */
 const char *object_caches_check(struct object_caches *objects);
 
-/* Why the calling thread's last allocation that failed has: by mtbf; false: there was none to be had, or construct refused. */
-bool object_cache_was_refused(void);
+/* Why the calling thread's last allocation that failed has: there was none to be had, mtbf, or construct refused. */
+enum object_failure { OBJECT_LACK, OBJECT_BY_MTBF, OBJECT_BY_CONSTRUCTOR };
+enum object_failure object_cache_failure(void);
 
 /*
  * Debugging (object_debug.c). set: gives a cache features; NULL: none any more; some that its objects have no room with: the same, and a line

@@ -91,23 +91,23 @@ void object_caches_debug_each(struct object_caches *objects, void (*apply)(struc
 
 /* ------------------------------------------------------------------ objects */
 
-static __thread bool was_refused __attribute__((tls_model("initial-exec"))); /* set by each failure */
+static __thread uint8_t failure __attribute__((tls_model("initial-exec"))); /* enum object_failure; set by each */
 
-bool object_cache_was_refused(void) { return was_refused; }
+enum object_failure object_cache_failure(void) { return (enum object_failure)failure; }
 
 bool object_debug_take_slow(struct object_cache *cache, void **objects, unsigned *taken) {
     struct debug_cache *debug = object_debug_of(cache);
     *taken = 0;
     switch (debug_alloc(debug, cache->bytes, 1, cache->alloc_function, &objects[0])) {
     case DEBUG_PLAIN: return false;
-    case DEBUG_REFUSED: was_refused = true; return true;
+    case DEBUG_REFUSED: failure = OBJECT_BY_MTBF; return true;
     case DEBUG_GIVEN: break;
     }
     if (cache->construct != NULL && cache->construct(objects[0], cache->argument) != 0) {
         debug_free(debug, objects[0], cache->alloc_function);
         debug_note_failure(debug, cache->bytes);
         __atomic_fetch_add(&cache->refused, 1, __ATOMIC_RELAXED);
-        was_refused = false;
+        failure = OBJECT_BY_CONSTRUCTOR;
         return true;
     }
     __atomic_fetch_add(&cache->constructed, 1, __ATOMIC_RELAXED);
@@ -115,9 +115,9 @@ bool object_debug_take_slow(struct object_cache *cache, void **objects, unsigned
     return true;
 }
 
-STRATA_COLD void object_debug_failed(struct object_cache *cache) {
-    was_refused = false;
-    if (object_debug_is_on(cache)) debug_note_failure(object_debug_of(cache), cache->bytes);
+STRATA_COLD void object_debug_failed(struct object_cache *cache, enum object_failure why) {
+    failure = (uint8_t)why;
+    if (why == OBJECT_BY_CONSTRUCTOR && object_debug_is_on(cache)) debug_note_failure(object_debug_of(cache), cache->bytes);
 }
 
 /* What is no debugged object of this cache. Its own slabs first: they may lie in a debugged buffer, which a source has from malloc. */

@@ -21,7 +21,7 @@ STRATA_INLINE bool object_debug_take(struct object_cache *cache, void **objects,
 }
 
 /* There was no ordinary object (either). */
-void object_debug_failed(struct object_cache *cache);
+void object_debug_failed(struct object_cache *cache, enum object_failure why);
 
 typedef void object_debug_plain(struct object_cache *cache, void *const *objects, unsigned count);
 void object_debug_give_slow(struct object_cache *cache, void *const *objects, unsigned count, object_debug_plain *plain);

@@ -86,7 +86,7 @@ static void use_objects(void *unused) {
     EXPECT(stats.waits == 1);
     EXPECT(stats.failures == 0);
     EXPECT(asked == 1);
-    EXPECT(constructed == constructed_once);
+    EXPECT(constructed <= 3 * constructed_once); /* all caches are reaped once a second, not with each look */
     for (unsigned i = 0; i < 16; i++) EXPECT_OK(strata_arena_free(arena, held[i], 1));
 }
 
@@ -187,12 +187,40 @@ static void quantum_caches_of_the_tree_are_looked_into(void **state) {
     }
 }
 
+/* Of an ordinary cache, whose constructor has its integers from here: they are found, not at once. */
+static int construct_with(void *memory, void *argument) {
+    (void)argument;
+    return strata_arena_alloc(arena, 1, 0, memory) == STRATA_ARENA_OK ? 0 : 1;
+}
+static void destruct_with(void *memory, void *argument) {
+    (void)argument;
+    EXPECT_OK(strata_arena_free(arena, *(const uint64_t *)memory, 1));
+}
+static void free_one(void *objects) {
+    pause_ns(LOOKS_NS(5));
+    strata_cache_free(cache, *(void **)objects);
+}
+static void what_constructed_objects_have_is_found_in_time(void **state) {
+    static void *objects[16];
+    (void)state;
+    new_still_process(NULL);
+    arena = new_arena("identifiers", 0, 16, 1);
+    new_cache("identified", &(struct strata_cache_config){.size = 64, .constructor = construct_with, .destructor = destruct_with});
+    for (unsigned i = 0; i < 16; i++) assert_non_null(objects[i] = strata_cache_alloc(cache, 0));
+    assert_null(strata_cache_alloc(cache, 0));
+    run(1, free_one, objects);
+    for (unsigned i = 1; i < 16; i++) strata_cache_free(cache, objects[i]);
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    ASSERT_OK(strata_arena_destroy(arena));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_look_asks_nobody, sound),
         cmocka_unit_test_teardown(a_free_that_does_not_do_is_another_sleep, sound),
         cmocka_unit_test_teardown(caches_with_a_source_are_looked_into, sound),
         cmocka_unit_test_teardown(quantum_caches_of_the_tree_are_looked_into, sound),
+        cmocka_unit_test_teardown(what_constructed_objects_have_is_found_in_time, sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,35 +253,6 @@ static void a_failed_malloc_leaves_word(void **state) {
     close_store();
 }
 
-static void nothing_unmade(void *object, void *argument) { (void)object, (void)argument; }
-
-/* What depots keep comes back at once where no function has to run for it; else by the thread, which is started for that, in small heaps too. */
-static void what_depots_keep_is_there_for_malloc(void **state) {
-    static void *objects[6000];
-    (void)state;
-    for (unsigned constructs = 0; constructs < 2; constructs++) {
-        new_heap(NULL, "hard_limit:32M");
-        struct strata_cache *cache;
-        const struct strata_cache_config config = {.size = 4000, .destructor = constructs != 0 ? nothing_unmade : NULL};
-        assert_int_equal(strata_cache_create("kept", &config, &cache), STRATA_CACHE_OK);
-        for (unsigned turn = 0; turn < 3; turn++) {
-            for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) assert_non_null(objects[i] = strata_cache_alloc(cache, 0));
-            for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) strata_cache_free(cache, objects[i]);
-        }
-        struct strata_cache_stats stats;
-        strata_cache_stats_get(cache, &stats);
-        assert_true(stats.cached > ARRAY_LENGTH(objects) / 2);
-        void *block = strata_malloc(24 << 20);
-        assert_true((block == NULL) == (constructs != 0));
-        assert_int_equal(sim_calls(SIM_THREAD_START), constructs);
-        sim_run_threads_for(MS);
-        if (block == NULL) block = strata_malloc(24 << 20);
-        assert_non_null(block);
-        strata_free(block);
-        assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
-    }
-}
-
 /* ------------------------------------------------------------------ moves */
 
 #define NODES 1000
@@ -451,7 +422,6 @@ int main(void) {
         cmocka_unit_test(idleness_asks_once),
         cmocka_unit_test(a_passed_limit_asks),
         cmocka_unit_test(a_failed_malloc_leaves_word),
-        cmocka_unit_test(what_depots_keep_is_there_for_malloc),
         cmocka_unit_test(wrong_arguments_of_set_move),
         cmocka_unit_test(moves_on_demand),
         cmocka_unit_test(reports_count_the_calls),

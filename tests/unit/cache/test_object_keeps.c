@@ -47,9 +47,8 @@ static struct object_cache_stats kept_of(struct object_cache *cache) {
 }
 
 static void end(struct object_cache *cache) {
-    struct object_layer *owner = cache->owner;
     assert_int_equal(object_cache_destroy(&objects, cache), 0);
-    assert_int_equal(owner->layer.grown_bytes, 0);
+    assert_int_equal(caches.grown_bytes, 0);
     ASSERT_NOTHING_LEFT();
 }
 

@@ -1,0 +1,98 @@
+/*
+ * test_cache_depots.c - depots keep all that was constructed; where memory ends it is there for whoever lacks it: malloc, other caches, with the
+ * maintenance thread and without.
+ */
+#include "strata/cache.h"
+#include "strata/malloc.h"
+#include "strata/strata.h"
+#include "unit/api/api_support.h"
+
+#define MS UINT64_C(1000000)
+
+static void nothing_unmade(void *object, void *argument) { (void)object, (void)argument; }
+
+/* A cache whose depot has 24 MB of the 32 that the heap may have. */
+static struct strata_cache *full_depot(const char *options, bool destructs) {
+    static void *objects[6000];
+    new_heap(NULL, options);
+    struct strata_cache *cache;
+    const struct strata_cache_config config = {.size = 4000, .destructor = destructs ? nothing_unmade : NULL};
+    assert_int_equal(strata_cache_create("kept", &config, &cache), STRATA_CACHE_OK);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) assert_non_null(objects[i] = strata_cache_alloc(cache, 0));
+        for (unsigned i = 0; i < ARRAY_LENGTH(objects); i++) strata_cache_free(cache, objects[i]);
+    }
+    struct strata_cache_stats stats;
+    strata_cache_stats_get(cache, &stats);
+    assert_true(stats.cached > ARRAY_LENGTH(objects) / 2);
+    return cache;
+}
+
+/* It comes back at once where no function has to run for it; else by the thread, which is started for that, in small heaps too. */
+static void what_depots_keep_is_there_for_malloc(void **state) {
+    (void)state;
+    for (unsigned constructs = 0; constructs < 2; constructs++) {
+        struct strata_cache *cache = full_depot("hard_limit:32M", constructs != 0);
+        static volatile size_t absurd = (size_t)1 << 44;
+        assert_null(strata_malloc(absurd)); /* nobody could give so much */
+        assert_int_equal(sim_calls(SIM_THREAD_START), 0);
+        void *block = strata_malloc(24 << 20);
+        assert_true((block == NULL) == (constructs != 0));
+        assert_int_equal(sim_calls(SIM_THREAD_START), constructs);
+        sim_run_threads_for(MS);
+        if (block == NULL) block = strata_malloc(24 << 20);
+        assert_non_null(block);
+        strata_free(block);
+        assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    }
+}
+
+/* Or by who comes to an object cache next, where there shall be no thread. */
+static void without_a_thread_too(void **state) {
+    (void)state;
+    struct strata_cache *cache = full_depot("hard_limit:32M,background:off", true), *other;
+    assert_null(strata_malloc(24 << 20));
+    assert_int_equal(strata_cache_create("other", &(struct strata_cache_config){.size = 100}, &other), STRATA_CACHE_OK);
+    strata_cache_free(other, strata_cache_alloc(other, 0));
+    void *block = strata_malloc(24 << 20);
+    assert_non_null(block);
+    strata_free(block);
+    assert_int_equal(sim_calls(SIM_THREAD_START), 0);
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_destroy(other), STRATA_CACHE_OK);
+}
+
+/* Another cache gets what it lacks, whatever its flags; one whose constructor refuses lacks nothing. */
+static int refuse_to_make(void *object, void *argument) {
+    (void)object, (void)argument;
+    return 1;
+}
+static void and_for_other_caches(void **state) {
+    static void *objects[700];
+    static const unsigned flags[] = {0, STRATA_CACHE_NO_RECLAIM, STRATA_CACHE_SLEEP | STRATA_CACHE_NO_RECLAIM};
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_LENGTH(flags); i++) {
+        struct strata_cache *cache = full_depot("hard_limit:32M,background:off", true), *other, *refusing;
+        assert_int_equal(strata_cache_create("other", &(struct strata_cache_config){.size = 32 << 10}, &other), STRATA_CACHE_OK);
+        assert_int_equal(strata_cache_create("refusing", &(struct strata_cache_config){.size = 100, .constructor = refuse_to_make}, &refusing),
+                         STRATA_CACHE_OK);
+        struct strata_cache_stats stats;
+        assert_null(strata_cache_alloc(refusing, 0));
+        strata_cache_stats_get(cache, &stats);
+        assert_true(stats.cached > 3000);
+        for (unsigned j = 0; j < ARRAY_LENGTH(objects); j++) assert_non_null(objects[j] = strata_cache_alloc(other, flags[i]));
+        for (unsigned j = 0; j < ARRAY_LENGTH(objects); j++) strata_cache_free(other, objects[j]);
+        assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+        assert_int_equal(strata_cache_destroy(other), STRATA_CACHE_OK);
+        assert_int_equal(strata_cache_destroy(refusing), STRATA_CACHE_OK);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_depots_keep_is_there_for_malloc),
+        cmocka_unit_test(without_a_thread_too),
+        cmocka_unit_test(and_for_other_caches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
