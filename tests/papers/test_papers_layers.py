@@ -135,8 +135,9 @@ def test_stratas_flushes_are_the_arrays_that_are_emptied(found, tmp_path):
         return found("kmem_replay", "strata", 64, folder)
 
     at_once, later = replay(0.2), replay(3)
-    # Its own, as the heap grew for its first blocks, and that of the idle CPU; of the 30 CPUs of the second, those of the last second or so are left.
-    assert [row(result, 16)["flushes"] for result in (at_once, later)] == [1, 2]
+    # That of the idle CPU alone: where the heap grew for its first blocks, small ones were too few for a reap. Of the 30 CPUs of the second, those of the
+    # last second or so are left.
+    assert [row(result, 16)["flushes"] for result in (at_once, later)] == [0, 1]
     assert row(later, 16)["free"]["global"] == row(at_once, 16)["free"]["global"] + 1
     assert 10 <= row(later, 1024)["flushes"] <= 30
 
