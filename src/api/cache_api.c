@@ -190,22 +190,26 @@ static void batch_required(const struct object_cache *cache, const char *functio
 size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size_t count) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_alloc_batch");
     size_t done = 0;
+    bool slow = false;
     batch_required(object_cache, "strata_cache_alloc_batch", objects, count);
     while (done < count) {
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
-        unsigned got = object_cache_alloc_batch(object_cache, objects + done, some);
+        unsigned got = object_cache_alloc_batch(object_cache, objects + done, some, &slow);
         done += got;
         if (STRATA_LIKELY(got == some)) continue;
         (void)failed(object_cache);
         break;
     }
-    maintenance_slow_call(true);
-    keep_up(object_cache, true);
+    if (STRATA_UNLIKELY(slow)) {
+        maintenance_slow_call(true);
+        keep_up(object_cache, true);
+    }
     return done;
 }
 
 void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, size_t count) {
     struct object_cache *object_cache = cache_required(cache, "strata_cache_free_batch");
+    bool slow = false;
     batch_required(object_cache, "strata_cache_free_batch", objects, count);
     for (size_t done = 0; done < count;) {
         unsigned some = (unsigned)min_u64(count - done, CACHE_TRANSFER_MAX);
@@ -213,9 +217,10 @@ void strata_cache_free_batch(struct strata_cache *cache, void *const *objects, s
         for (unsigned i = 0; i < some; i++)
             if (STRATA_UNLIKELY(objects[done + i] == NULL))
                 fatal("strata_cache_free_batch(): objects[%zu] is NULL (cache %s)", done + i, object_cache->name);
-        object_cache_free_batch(object_cache, objects + done, some);
+        object_cache_free_batch(object_cache, objects + done, some, &slow);
         done += some;
     }
+    if (STRATA_LIKELY(!slow)) return;
     maintenance_slow_call(false);
     keep_up(object_cache, false);
 }

@@ -278,11 +278,12 @@ void *object_cache_alloc_slow(struct object_cache *cache) {
 
 void object_cache_free_slow(struct object_cache *cache, void *object) { cache_free_slow(&cache->owner->layer, cache->index, object); }
 
-unsigned object_cache_alloc_batch(struct object_cache *cache, void **taken, unsigned count) {
+unsigned object_cache_alloc_batch(struct object_cache *cache, void **taken, unsigned count, bool *slow) {
     unsigned got = 0;
     while (got < count) {
         unsigned some = cpu_pop_batch_in(&cache->areas_at, cache->index, taken + got, count - got);
         if (some == 0) {
+            *slow = true;
             taken[got] = object_cache_alloc_slow(cache);
             some = taken[got] != NULL;
         }
@@ -292,11 +293,12 @@ unsigned object_cache_alloc_batch(struct object_cache *cache, void **taken, unsi
     return got;
 }
 
-void object_cache_free_batch(struct object_cache *cache, void *const *given, unsigned count) {
+void object_cache_free_batch(struct object_cache *cache, void *const *given, unsigned count, bool *slow) {
     unsigned done = 0;
     while (done < count) {
         unsigned some = cpu_push_batch_in(&cache->areas_at, cache->index, given + done, count - done);
         if (some == 0) {
+            *slow = true;
             object_cache_free_slow(cache, given[done]);
             some = 1;
         }

@@ -152,9 +152,9 @@ STRATA_INLINE void *object_cache_alloc(struct object_cache *cache) {
 STRATA_INLINE void object_cache_free(struct object_cache *cache, void *object) {
     if (STRATA_UNLIKELY(!cpu_push_in(&cache->areas_at, cache->index, object))) object_cache_free_slow(cache, object);
 }
-/* Up to `count`; how many there were. */
-unsigned object_cache_alloc_batch(struct object_cache *cache, void **taken, unsigned count);
-void object_cache_free_batch(struct object_cache *cache, void *const *given, unsigned count);
+/* Up to `count`; how many there were. slow: becomes true where the array did not do. */
+unsigned object_cache_alloc_batch(struct object_cache *cache, void **taken, unsigned count, bool *slow);
+void object_cache_free_batch(struct object_cache *cache, void *const *given, unsigned count, bool *slow);
 
 /* What is cached goes back to the slabs, destructed, and empty slabs to their source. All CPUs' (in thread mode: the caller's), and the depot's. */
 void object_cache_reap(struct object_caches *objects, struct object_cache *cache);

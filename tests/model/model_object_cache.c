@@ -173,7 +173,7 @@ static void step_alloc(struct reference_cache *of, const struct model_record *re
     uint64_t refused = of->refused;
     if (of->held_count + wanted > HELD_MAX) return;
     if (record->byte[3] % 2 == 0) {
-        got = object_cache_alloc_batch(of->cache, batch, wanted);
+        got = object_cache_alloc_batch(of->cache, batch, wanted, &(bool){false});
     } else {
         while (got < wanted && (batch[got] = object_cache_alloc(of->cache)) != NULL) got++;
     }
@@ -189,7 +189,7 @@ static void step_free(struct reference_cache *of, const struct model_record *rec
     for (; given < count && of->held_count != 0; given++) batch[given] = let_go(of, ordered ? of->held_count - 1 : (unsigned)roll(of->held_count));
     model_trace(model, "actor %u: %u objects of cache %u are freed", actor, given, of->number);
     if (record->byte[3] % 2 == 0)
-        object_cache_free_batch(of->cache, batch, given);
+        object_cache_free_batch(of->cache, batch, given, &(bool){false});
     else
         for (unsigned i = 0; i < given; i++) object_cache_free(of->cache, batch[i]);
 }
