@@ -27,7 +27,10 @@ size_t batch_alloc_small(unsigned cache, void **objects, size_t count, unsigned 
         got += some;
         if ((flags & STRATA_BATCH_CONSTANT_TIME) == 0) maintenance_slow_call(true);
         if (some == wanted) continue;
-        if (released || heap_release(0) == 0) break;
+        if (released || heap_release(0) == 0) {
+            if ((flags & STRATA_BATCH_CONSTANT_TIME) == 0) reclaim_later(bytes);
+            break;
+        }
         released = true;
     }
     if ((flags & STRATA_BATCH_ZERO) != 0)

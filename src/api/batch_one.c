@@ -69,6 +69,7 @@ static size_t capacity_of(void *block, size_t usable) {
 static void *create(const struct zone_block_config *config, bool *zeroed) {
     void *block = zone_block_create(&heap.zone, config, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_create(&heap.zone, config, zeroed);
+    if (block == NULL) reclaim_later(config->bytes);
     return block;
 }
 

@@ -197,8 +197,13 @@ size_t strata_cache_alloc_batch(struct strata_cache *cache, void **objects, size
         unsigned got = object_cache_alloc_batch(object_cache, objects + done, some, &slow);
         done += got;
         if (STRATA_LIKELY(got == some)) continue;
-        (void)failed(object_cache);
-        break;
+        enum object_failure why = object_cache_failure();
+        void *next = why != OBJECT_BY_MTBF ? cache_alloc_reclaimed(object_cache, false, why) : NULL;
+        if (next == NULL) {
+            (void)failed(object_cache);
+            break;
+        }
+        objects[done++] = next;
     }
     if (STRATA_UNLIKELY(slow)) {
         maintenance_slow_call(true);

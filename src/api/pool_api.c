@@ -51,6 +51,7 @@ STRATA_EXPORT enum strata_pool_status strata_pool_create(const struct strata_poo
     struct pool *pool;
     enum pool_status status = pool_create(&heap.pools, &inner, &pool);
     if (status == POOL_NO_MEMORY && heap_release(0) != 0) status = pool_create(&heap.pools, &inner, &pool);
+    if (status == POOL_NO_MEMORY) reclaim_later(config->object_bytes);
     if (status != POOL_OK) return (enum strata_pool_status)status;
     platform_lock_acquire(&heap.lock);
     list_push_back(&heap.pools.pools, &pool->link);
@@ -102,7 +103,10 @@ static STRATA_NOINLINE void *alloc_slow(struct pool_local *local) {
         if (object == NULL && !pool_is_full_size(local->pool) && heap_release(0) != 0) object = pool_alloc_slow(local, &grew);
     }
     if (STRATA_UNLIKELY(grew)) maintenance_slow_call(true);
-    if (STRATA_UNLIKELY(object == NULL)) errno = ENOMEM;
+    if (STRATA_UNLIKELY(object == NULL)) {
+        if (!pool_is_full_size(local->pool)) reclaim_later(local->pool->object_bytes);
+        errno = ENOMEM;
+    }
     return object;
 }
 

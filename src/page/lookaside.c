@@ -280,6 +280,7 @@ size_t zone_tick(struct zone *zone) {
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     platform_lock_release(&zone->lock);
+    platform_commit_asked();
     return released << GRANULE_SHIFT;
 }
 

@@ -122,18 +122,30 @@ STRATA_COLD bool platform_may_lock(uint64_t reserved_bytes) {
     return reserved_bytes < value;
 }
 
-/* Who charges ignores MAP_NORESERVE (vm.overcommit_memory = 2), and refuses what no machine has. Without any right to lock memory nothing of it can
- * be present. */
+/*
+ * Who charges ignores MAP_NORESERVE (vm.overcommit_memory = 2), and refuses what no machine has. Without any right to lock memory nothing of it can
+ * be present, and what nobody has written to is in no core dump. It stays for commit_asked: where a mapping has entries of the topmost page table to
+ * itself, munmap waits until every processor that the process has run on has dropped its translations, 20 to 50 us (docs/decisions.md, 156).
+ */
+#define MORE_THAN_ANY_BYTES ((size_t)1 << 44)
+static void *commit_probe; /* taken by an exchange */
+
 STRATA_COLD bool platform_commit_is_charged(void) {
     enum { UNKNOWN, CHARGED, NOT_CHARGED };
     static uint32_t known; /* a benign race: every reader finds the same */
-    const size_t more_than_any = (size_t)1 << 44;
     if (__atomic_load_n(&known, __ATOMIC_RELAXED) == UNKNOWN) {
-        void *probe = linux_map(NULL, more_than_any, PROT_READ | PROT_WRITE, MAP_NORESERVE);
-        platform_unreserve(probe, probe != NULL ? more_than_any : 0);
+        void *probe = linux_map(NULL, MORE_THAN_ANY_BYTES, PROT_READ | PROT_WRITE, MAP_NORESERVE);
         __atomic_store_n(&known, probe == NULL ? CHARGED : NOT_CHARGED, __ATOMIC_RELAXED);
+        probe = __atomic_exchange_n(&commit_probe, probe, __ATOMIC_RELAXED);
+        if (probe != NULL) platform_unreserve(probe, MORE_THAN_ANY_BYTES); /* of a thread that asked at the same time */
     }
     return __atomic_load_n(&known, __ATOMIC_RELAXED) == CHARGED;
+}
+
+void platform_commit_asked(void) {
+    if (STRATA_LIKELY(__atomic_load_n(&commit_probe, __ATOMIC_RELAXED) == NULL)) return;
+    void *probe = __atomic_exchange_n(&commit_probe, NULL, __ATOMIC_RELAXED);
+    if (probe != NULL) platform_unreserve(probe, MORE_THAN_ANY_BYTES);
 }
 
 STRATA_COLD uint64_t platform_memory_bytes(void) {

@@ -97,6 +97,7 @@ uint64_t platform_memory_bytes(void) { return UINT64_MAX; }
 bool platform_may_lock(uint64_t reserved_bytes) { return !sim_config.no_locking || reserved_bytes == 0; }
 bool platform_is_filtered(void) { return sim_config.filtered; }
 bool platform_commit_is_charged(void) { return sim_config.commit_is_charged; }
+void platform_commit_asked(void) {}
 enum platform_cpu_mode platform_cpu_mode(void) { return mode; }
 void platform_cpu_force_thread_mode(void) { mode = PLATFORM_CPU_THREAD; }
 unsigned platform_process_id(void) { return sim_config.process_id; }

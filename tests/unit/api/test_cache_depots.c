@@ -2,8 +2,10 @@
  * test_cache_depots.c - depots keep all that was constructed; where memory ends it is there for whoever lacks it: malloc, other caches, with the
  * maintenance thread and without.
  */
+#include "strata/batch.h"
 #include "strata/cache.h"
 #include "strata/malloc.h"
+#include "strata/pool.h"
 #include "strata/strata.h"
 #include "unit/api/api_support.h"
 
@@ -88,11 +90,76 @@ static void and_for_other_caches(void **state) {
     }
 }
 
+/* A batch is no worse than one by one. */
+static void and_for_batches_of_objects(void **state) {
+    static void *objects[700];
+    (void)state;
+    struct strata_cache *cache = full_depot("hard_limit:32M,background:off", true), *other, *refusing;
+    assert_int_equal(strata_cache_create("other", &(struct strata_cache_config){.size = 32 << 10}, &other), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("refusing", &(struct strata_cache_config){.size = 100, .constructor = refuse_to_make}, &refusing),
+                     STRATA_CACHE_OK);
+    struct strata_cache_stats stats;
+    assert_int_equal(strata_cache_alloc_batch(refusing, objects, ARRAY_LENGTH(objects)), 0);
+    strata_cache_stats_get(cache, &stats);
+    assert_true(stats.cached > 3000);
+    assert_int_equal(strata_cache_alloc_batch(other, objects, ARRAY_LENGTH(objects)), ARRAY_LENGTH(objects));
+    strata_cache_free_batch(other, objects, ARRAY_LENGTH(objects));
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_destroy(other), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_destroy(refusing), STRATA_CACHE_OK);
+}
+
+/* Pools and batches of blocks fail, as malloc does, and have it later. */
+enum lacking { POOL, OBJECTS_OF_POOL, SMALL_BLOCKS, LARGE_BLOCK, LACKING };
+static bool served(enum lacking what, struct strata_pool_local *local) {
+    static void *objects[6000];
+    struct strata_pool *pool;
+    size_t count = 0, wanted = what == SMALL_BLOCKS ? 2000 : what == LARGE_BLOCK ? 1 : what == POOL ? 0 : 6000;
+    switch (what) {
+    case POOL:
+        if (strata_pool_create(&(struct strata_pool_config){.name = "lacking", .object_bytes = 4096, .m = 64, .objects_start = 6000}, &pool) !=
+            STRATA_POOL_OK)
+            return false;
+        return strata_pool_destroy(pool, NULL) == STRATA_POOL_OK;
+    case OBJECTS_OF_POOL:
+        while (count < wanted && (objects[count] = strata_pool_alloc(local)) != NULL) count++;
+        for (size_t i = 0; i < count; i++) strata_pool_free(local, objects[i]);
+        return count == wanted;
+    default: break;
+    }
+    size_t bytes = what == SMALL_BLOCKS ? 12000 : 24 << 20;
+    memset(objects, 0, sizeof objects);
+    count = wanted;
+    (void)strata_batch_alloc1(NULL, objects, &count, &bytes, 0, 0, 0);
+    for (size_t i = 0; i < wanted; i++) strata_free(objects[i]);
+    return count == wanted;
+}
+
+static void and_for_pools_and_batches_of_blocks_later(void **state) {
+    (void)state;
+    for (enum lacking what = 0; what < LACKING; what++) {
+        struct strata_cache *cache = full_depot("hard_limit:32M", true);
+        struct strata_pool *pool;
+        struct strata_pool_local *local;
+        assert_int_equal(strata_pool_create(&(struct strata_pool_config){.name = "short", .object_bytes = 4096, .m = 64}, &pool), STRATA_POOL_OK);
+        assert_int_equal(strata_pool_local_create(pool, &local), STRATA_POOL_OK);
+        assert_false(served(what, local));
+        assert_int_equal(sim_calls(SIM_THREAD_START), 1);
+        sim_run_threads_for(MS);
+        assert_true(served(what, local));
+        strata_pool_local_destroy(local);
+        assert_int_equal(strata_pool_destroy(pool, NULL), STRATA_POOL_OK);
+        assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_depots_keep_is_there_for_malloc),
         cmocka_unit_test(without_a_thread_too),
         cmocka_unit_test(and_for_other_caches),
+        cmocka_unit_test(and_for_batches_of_objects),
+        cmocka_unit_test(and_for_pools_and_batches_of_blocks_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

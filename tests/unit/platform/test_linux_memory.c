@@ -230,6 +230,32 @@ static void whether_committed_memory_costs_is_known(void **state) {
     for (size_t i = 0; i < count; i++) assert_int_equal(child_status(commit_by_right, &rights[i]), 0);
 }
 
+static uint64_t mapped_gib(void) {
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    EXPECT(file != NULL && fscanf(file, "%lu", &pages) == 1);
+    fclose(file);
+    return (uint64_t)pages * page_bytes >> 30;
+}
+
+/* In a process that has not asked. What the question leaves would be address space of no use for as long as the process lives. */
+static void ask_and_tidy(void *argument) {
+    uint64_t before = mapped_gib();
+    bool charged = platform_commit_is_charged();
+    EXPECT(mapped_gib() > before || charged);
+    errno = 77;
+    platform_commit_asked();
+    EXPECT(mapped_gib() == before && errno == 77);
+    EXPECT(platform_commit_is_charged() == charged);
+    platform_commit_asked();
+    EXPECT(mapped_gib() == before && argument == NULL);
+}
+
+static void what_a_question_leaves_goes_back(void **state) {
+    (void)state;
+    assert_int_equal(child_status(ask_and_tidy, NULL), 0);
+}
+
 /* What is mostly present is cleared and stays; what is mostly absent is dropped, and nothing is made present. */
 static void zeroing_makes_nothing_present(void **state) {
     (void)state;
@@ -270,6 +296,7 @@ int main(void) {
         cmocka_unit_test(contents_wander_unhurt),
         cmocka_unit_test(locked_pages_go_back),
         cmocka_unit_test(whether_committed_memory_costs_is_known),
+        cmocka_unit_test(what_a_question_leaves_goes_back),
     };
     ranges_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
