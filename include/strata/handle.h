@@ -93,7 +93,9 @@ STRATA_API enum strata_handle_status strata_handle_free(struct strata_handles *h
  * strata_handle_lock, strata_handle_unlock - the block stays where it is, pinned in the zone, until as many unlocks as locks.
  *
  * address: receives where it is; may be NULL. Returns STRATA_HANDLE_OK, STRATA_HANDLE_NO_HANDLE, STRATA_HANDLE_TOO_OFTEN, STRATA_HANDLE_NOT_HELD.
- * A lock waits for a move that is under way to give up: the copy of one frame. Cost: of strata_zone_pin, which takes a lock.
+ * Where the program has freed the frames of a handle by strata_zone_free, which it must not, a lock answers STRATA_HANDLE_NO_MEMORY, and
+ * strata_handle_free STRATA_HANDLE_IN_USE; strata_handles_destroy ends such a handle. A lock waits for a move that is under way to give up: the copy
+ * of one frame. Cost: of strata_zone_pin, which takes a lock.
  */
 STRATA_API enum strata_handle_status strata_handle_lock(struct strata_handles *handles, strata_handle handle, void **address) STRATA_NOEXCEPT;
 STRATA_API enum strata_handle_status strata_handle_unlock(struct strata_handles *handles, strata_handle handle) STRATA_NOEXCEPT;

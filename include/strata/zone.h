@@ -376,7 +376,7 @@ enum strata_zone_capture_flags {
 struct strata_zone_capture_request {
     uint64_t frames;       /* as of a strata_zone_request; runs above a superpage are rounded up to superpages, and the rest freed in the end */
     uint64_t align_frames; /* likewise; of what lies at `at` 0 asks for nothing */
-    uint64_t at;           /* with STRATA_ZONE_CAPTURE_AT: a multiple of align_frames, and of a superpage where the run is longer than one */
+    uint64_t at; /* with STRATA_ZONE_CAPTURE_AT: a multiple of align_frames, and of a superpage where the run is longer than one, else within one */
     enum strata_zone_mobility mobility; /* of the run, once it is the program's */
     unsigned owner;
     unsigned flags; /* enum strata_zone_capture_flags, joined by | */

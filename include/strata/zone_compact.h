@@ -61,7 +61,7 @@ STRATA_API enum strata_zone_status strata_zone_compact(struct strata_zone *zone,
 struct strata_zone_compactor_config {
     unsigned order;       /* blocks of 2^order frames are wanted, up to a superpage [3] */
     double unusable;      /* a pass is made while the index is above this, 0 to 1 [0.75] */
-    uint64_t interval_ns; /* between two looks, at least 1 ms; up to 64 times as long after passes that moved nothing [1 s] */
+    uint64_t interval_ns; /* between two looks, at least 1 ms, at most 2^56; up to 64 times as long after passes that moved nothing [1 s] */
 };
 /*
  * strata_zone_compactor_start - a thread that compacts the zone in advance: when the unusable-free-space index is above the limit, when a request had

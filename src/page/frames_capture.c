@@ -59,7 +59,7 @@ static uint64_t block_cost(const struct frame_zone *zone, uint64_t first, unsign
     bool moves = number == 0 ? frames_all_shown(zone, first, count) : owner->migrate != NULL;
     if (!moves && (!reclaims || number == 0 || owner->reclaim == NULL)) return NEVER;
     for (unsigned i = 0; i < count; i++)
-        if (note_pins(zone->notes[first + i]) != 0) return NEVER;
+        if (note_is_pinned(zone->notes[first + i])) return NEVER;
     return moves ? count : 4 * (uint64_t)count; /* what is dropped has to be had again */
 }
 

@@ -30,7 +30,7 @@ static const char *check_notes(const struct frame_zone *zone, const struct frame
         if ((notes[i] & NOTE_GOES_ON) != 0 && (i != 0 || (notes[i] & NOTE_RUN) == 0 || !run_ends_before(zone, superpage)))
             return "frames: a part of a run goes on from nothing";
         noted += notes[i] != 0;
-        pinned += note_pins(notes[i]) != 0;
+        pinned += note_is_pinned(notes[i]);
         moves += (notes[i] & NOTE_MOVING) != 0;
     }
     for (unsigned m = 0; m < FRAMES_MOBILITIES; m++)

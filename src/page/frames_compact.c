@@ -82,7 +82,7 @@ static bool may_move(struct pass *pass, uint64_t head) {
     unsigned owner = note_owner(note);
     if (note_mobility(note) != FRAMES_MOVABLE || (note & (NOTE_NEVER | NOTE_RUN)) != 0 || (owner != 0 && pass->zone->owners[owner].migrate == NULL))
         pass->counts.failed_unmovable++;
-    else if (note_pins(note) != 0)
+    else if (note_is_pinned(note))
         pass->counts.failed_pinned++;
     else if ((note & NOTE_MOVING) != 0)
         pass->counts.failed_busy++;

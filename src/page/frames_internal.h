@@ -30,14 +30,16 @@
 #define NOTE_MAPPED (UINT32_C(1) << 13)  /* in a window: zone->addresses */
 #define NOTE_RUN (UINT32_C(1) << 16)     /* a part of a run of several superpages, each of which is a block: it does not move alone */
 #define NOTE_GOES_ON (UINT32_C(1) << 17) /* with NOTE_RUN: not the first part; the superpage in front of it ends with the one before */
+#define NOTE_HELD (UINT32_C(1) << 19)    /* pinned by who maps or unmaps it, under zone->hiding: nobody's to unpin */
 #define NOTE_PIN_SHIFT 20
 #define NOTE_PIN (UINT32_C(1) << NOTE_PIN_SHIFT)
-#define NOTE_PINS (~UINT32_C(0) << NOTE_PIN_SHIFT)
+#define NOTE_PINS (~UINT32_C(0) << NOTE_PIN_SHIFT | NOTE_HELD)
 #define NOTE_OF_HEAD (NOTE_MOBILITY | NOTE_OWNER | NOTE_MOVING | NOTE_DEAD | NOTE_NEVER | NOTE_RUN | NOTE_GOES_ON)
 
 STRATA_INLINE enum frames_mobility note_mobility(uint32_t note) { return (enum frames_mobility)(note & NOTE_MOBILITY); }
 STRATA_INLINE unsigned note_owner(uint32_t note) { return (note & NOTE_OWNER) >> NOTE_OWNER_SHIFT; }
 STRATA_INLINE unsigned note_pins(uint32_t note) { return note >> NOTE_PIN_SHIFT; }
+STRATA_INLINE bool note_is_pinned(uint32_t note) { return (note & NOTE_PINS) != 0; }
 
 /*
  * A range that is wanted as a whole. `held` follows the superpages' bits; next and gone are whose who has the capture, one thread at a time; the rest
@@ -289,6 +291,15 @@ void frames_release(struct frame_zone *zone, struct frames_superpage *superpage,
 uint64_t frames_taken_of(struct frame_zone *zone, uint64_t first, uint64_t frames);
 /* The block that an allocated offset is in. */
 void frames_block_at(const struct frame_zone *zone, const struct frames_superpage *superpage, unsigned offset, unsigned *first, unsigned *count);
+
+/* ------------------------------------------------------------------ frames_pin.c */
+
+/*
+ * As pins, and no program can undo them; a frame is held once at a time, by who has zone->hiding, and no fork sees it. unhold: of a run that is held
+ * as a whole.
+ */
+enum frames_status frames_hold(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+void frames_unhold(struct frame_zone *zone, uint64_t frame, uint64_t frames);
 
 /* ------------------------------------------------------------------ frames_move.c */
 

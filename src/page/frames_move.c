@@ -37,7 +37,7 @@ static enum frames_status isolate(struct frame_zone *zone, struct frames_superpa
     if ((note & NOTE_MOVING) != 0) return FRAMES_BUSY;
     if (note_mobility(note) == FRAMES_UNMOVABLE || (note & (NOTE_NEVER | NOTE_RUN)) != 0) return FRAMES_UNSUPPORTED;
     for (unsigned i = 0; i < count; i++) {
-        if (note_pins(zone->notes[first + i]) != 0) return FRAMES_PINNED;
+        if (note_is_pinned(zone->notes[first + i])) return FRAMES_PINNED;
         if ((zone->notes[first + i] & NOTE_MAPPED) != 0 && block->address == 0) block->address = zone->addresses[first + i];
     }
     if (note_owner(note) == 0 && !frames_all_shown(zone, first, count)) return FRAMES_UNSUPPORTED;

@@ -1,8 +1,10 @@
 /*
  * frames_pin.c - pins, and what is known of a frame. A pin is counted in the note of its frame: the block that the frame is in stays where it is.
+ * What maps and unmaps frames holds them by a mark of its own, so that a program that unpins what it has not pinned takes nothing from it.
  *
  * Locks: see frames.h. A run of several superpages holds the zone's, with all of them in no slot, so that it is pinned as a whole or not at all.
  */
+#include "base/check.h"
 #include "page/frames_internal.h"
 
 typedef enum frames_status (*visit_function)(struct frame_zone *zone, struct frames_superpage *superpage, unsigned offset, bool change);
@@ -44,9 +46,24 @@ static enum frames_status pin(struct frame_zone *zone, struct frames_superpage *
     uint32_t note = zone->notes[frame];
     if (note_pins(note) == FRAMES_PINS_MAX) return FRAMES_PINNED;
     if (!change) return FRAMES_OK;
-    if (note_pins(note) == 0) superpage->pinned++;
+    if (!note_is_pinned(note)) superpage->pinned++;
     frames_note_set(zone, superpage, frame, note + NOTE_PIN);
     return FRAMES_OK;
+}
+
+static enum frames_status hold(struct frame_zone *zone, struct frames_superpage *superpage, unsigned offset, bool change) {
+    uint64_t frame = frames_first_of(zone, superpage) + offset;
+    enum frames_status status = settled(zone, superpage, offset);
+    if (status != FRAMES_OK || !change) return status;
+    uint32_t note = zone->notes[frame];
+    if (!note_is_pinned(note)) superpage->pinned++;
+    frames_note_set(zone, superpage, frame, note | NOTE_HELD);
+    return FRAMES_OK;
+}
+
+static void set_unpinned(struct frame_zone *zone, struct frames_superpage *superpage, uint64_t frame, uint32_t note) {
+    if (!note_is_pinned(note)) superpage->pinned--;
+    frames_note_set(zone, superpage, frame, note);
 }
 
 static enum frames_status unpin(struct frame_zone *zone, struct frames_superpage *superpage, unsigned offset, bool change) {
@@ -57,8 +74,15 @@ static enum frames_status unpin(struct frame_zone *zone, struct frames_superpage
     uint32_t note = zone->notes[frame];
     if (note_pins(note) == 0) return FRAMES_NOT_PINNED;
     if (!change) return FRAMES_OK;
-    if (note_pins(note) == 1) superpage->pinned--;
-    frames_note_set(zone, superpage, frame, note - NOTE_PIN);
+    set_unpinned(zone, superpage, frame, note - NOTE_PIN);
+    return FRAMES_OK;
+}
+
+static enum frames_status unhold(struct frame_zone *zone, struct frames_superpage *superpage, unsigned offset, bool change) {
+    uint64_t frame = frames_first_of(zone, superpage) + offset;
+    uint32_t note = zone->notes[frame];
+    if ((note & NOTE_HELD) == 0) return FRAMES_NOT_PINNED;
+    if (change) set_unpinned(zone, superpage, frame, note & ~NOTE_HELD);
     return FRAMES_OK;
 }
 
@@ -72,6 +96,14 @@ enum frames_status frames_pin(struct frame_zone *zone, uint64_t frame, uint64_t 
 }
 enum frames_status frames_unpin(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
     return visit_run(zone, frame, frames, at, unpin);
+}
+enum frames_status frames_hold(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    uint64_t at;
+    return visit_run(zone, frame, frames, &at, hold);
+}
+void frames_unhold(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    uint64_t at;
+    CHECK(visit_run(zone, frame, frames, &at, unhold) == FRAMES_OK);
 }
 enum frames_status frames_check_run(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
     return visit_run(zone, frame, frames, at, check);
@@ -145,7 +177,7 @@ enum frames_status frames_query(struct frame_zone *zone, uint64_t frame, struct 
         info->token = info->owner != 0 ? zone->tokens[info->first] : 0;
         info->moving = (first & NOTE_MOVING) != 0;
         info->pins = note_pins(note);
-        info->pinned = info->pins != 0;
+        info->pinned = note_is_pinned(note);
         info->mapped = (note & NOTE_MAPPED) != 0;
     }
     frames_unlock(zone, slot);

@@ -179,8 +179,16 @@ static uint64_t next_block(struct frame_zone *zone, uint64_t at, uint64_t end, u
 struct emptying {
     bool together;          /* what is dropped of a superpage becomes free in one step, the last one; else each block at once */
     bool stays;             /* a block did, which ends it */
+    uint64_t from, to;      /* the frames that are wanted of it */
     uint64_t dropped, came; /* frames; frames of blocks that came while it was emptied */
+    uint64_t dropped_wanted;
 };
+
+static void note_dropped(struct emptying *emptying, uint64_t first, uint64_t frames) {
+    uint64_t from = max_u64(first, emptying->from), to = min_u64(first + frames, emptying->to);
+    emptying->dropped += frames;
+    if (from < to) emptying->dropped_wanted += to - from;
+}
 
 /*
  * The part of an area in one superpage. Together: blocks that come to what was free of it are found by another walk. So nobody gets a frame that was
@@ -199,7 +207,7 @@ static void empty_part(struct frame_zone *zone, struct frames_reclaim *reclaim, 
             enum outcome outcome = try_to_drop(zone, reclaim, block, true, emptying->together, &dropped);
             found = true;
             emptying->stays = outcome == STAYS;
-            emptying->dropped += dropped;
+            note_dropped(emptying, block, dropped);
             if (walk != 0) emptying->came += outcome == DROPPED ? dropped : frames_of(zone, block);
             if (emptying->together && outcome == DROPPED) frames_bit_set(heads, head);
         }
@@ -222,12 +230,13 @@ static uint64_t held_by(struct frames_capture *capture) {
 }
 
 /*
- * Frames of an area, not had, that went to somebody else: what was held at the start, or was dropped since, and is not held now. Of dropped frames up
- * to `outside` may lie where the capture wants none.
+ * Frames that were wanted of an area, for a request, and went to somebody else. With a capture, which was not done: what was held at the start, or
+ * was dropped since, and is not held now. Without: what came while it was emptied and, where nobody refused, all that is somebody's now.
  */
-static uint64_t lost_of(struct frames_capture *capture, uint64_t frames, uint64_t held_first, uint64_t dropped) {
-    uint64_t outside = frames - min_u64(frames, capture->frames), least = held_first + dropped, held = held_by(capture);
-    return least > held + outside ? least - held - outside : 0;
+static uint64_t lost_of(struct frame_zone *zone, struct frames_capture *capture, const struct emptying *emptying, uint64_t held_first, bool done) {
+    if (capture == NULL) return emptying->came + (done || emptying->stays ? 0 : frames_taken_of(zone, emptying->from, emptying->to - emptying->from));
+    uint64_t least = held_first + emptying->dropped_wanted, held = done ? least : held_by(capture);
+    return least > held ? least - held : 0;
 }
 
 /* An area that was chosen; with capture where the request wants that. True: it is free now, or *frame the request's. */
@@ -248,13 +257,13 @@ static bool take_area(struct frame_zone *zone, struct frames_reclaim *reclaim, c
         if (frames_capture_begin(zone, &wanted, &capture) != FRAMES_OK) return false;
         held_first = held_by(capture);
     }
-    struct emptying emptying = {.together = wish->one_area && capture == NULL}; /* memory as such is wanted at once */
+    struct emptying emptying = {.together = wish->one_area && capture == NULL, /* memory as such is wanted at once */
+                                .from = capture != NULL ? capture->first : first,
+                                .to = capture != NULL ? capture->first + capture->frames : first + wish->area};
     empty_area(zone, reclaim, first, wish->area, &emptying);
     *dropped += emptying.dropped;
     bool done = capture != NULL ? frames_capture_end(capture, frame) == FRAMES_OK : each_part(zone, first, wish->area, part_is_free);
-    uint64_t lost = emptying.came; /* without capture; and, where nobody refused, all that are somebody's now */
-    if (!done && capture != NULL) lost = lost_of(capture, wish->area, held_first, emptying.dropped);
-    if (!done && capture == NULL && !emptying.stays) lost += frames_taken_of(zone, first, wish->area);
+    uint64_t lost = wish->one_area ? lost_of(zone, capture, &emptying, held_first, done) : 0; /* of memory as such any frame will do */
     if (lost != 0) __atomic_fetch_add(&zone->races_lost, lost, __ATOMIC_RELAXED);
     if (done && capture != NULL) COUNT(reclaim, captured, 1);
     if (!done && capture != NULL) frames_capture_give_up(capture);

@@ -3,7 +3,7 @@
  *
  * A window has a table with the frame of each of its pages, a frame that is shown has NOTE_MAPPED and the address in zone->addresses. Both change
  * under the lock of the frame's superpage and then the zone's. Invariant: the two agree, but while the frame is being moved. A run is shown or hidden
- * as a whole: to hide one, its frames are pinned first, so that nothing is moved meanwhile, and all of it by one call to the system, which may have
+ * as a whole: to hide one, its frames are held first, so that nothing is moved meanwhile, and all of it by one call to the system, which may have
  * no mappings left. One run is shown or hidden at a time (zone->hiding), so that who comes second finds that the pages show nothing.
  */
 #include "page/frames_internal.h"
@@ -103,19 +103,19 @@ static enum frames_status show(struct frame_zone *zone, uint64_t frame, uint64_t
 }
 
 enum frames_status frames_map(struct frame_zone *zone, uint64_t frame, uint64_t frames, void *address) {
-    uint64_t last = frame + frames - 1, at;
+    uint64_t last = frame + frames - 1;
     size_t unit = zone->kind == FRAMES_HUGETLB ? FRAMES_SUPERPAGE_BYTES : frame_bytes(zone);
     if (zone->backend->show == NULL) return FRAMES_UNSUPPORTED;
     if ((uintptr_t)address % unit != 0 || (frame << zone->frame_shift) % unit != 0 || (frames << zone->frame_shift) % unit != 0)
         return FRAMES_BAD_ARGUMENT;
-    /* Pinned while it is looked at and shown, so that it is allocated and stays where it is; the pins go before anyone may see them. */
-    platform_lock_acquire(&zone->hiding); /* so that a fork finds none of these pins */
-    enum frames_status status = frames_pin(zone, frame, frames, &at);
+    /* Held while it is looked at and shown, so that it is allocated and stays where it is. */
+    platform_lock_acquire(&zone->hiding); /* so that a fork finds nothing held, and no two hold the same */
+    enum frames_status status = frames_hold(zone, frame, frames);
     if (status == FRAMES_OK) {
         frames_lock_range(zone, frame >> zone->superpage_shift, last >> zone->superpage_shift);
         status = show(zone, frame, frames, address);
         platform_lock_release(&zone->lock);
-        CHECK(frames_unpin(zone, frame, frames, &at) == FRAMES_OK);
+        frames_unhold(zone, frame, frames);
     }
     platform_lock_release(&zone->hiding);
     return status;
@@ -129,24 +129,35 @@ static uint64_t shown_by(const struct frame_zone *zone, const char *address) {
     return window == NULL ? FRAMES_NONE : (uint64_t)*entry_of(zone, window, address) - 1; /* of 0: FRAMES_NONE */
 }
 
-enum frames_status frames_at(struct frame_zone *zone, const void *address, bool pin, uint64_t *frame) {
+/* What is done to the frame that a page shows: none of it, or to that very frame. */
+enum take { LOOK, PIN, HOLD };
+
+static enum frames_status take_at(struct frame_zone *zone, const void *address, enum take how, uint64_t *frame) {
     for (;;) {
         uint64_t at;
         platform_lock_acquire(&zone->lock);
         *frame = shown_by(zone, address);
         platform_lock_release(&zone->lock);
         if (*frame == FRAMES_NONE) return FRAMES_NOT_MAPPED;
-        if (!pin) return FRAMES_OK;
-        enum frames_status status = frames_pin(zone, *frame, 1, &at);
+        if (how == LOOK) return FRAMES_OK;
+        enum frames_status status = how == PIN ? frames_pin(zone, *frame, 1, &at) : frames_hold(zone, *frame, 1);
         platform_lock_acquire(&zone->lock);
         bool same = shown_by(zone, address) == *frame;
         platform_lock_release(&zone->lock);
         if (same) return status;
-        if (status == FRAMES_OK) (void)frames_unpin(zone, *frame, 1, &at); /* it moved between the two looks */
+        if (status != FRAMES_OK) continue; /* it moved between the two looks */
+        if (how == PIN)
+            (void)frames_unpin(zone, *frame, 1, &at);
+        else
+            frames_unhold(zone, *frame, 1);
     }
 }
 
-/* Pages from `address` on, all of them pinned and hidden: as many as showed frames side by side of one superpage. Returns how many bytes that were.
+enum frames_status frames_at(struct frame_zone *zone, const void *address, bool pin, uint64_t *frame) {
+    return take_at(zone, address, pin ? PIN : LOOK, frame);
+}
+
+/* Pages from `address` on, all of them held and hidden: as many as showed frames side by side of one superpage. Returns how many bytes that were.
  */
 static size_t forget(struct frame_zone *zone, char *address, size_t bytes) {
     platform_lock_acquire(&zone->lock);
@@ -169,16 +180,16 @@ static size_t forget(struct frame_zone *zone, char *address, size_t bytes) {
     zone->mapped -= frames;
     if (slot != NULL) platform_lock_release(&zone->lock);
     frames_unlock(zone, slot);
-    uint64_t at;
-    CHECK(frames_unpin(zone, first, frames, &at) == FRAMES_OK);
+    frames_unhold(zone, first, frames);
     return frames << zone->frame_shift;
 }
 
 /* The frames of the pages from `address` on can move again. */
-static void unpin_shown(struct frame_zone *zone, char *address, size_t bytes) {
+static void unhold_shown(struct frame_zone *zone, char *address, size_t bytes) {
     for (size_t done = 0; done < bytes; done += frame_bytes(zone)) {
-        uint64_t frame, at;
-        CHECK(frames_at(zone, address + done, false, &frame) == FRAMES_OK && frames_unpin(zone, frame, 1, &at) == FRAMES_OK);
+        uint64_t frame;
+        CHECK(take_at(zone, address + done, LOOK, &frame) == FRAMES_OK);
+        frames_unhold(zone, frame, 1);
     }
 }
 
@@ -191,10 +202,10 @@ static enum frames_status unmap(struct frame_zone *zone, char *address, size_t b
     bool known = bytes != 0 && ((uintptr_t)address | bytes) % unit == 0 && window_of(zone, address, bytes) != NULL;
     platform_lock_release(&zone->lock);
     if (!known) return FRAMES_BAD_ARGUMENT;
-    while (done < bytes && (status = frames_at(zone, address + done, true, &frame)) == FRAMES_OK) done += frame_bytes(zone);
+    while (done < bytes && (status = take_at(zone, address + done, HOLD, &frame)) == FRAMES_OK) done += frame_bytes(zone);
     if (status == FRAMES_OK && !platform_shared_hide(address, bytes)) status = FRAMES_NO_MEMORY;
     if (status != FRAMES_OK) {
-        unpin_shown(zone, address, done);
+        unhold_shown(zone, address, done);
         return status;
     }
     for (done = 0; done < bytes;) done += forget(zone, address + done, bytes - done);

@@ -23,10 +23,12 @@
 static struct strata_zone *zone;
 static unsigned owner, drops;
 static enum strata_zone_answer answer;
+static bool only_threes; /* blocks of one frame stay */
 static void (*meanwhile)(void);
 
 static enum strata_zone_answer drop(struct strata_zone *its_zone, uint64_t frame, uint64_t frames, uint64_t token, bool dirty, void *context) {
     (void)its_zone, (void)frame, (void)token, (void)dirty, (void)context;
+    if (only_threes) return frames == 3 ? STRATA_ZONE_YES : STRATA_ZONE_LATER;
     assert_int_equal(frames, 1);
     if (answer != STRATA_ZONE_YES) return answer;
     if (++drops == MEANWHILE_AT && meanwhile != NULL) {
@@ -217,6 +219,25 @@ static void once_enough_is_free_compaction_is_woken(void **state) {
     assert_int_equal(strata_zone_reclaim_start(zone, &by_area), STRATA_ZONE_OK); /* for the check */
 }
 
+/* Blocks of three frames reach out of the areas of four that are emptied of them, and their neighbours refuse: nobody takes anything. */
+static void nobody_races_with_blocks_that_reach_out(void **state) {
+    (void)state;
+    begin(0, &by_area, NULL, -1);
+    only_threes = true;
+    uint64_t frame;
+    for (unsigned i = 0;; i++) {
+        struct strata_zone_request request = {
+            .frames = i % 4 == 2 ? 3 : 1, .mobility = STRATA_ZONE_MOVABLE, .owner = owner, .flags = STRATA_ZONE_NO_EFFORT};
+        if (strata_zone_alloc_as(zone, &request, &frame) == STRATA_ZONE_OK) continue;
+        request.frames = 1;
+        if (strata_zone_alloc_as(zone, &request, &frame) != STRATA_ZONE_OK) break;
+    }
+    assert_int_equal(strata_zone_alloc(zone, 4, STRATA_ZONE_UNMOVABLE, &frame), STRATA_ZONE_NO_FRAMES);
+    only_threes = false;
+    assert_true(reclaim_stats().unmapped != 0);
+    assert_int_equal(zone_stats().races_lost, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_is_reclaimed_for_a_request_is_nobody_elses, end),
@@ -226,6 +247,7 @@ int main(void) {
         cmocka_unit_test_teardown(without_capture_races_are_lost_and_counted, end),
         cmocka_unit_test_teardown(an_area_that_is_refused_is_no_lost_race, end),
         cmocka_unit_test_teardown(once_enough_is_free_compaction_is_woken, end),
+        cmocka_unit_test_teardown(nobody_races_with_blocks_that_reach_out, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

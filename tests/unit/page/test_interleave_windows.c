@@ -118,6 +118,34 @@ static void free_second(void *unused) {
     if (frames_unpin(zone, frame, 1, &at) != FRAMES_OK || frames_free(zone, frame, 1, &at) != FRAMES_OK) went_wrong("a frame can't be freed");
     seen = true;
 }
+/* The same without a pin: where the frame is then is seen by what is in it, as nothing moves what no page shows. */
+static void hide_second(void *unused) {
+    (void)unused;
+    uint64_t at;
+    for (unsigned tries = 0; frames_unmap(zone, pages[1], FRAME) != FRAMES_OK; tries++) {
+        if (tries == PATIENCE) return;
+        sim_yield();
+    }
+    pages[1] = NULL;
+    for (uint64_t frame = 0; frame < SUPERPAGES * FRAMES_EACH; frame++) {
+        struct frames_info info;
+        if (frames_query(zone, frame, &info) != FRAMES_OK || !info.allocated || info.mapped || frames_peek(zone, frame) != content_of(1, 0)) continue;
+        if (info.pinned || frames_free(zone, frame, 1, &at) != FRAMES_OK) went_wrong("a frame can't be freed");
+        seen = true;
+        return;
+    }
+    went_wrong("a frame is lost");
+}
+/* A program that is wrong takes no pin from the one that hides the page. */
+static void unpin_by_mistake(void *unused) {
+    (void)unused;
+    char *page = pages[1];
+    for (unsigned tries = 0; tries < 4; tries++) {
+        uint64_t frame, at;
+        if (page == NULL || frames_at(zone, page, false, &frame) != FRAMES_OK) return;
+        if (frames_unpin(zone, frame, 1, &at) == FRAMES_OK) went_wrong("a pin that nobody made is undone");
+    }
+}
 /* The block is shown elsewhere, and written there. */
 static void remap_first(void *unused) {
     (void)unused;
@@ -233,6 +261,10 @@ static void a_pass_against_a_free(void **state) {
     (void)state;
     explore((struct scene){.bodies = {compact, free_second}, .deviations = 2, .runs_min = 500});
 }
+static void who_hides_a_page_against_who_unpins_it(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {compact, hide_second, unpin_by_mistake}, .deviations = 2, .runs_min = 500});
+}
 static void a_pass_against_who_shows_the_block_elsewhere(void **state) {
     (void)state;
     explore((struct scene){.bodies = {compact, remap_first}, .deviations = 2, .runs_min = 500});
@@ -264,6 +296,7 @@ int main(void) {
         cmocka_unit_test(a_pass_against_a_reader_and_a_writer),
         cmocka_unit_test(a_pass_against_a_pin),
         cmocka_unit_test(a_pass_against_a_free),
+        cmocka_unit_test(who_hides_a_page_against_who_unpins_it),
         cmocka_unit_test(a_pass_against_who_shows_the_block_elsewhere),
         cmocka_unit_test(a_pass_against_a_pass_and_a_writer),
         cmocka_unit_test(a_pass_against_a_capture_and_a_writer),
