@@ -14,10 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <strata/paging.h>
 
 #define MIB ((size_t)1 << 20)
+#define LIMIT_MIN (STRATA_PAGING_PAGES_MIN * (size_t)sysconf(_SC_PAGESIZE))
 #define FEW 16 /* numbers that are sorted by insertion */
 
 static int fail(const char *what, const char *why) {
@@ -127,5 +129,6 @@ int main(int argc, char **argv) {
     if (argc < 2 || argc > 3) return fail("use", "paging_sort FILE [MIB], or paging_sort --make FILE MIB");
     if (stat(argv[1], &file) != 0) return fail(argv[1], strerror(errno));
     size_t bytes = (size_t)file.st_size;
-    return sort(argv[1], bytes, argc == 3 ? strtoul(argv[2], NULL, 10) * MIB : bytes / 4);
+    if (bytes % sizeof(uint64_t) != 0) return fail(argv[1], "no whole number of 8 bytes each");
+    return sort(argv[1], bytes, argc == 3 ? strtoul(argv[2], NULL, 10) * MIB : bytes / 4 > LIMIT_MIN ? bytes / 4 : LIMIT_MIN);
 }

@@ -113,6 +113,10 @@ class batch_stock {
     bool fetch() noexcept {
         if (room_ < batch_) {
             void *grown = strata_realloc(nodes_, batch_ * sizeof *nodes_);
+            if (grown == nullptr && room_ == 0 && batch_ > first_batch) { /* of a batch that large there is no memory for the addresses */
+                batch_ = first_batch;
+                grown = strata_realloc(nullptr, batch_ * sizeof *nodes_);
+            }
             if (grown != nullptr) {
                 nodes_ = static_cast<void **>(grown);
                 room_ = batch_;

@@ -42,7 +42,8 @@ extern "C" {
 enum strata_page_status {
     STRATA_PAGE_OK = 0,
     STRATA_PAGE_NO_MEMORY,    /* the system, or a limit of the heap, has none */
-    STRATA_PAGE_BAD_ARGUMENT, /* NULL, size 0, no multiple of a page, an alignment that is no power of two, flags that don't belong there */
+    STRATA_PAGE_BAD_ARGUMENT, /* NULL, size 0 or past the end of memory, no multiple of a page, an alignment that is no power of two, flags that don't
+                                 belong there */
     STRATA_PAGE_NO_BLOCK,     /* no block starts there; or the range is not inside one */
     STRATA_PAGE_OVERLAP,      /* two ranges, or two operations of a batch, want the same pages */
     STRATA_PAGE_NO_ROOM,      /* the address may not change, and what lies behind is taken */
@@ -137,8 +138,9 @@ STRATA_API enum strata_page_status strata_page_set_move(void *block, strata_page
  */
 STRATA_API enum strata_page_status strata_page_commit(void *address, size_t bytes) STRATA_NOEXCEPT;
 /*
- * strata_page_release - gives the pages of a range back to the system: it stays in its block, and reads as zeros. Returns what strata_page_commit
- * does. Cost: linear in the pages. (UMPA, section 3.)
+ * strata_page_release - gives the pages of a range back to the system: it stays in its block, and reads as zeros. As strata does not see when they
+ * are touched again, its own figures and limits (hard_limit, soft_limit, in use, populated) count them as before: what they shall not is freed, or
+ * cut off by strata_page_realloc. Returns what strata_page_commit does. Cost: linear in the pages. (UMPA, section 3.)
  */
 STRATA_API enum strata_page_status strata_page_release(void *address, size_t bytes) STRATA_NOEXCEPT;
 
@@ -167,9 +169,10 @@ STRATA_API enum strata_page_status strata_page_move(void *from, void *to, size_t
 /*
  * strata_page_split - a block becomes two: of its first `bytes`, and of the rest, which begins behind them.
  *
- * bytes: a multiple of a page, of a block above 1 MiB of STRATA_PAGE_SUPERPAGE_BYTES; above 0, below the size. second: receives the start of the
- * other one, unless NULL. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK, STRATA_PAGE_NO_MEMORY. Cost: constant. (Not in the
- * paper: what follows from pages that have an owner of their own; UMPA, section 2.)
+ * bytes: a multiple of a page, of a block with superpages of its own of STRATA_PAGE_SUPERPAGE_BYTES; above 0, below the size. Superpages of its own
+ * has a block above 1 MiB, one with address space reserved behind it or aligned to superpages, and what is left of such a one when it has been shrunk
+ * or split. second: receives the start of the other one, unless NULL. Returns STRATA_PAGE_OK, STRATA_PAGE_BAD_ARGUMENT, STRATA_PAGE_NO_BLOCK,
+ * STRATA_PAGE_NO_MEMORY. Cost: constant. (Not in the paper: what follows from pages that have an owner of their own; UMPA, section 2.)
  */
 STRATA_API enum strata_page_status strata_page_split(void *block, size_t bytes, void **second) STRATA_NOEXCEPT;
 /*

@@ -65,7 +65,7 @@ enum strata_paging_status {
     STRATA_PAGING_OK = 0,
     STRATA_PAGING_BAD_ARGUMENT, /* NULL, 0 bytes, 2^32 - 2 pages or more, a limit too small, a range that is not inside the block, unknown flags, or
                                    flags that exclude each other */
-    STRATA_PAGING_NO_MEMORY,    /* address space, mappings, or threads */
+    STRATA_PAGING_NO_MEMORY,    /* address space, mappings, file descriptors, or threads */
     STRATA_PAGING_NO_FAULTS,    /* the system does not let this process serve its own page faults, by what the flags allow */
     STRATA_PAGING_FILE_ERROR,   /* of the file: errno says which */
     STRATA_PAGING_FORKED,       /* the paging is the parent's */

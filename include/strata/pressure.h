@@ -2,8 +2,8 @@
  * strata/pressure.h - the program is told when memory is short, how badly, and how much is wanted, and what it gave back is measured.
  *
  * For memory that strata does not know the use of: a cache of decoded pictures, buffers that can be written out, blocks of pages (strata/page.h) that
- * can be computed again. Object caches have a function of their own for it (strata/cache.h, reclaim), which is asked at the same moments and
- * with the same levels.
+ * can be computed again. It should be freed: what strata_page_release gives back helps the system, but counts for strata's own limits as before.
+ * Object caches have a function of their own for it (strata/cache.h, reclaim), which is asked at the same moments and with the same levels.
  *
  *     static void give(void *argument, size_t wanted_bytes, enum strata_cache_need need) { drop_pictures(argument, wanted_bytes); }
  *     ...

@@ -128,6 +128,7 @@ static int move_to_new(const struct batch_request *request, unsigned tag, size_t
     size_t kept = min_u64(old, *usable);
     bool moved =
         tag == TAG_BLOCK && cache == 0 && zone_pages_prefer_move(&heap.zone, kept, now) && zone_pages_move(&heap.zone, *block, now, kept) == ZONE_OK;
+    if (!moved && tag == TAG_BLOCK) zone_block_unwatch(&heap.zone, *block);
     if (!moved) memcpy(now, *block, kept);
     if ((request->flags & STRATA_BATCH_ZERO) != 0) clear(now, kept, *usable);
     free_old(tag, *block, request->flags);

@@ -151,9 +151,10 @@ static size_t odd_bytes(enum heap_function function, void *p, unsigned *tag) {
     return bytes;
 }
 
-static void *move_to_new(void *p, size_t old, size_t size) {
+static void *move_to_new(void *p, size_t old, size_t size, bool watched) {
     void *fresh = alloc(size);
     if (fresh == NULL) return NULL;
+    if (STRATA_UNLIKELY(watched)) zone_block_unwatch(&heap.zone, p);
     memcpy(fresh, p, old < size ? old : size);
     release(HEAP_REALLOC, p);
     return fresh;
@@ -168,7 +169,7 @@ static STRATA_COLD void *realloc_debugged(void *p, size_t old, size_t size) {
         errno = EINVAL;
         return NULL;
     }
-    if (size != 0) return move_to_new(p, old, size);
+    if (size != 0) return move_to_new(p, old, size, false);
     release(HEAP_REALLOC, p);
     return NULL;
 }
@@ -186,29 +187,29 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
         if (serves(old, size)) return p;
         size_t least = heap_is_debugged() ? size : old + old / GROWTH_SHARE; /* what is watched is what was asked for */
         int saved = errno;
-        void *moved = size > old && size < least ? move_to_new(p, old, least) : NULL;
+        void *moved = size > old && size < least ? move_to_new(p, old, least, false) : NULL;
         if (moved != NULL) return moved;
         errno = saved;
-        return move_to_new(p, old, size);
+        return move_to_new(p, old, size, false);
     }
     if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) return heap_alloc_slow(size, NATURAL_ALIGN, NULL); /* which fails */
     if (size > old && heap_is_debugged() && debug_heap_refuses(size)) {
         errno = ENOMEM;
         return NULL;
     }
-    const bool fixed = zone_block_is_fixed(&heap.zone, p); /* strata_page_alloc's, whose address never changes */
-    if (size > SIZE_CLASS_MAX_BYTES || fixed) {
+    const unsigned ties = zone_block_ties(&heap.zone, p); /* strata_page_alloc's may have */
+    if (size > SIZE_CLASS_MAX_BYTES || (ties & ZONE_FIXED) != 0) {
         void *resized = zone_block_resize(&heap.zone, p, size, true);
         maintenance_slow_call(true);
         maintenance_large_call();
         if (resized != NULL) return resized;
         if (size <= old) return p;
     }
-    if (STRATA_UNLIKELY(fixed)) {
+    if (STRATA_UNLIKELY((ties & ZONE_FIXED) != 0)) {
         errno = ENOMEM;
         return NULL;
     }
-    return move_to_new(p, old, size);
+    return move_to_new(p, old, size, (ties & ZONE_WATCHED) != 0);
 }
 
 /* Where the object has room already, its tag alone says so: the address is looked at closer only when it is about to be let go. */

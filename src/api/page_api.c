@@ -116,6 +116,7 @@ static void *copy_to_new(void *block, const struct zone_block_info *info, size_t
     void *fresh = create(&request, false, NULL);
     if (fresh == NULL) return NULL;
     (void)zone_block_set_move(&heap.zone, fresh, info->move, info->argument);
+    zone_block_unwatch(&heap.zone, block);
     memcpy(fresh, block, info->bytes < bytes ? info->bytes : bytes);
     CHECK(zone_block_free(&heap.zone, block));
     return fresh;

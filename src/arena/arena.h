@@ -217,6 +217,8 @@ enum arena_status arena_destroy(struct arena *arena);
 
 /* ARENA_BAD_ARGUMENT, ARENA_BAD_RANGE, ARENA_OVERLAP, ARENA_NO_TAGS. */
 enum arena_status arena_add(struct arena *arena, uint64_t start, uint64_t size);
+/* The same; but an added span that ends in front of the range becomes so much longer, as no segment reaches over the end of one. */
+enum arena_status arena_extend(struct arena *arena, uint64_t start, uint64_t size);
 /* Takes a whole added span out again. ARENA_NOT_ALLOCATED (no added span starts there), ARENA_SIZE_MISMATCH, ARENA_BUSY. */
 enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t size);
 

@@ -142,6 +142,41 @@ enum arena_status arena_add(struct arena *arena, uint64_t start, uint64_t size) 
     return status;
 }
 
+/* The span's last segment, or one behind it, gets the range. Takes up to one tag. */
+static void lengthen_span(struct arena *arena, struct arena_tag *span, uint64_t start, uint64_t size) {
+    struct arena_tag *next = span_above(arena, span->start);
+    struct list *place = next != NULL ? &next->segment : &arena->segments;
+    struct arena_tag *last = tag_of(place->prev);
+    if (last->kind == TAG_FREE) {
+        arena_segment_unlist(arena, last);
+        last->size += size;
+    } else {
+        last = arena_tag_take(arena);
+        last->start = start;
+        last->size = size;
+        last->imported = false;
+        list_push_back(place, &last->segment);
+    }
+    arena_segment_list(arena, last);
+    span->size += size;
+    arena->total += size;
+}
+
+STRATA_SELDOM enum arena_status arena_extend(struct arena *arena, uint64_t start, uint64_t size) {
+    if (!is_multiple(arena, start, size)) return ARENA_BAD_ARGUMENT;
+    platform_lock_acquire(&arena->lock);
+    enum arena_status status = arena_tags_secure(arena, 2) ? check_range(arena, start, size) : ARENA_NO_TAGS;
+    if (status == ARENA_OK) {
+        struct arena_tag *before = start != 0 ? arena_span_floor(arena, start - 1) : NULL;
+        if (before != NULL && !before->imported && tag_last(before) == start - 1)
+            lengthen_span(arena, before, start, size);
+        else
+            (void)create_span(arena, start, size, false);
+    }
+    arena_leave(arena, status == ARENA_OK, NULL);
+    return status;
+}
+
 STRATA_SELDOM enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t size) {
     if (!is_multiple(arena, start, size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);

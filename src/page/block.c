@@ -250,7 +250,11 @@ size_t zone_block_bytes(struct zone *zone, const void *address) {
     return zone_is_block(zone, address) ? block_of(zone, address)->granules << GRANULE_SHIFT : 0;
 }
 
-bool zone_block_is_fixed(struct zone *zone, const void *address) { return zone_is_block(zone, address) && block_of(zone, address)->fixed; }
+unsigned zone_block_ties(struct zone *zone, const void *address) {
+    if (!zone_is_block(zone, address)) return 0;
+    const struct block_desc *block = block_of(zone, address);
+    return block->fixed * (unsigned)ZONE_FIXED | block->watched * (unsigned)ZONE_WATCHED;
+}
 
 size_t zone_block_asked(struct zone *zone, const void *address) {
     return zone_is_block(zone, address) ? (block_of(zone, address)->granules - block_of(zone, address)->longer) << GRANULE_SHIFT : 0;

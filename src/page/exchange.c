@@ -269,6 +269,14 @@ enum zone_status zone_pages_watch(struct zone *zone, void *address, size_t bytes
     return ZONE_OK;
 }
 
+void zone_block_unwatch(struct zone *zone, void *block) {
+    const struct block_desc *desc = block_of(zone, block);
+    if (STRATA_LIKELY(!desc->watched)) return;
+    zone_lock(zone);
+    zone_end_watches(zone, desc, block, desc->granules << GRANULE_SHIFT);
+    platform_lock_release(&zone->lock);
+}
+
 enum zone_status zone_pages_release_all(struct zone *zone, const struct platform_range *ranges, size_t count) {
     char *block;
     for (size_t i = 0; i < count; i++) {

@@ -279,8 +279,10 @@ size_t zone_tick(struct zone *zone) {
     zone_litter_sweep(zone);
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
+    bool asked = zone->commits_asked;
+    zone->commits_asked = false;
     platform_lock_release(&zone->lock);
-    platform_commit_asked();
+    if (STRATA_UNLIKELY(asked)) platform_commit_asked();
     return released << GRANULE_SHIFT;
 }
 

@@ -235,6 +235,7 @@ struct zone {
     uint64_t window_bytes;   /* for which the flat arrays have room */
     /* What committing ahead costs, once large blocks grow. UNLOCKED: the process can't lock it, and whether it is charged is not known yet. */
     enum { COMMITS_UNKNOWN, COMMITS_UNLOCKED, COMMITS_CHARGED, COMMITS_FREE } commits;
+    bool commits_asked;                 /* and the next tick tidies up behind the question */
     uint64_t arrays_bytes[ZONE_ARRAYS]; /* for which each of them is committed */
     size_t used_superpages;             /* from the first one: those behind them were never taken, and their marks never written to */
     bool growing;                       /* the address space is limited: reserve piece by piece */
@@ -346,8 +347,9 @@ void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zero
 bool zone_block_free(struct zone *zone, void *address);
 /* Usable bytes; 0: not the start of a block. */
 size_t zone_block_bytes(struct zone *zone, const void *address);
-/* Whether it is a block whose address does not change. */
-bool zone_block_is_fixed(struct zone *zone, const void *address);
+/* What it must not be moved without: enum zone_tie, a sum; 0 also where it is no block. */
+enum zone_tie { ZONE_FIXED = 1 /* its address does not change */, ZONE_WATCHED = 2 /* zone_block_unwatch before it is copied */ };
+unsigned zone_block_ties(struct zone *zone, const void *address);
 /* Of these the whole pages that were asked for when it was allocated, or last resized. */
 size_t zone_block_asked(struct zone *zone, const void *address);
 /*
@@ -430,10 +432,12 @@ enum zone_status zone_pages_release(struct zone *zone, void *address, size_t byt
 /* The same of many, up to the first that is wrong, by one system call where there is one for it. */
 enum zone_status zone_pages_release_all(struct zone *zone, const struct platform_range *ranges, size_t count);
 /*
- * A range inside one block is watched from now on: before its pages change their address, are released or freed, or its block is resized,
- * `end_watches` is called with what is concerned, under the zone's lock. The same function for all.
+ * A range inside one block is watched from now on: before its pages change their address, are released or freed, and when its block is resized,
+ * `end_watches` is called with what is concerned, under the zone's lock. The same function for all. unwatch: likewise, by the block's owner, who is
+ * about to copy it elsewhere and free it; a load where nobody watches.
  */
 enum zone_status zone_pages_watch(struct zone *zone, void *address, size_t bytes, void (*end_watches)(char *address, size_t bytes));
+void zone_block_unwatch(struct zone *zone, void *block);
 /* Whether a range is of whole pages inside one block. */
 enum zone_status zone_pages_check(struct zone *zone, void *address, size_t bytes);
 /* Pages present. After each piece `progress` (may be NULL) is told how many bytes are done, and ends it by false: ZONE_CUT_SHORT. */

@@ -133,6 +133,7 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     block_adopt(zone, first, 0, moved.superpages, (enum mobility)moved.mobility);
     size_t old = moved.granules, kept_bytes;
     zone_clear_way(zone, first, old, moved.superpages);
+    zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
     if (!zone_move(zone, address, target, old << GRANULE_SHIFT, &kept_bytes)) {
         block_give_up(zone, first, 0, moved.superpages);
         return NULL;
@@ -174,7 +175,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     zone_mark_growth(zone);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
-    if (granules != old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
+    if (granules < old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT); /* of growth once nothing can refuse it */
     if (granules == old) {
         block->longer = 0;
         status = ZONE_OK;
@@ -185,6 +186,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     } else {
         status = resize_in_place(zone, address, block, granules);
         if (status == ZONE_OK) {
+            if (granules > old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
             block->granules = granules;
             block->longer = 0;
             zone->counters.block_granules += granules;

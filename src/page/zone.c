@@ -209,7 +209,10 @@ STRATA_COLD void zone_grow_ahead(struct zone *zone, const char *end, uint64_t he
         zone->commits = platform_may_lock(zone->window_bytes) ? COMMITS_CHARGED : COMMITS_UNLOCKED;
         if (zone->commits == COMMITS_UNLOCKED) (void)platform_memory_bytes(); /* two cheap questions by one cold way: it is wanted later */
         return;
-    case COMMITS_UNLOCKED: zone->commits = platform_commit_is_charged() ? COMMITS_CHARGED : COMMITS_FREE; return;
+    case COMMITS_UNLOCKED:
+        zone->commits = platform_commit_is_charged() ? COMMITS_CHARGED : COMMITS_FREE;
+        zone->commits_asked = true;
+        return;
     case COMMITS_CHARGED:
     case COMMITS_FREE: break;
     }
@@ -258,7 +261,7 @@ static bool grow(struct zone *zone, uint64_t bytes) {
             char *address = (char *)zone->base + at;
             if (!platform_reserve_at(address, size)) continue;
             if (platform_commit(address, size) && extend(zone, at + size, true) &&
-                arena_add(&zone->addresses, (uintptr_t)address, size) == ARENA_OK) {
+                arena_extend(&zone->addresses, (uintptr_t)address, size) == ARENA_OK) {
                 zone->reserved_bytes = at + size;
                 zone->counters.mappings++;
                 return true;

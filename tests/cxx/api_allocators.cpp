@@ -95,6 +95,8 @@ void equality() {
     rebound.deallocate(array, 9);
     EXPECT(throws<std::bad_array_new_length>([&] { (void)a.allocate(SIZE_MAX); }));
     EXPECT(throws<std::bad_array_new_length>([] { Batch<int> huge(SIZE_MAX); }));
+    Batch<int> absurd(std::size_t{1} << 40); /* no memory for the addresses of a batch: smaller ones */
+    absurd.deallocate(absurd.allocate(1), 1);
 }
 
 void propagation() {

@@ -277,16 +277,17 @@ static void step_resize(const struct model_record *record) {
 static void step_add(const struct model_record *record) {
     uint32_t first = (uint32_t)model_bits(record, 1, 2) % ref.cells, count = 1 + (uint32_t)record->byte[3] * ref.cells / 512;
     if (count > ref.cells - first) count = ref.cells - first;
-    enum arena_status status = arena_add(&arena, integer_of(first), count * ref.quantum);
-    model_trace(model, "add cells %u + %u: %s", first, count, arena_status_text(status));
+    bool extends = record->byte[4] % 2 != 0;
+    enum arena_status status = (extends ? arena_extend : arena_add)(&arena, integer_of(first), count * ref.quantum);
+    model_trace(model, "%s cells %u + %u: %s", extends ? "extend by" : "add", first, count, arena_status_text(status));
     if (status == ARENA_NO_TAGS) {
         MODEL_EXPECT(model, memory.failed, "no tags, though memory was never refused");
         return;
     }
     MODEL_EXPECT(model, status == (no_span(first, count) ? ARENA_OK : ARENA_OVERLAP), "\"%s\"", arena_status_text(status));
-    if (status == ARENA_OK) (void)reference_add(first, count, false);
+    if (status == ARENA_OK && !(extends && reference_extend(first, count))) (void)reference_add(first, count, false);
     uint64_t bad = UINT64_MAX - ref.quantum + 1;
-    status = arena_add(&arena, bad, 2 * ref.quantum);
+    status = (extends ? arena_extend : arena_add)(&arena, bad, 2 * ref.quantum);
     /* With a quantum of 2^63, twice that is 0. */
     MODEL_EXPECT(model, status == ARENA_BAD_RANGE || status == ARENA_NO_TAGS, "a span past 2^64: \"%s\"", arena_status_text(status));
 }

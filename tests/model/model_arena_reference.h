@@ -140,6 +140,16 @@ static inline uint32_t reference_add(uint32_t first, uint32_t count, bool import
     return n;
 }
 
+/* The added span that ends in front of the cells gets them; false: there is none. */
+static inline bool reference_extend(uint32_t first, uint32_t count) {
+    uint16_t span = first != 0 ? ref.cell[first - 1].span : 0;
+    if (span == 0 || ref.spans[span - 1].imported) return false;
+    ref.spans[span - 1].count += count;
+    for (uint32_t i = first; i < first + count; i++) ref.cell[i].span = span;
+    ref.span_cells += count;
+    return true;
+}
+
 /* Cells of imported spans. */
 static inline uint64_t reference_imported(void) {
     uint64_t cells = 0;

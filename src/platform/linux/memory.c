@@ -142,8 +142,7 @@ STRATA_COLD bool platform_commit_is_charged(void) {
     return __atomic_load_n(&known, __ATOMIC_RELAXED) == CHARGED;
 }
 
-void platform_commit_asked(void) {
-    if (STRATA_LIKELY(__atomic_load_n(&commit_probe, __ATOMIC_RELAXED) == NULL)) return;
+STRATA_COLD void platform_commit_asked(void) {
     void *probe = __atomic_exchange_n(&commit_probe, NULL, __ATOMIC_RELAXED);
     if (probe != NULL) platform_unreserve(probe, MORE_THAN_ANY_BYTES);
 }

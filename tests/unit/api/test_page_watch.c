@@ -13,6 +13,7 @@
 
 #include "api/page_watch.h"
 #include "platform/sim/sim.h"
+#include "strata/malloc.h"
 #include "strata/page.h"
 #include "strata/page_watch.h"
 #include "strata/strata.h"
@@ -211,6 +212,25 @@ static void a_range_that_is_freed_ends_its_watch(void **state) {
 }
 
 /* No mapping is left for the border round a page that only part of all may do with: all of it is opened, and that is told. */
+/* What has changed nothing has not ended the watch either; what succeeds does, in place as well. */
+static void a_resize_that_fails_ends_no_watch(void **state) {
+    (void)state;
+    const size_t absurd = (size_t)1 << 46;
+    void *now = block;
+    assert_int_equal(begin(STRATA_WATCH_WRITES), STRATA_WATCH_OK);
+    assert_int_equal(strata_page_realloc(&now, absurd, 0), STRATA_PAGE_NO_MEMORY);
+    assert_int_equal(strata_page_realloc(&now, absurd, STRATA_PAGE_NO_MOVE), STRATA_PAGE_NO_ROOM);
+    assert_null(strata_realloc(now, absurd));
+    assert_ptr_equal(now, block);
+    (void)sim_run_threads_for(MS);
+    assert_int_equal(told.ends, 0);
+    assert_int_equal(strata_page_realloc(&now, (PAGES + 1) * PAGE, STRATA_PAGE_NO_MOVE), STRATA_PAGE_OK);
+    (void)sim_run_threads_for(MS);
+    assert_int_equal(told.ends, 1);
+    strata_page_unwatch(watch);
+    assert_null(strata_check());
+}
+
 static void no_mappings_end_a_watch(void **state) {
     (void)state;
     assert_int_equal(begin(BOTH), STRATA_WATCH_OK);
@@ -294,6 +314,8 @@ int main(void) {
         cmocka_unit_test_setup(writes_alone_leave_pages_readable, by_rights),
         cmocka_unit_test_setup(a_range_that_is_freed_ends_its_watch, by_faults),
         cmocka_unit_test_setup(a_range_that_is_freed_ends_its_watch, by_rights),
+        cmocka_unit_test_setup(a_resize_that_fails_ends_no_watch, by_faults),
+        cmocka_unit_test_setup(a_resize_that_fails_ends_no_watch, by_rights),
         cmocka_unit_test_setup(no_mappings_end_a_watch, by_rights),
         cmocka_unit_test_setup(a_child_has_no_watches, by_faults),
         cmocka_unit_test_setup(a_child_has_no_watches, by_rights),

@@ -319,6 +319,31 @@ static void an_arena_is_a_source_for_others(void **state) {
     assert_int_equal(memory.held_bytes, 0);
 }
 
+/* Segments reach over what was the end; an imported span, or one that ends elsewhere, stays as it is. */
+static void a_span_that_is_extended_is_one(void **state) {
+    (void)state;
+    uint64_t first, at;
+    ASSERT_OK(arena_add(&arena, 100, 50));
+    ASSERT_OK(arena_alloc(&arena, 40, 0, &first));
+    ASSERT_OK(arena_extend(&arena, 150, 30)); /* its last segment is free */
+    ASSERT_OK(arena_alloc(&arena, 40, 0, &at));
+    assert_int_equal(at, 140);
+    ASSERT_OK(arena_extend(&arena, 180, 20)); /* it is allocated */
+    ASSERT_OK(arena_extend(&arena, 201, 9));  /* a gap */
+    assert_int_equal(arena_alloc(&arena, 21, 0, &at), ARENA_NO_SPACE);
+    assert_int_equal(arena_extend(&arena, 199, 2), ARENA_OVERLAP);
+    assert_int_equal(arena_extend(&arena, UINT64_MAX, 2), ARENA_BAD_RANGE);
+    assert_int_equal(arena_extend(&arena, 300, 0), ARENA_BAD_ARGUMENT);
+    assert_null(arena_check(&arena));
+    assert_int_equal(arena.spans, 2);
+    assert_int_equal(arena.total, 109);
+    ASSERT_OK(arena_free(&arena, 100, 40));
+    ASSERT_OK(arena_free(&arena, 140, 40));
+    assert_int_equal(arena_remove(&arena, 100, 50), ARENA_SIZE_MISMATCH);
+    ASSERT_OK(arena_remove(&arena, 100, 100));
+    assert_null(arena_check(&arena));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(spans_are_kept_in_order, setup, teardown),
@@ -332,6 +357,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_a_bad_source_gives_goes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_source_comes_before_a_long_search, setup, teardown),
         cmocka_unit_test_setup_teardown(an_arena_is_a_source_for_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_span_that_is_extended_is_one, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

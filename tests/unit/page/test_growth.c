@@ -232,6 +232,25 @@ static void pages_on_their_way_to_the_system_survive_a_fork(void **state) {
     assert_true(exploration.runs > 5);
 }
 
+/* Pieces side by side are one: what is larger than the piece that each block came with goes over their borders, when the space has an end. */
+static void a_block_reaches_over_pieces(void **state) {
+    enum { BLOCKS = 4 };
+    (void)state;
+    char *blocks[BLOCKS];
+    begin_growing(BLOCKS * 2 * SUPERPAGE_BYTES + MIB);
+    for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = must_block(2 * SUPERPAGE_BYTES, 1);
+    assert_null(zone_block_alloc(&zone, 2 * SUPERPAGE_BYTES, 1, NULL));
+    assert_int_equal(zone.addresses.spans, 1);
+    drop_block(blocks[0]);
+    drop_block(blocks[3]);
+    drop_block(blocks[2]);
+    assert_null(zone_block_alloc(&zone, 5 * SUPERPAGE_BYTES, 1, NULL));
+    char *wide = must_block(4 * SUPERPAGE_BYTES, 1);
+    drop_block(blocks[1]);
+    drop_block(wide);
+    assert_empty();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_reserved_at_once_without_a_limit),
@@ -244,6 +263,7 @@ int main(void) {
         cmocka_unit_test(impossible_requests_take_nothing),
         cmocka_unit_test(the_child_of_a_fork_goes_on),
         cmocka_unit_test(pages_on_their_way_to_the_system_survive_a_fork),
+        cmocka_unit_test(a_block_reaches_over_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
