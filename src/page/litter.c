@@ -78,7 +78,8 @@ bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *
     struct superpage *superpage = superpage_of(zone, address);
     const bool superpages = block->superpages != 0;
     struct litter_kind *kind = &zone->litter.kinds[superpages];
-    if (block->holes || !is_littering(zone, superpage, granules, superpages)) return false;
+    /* Of one that grew, what was there before is likely to be present: that is worth a look. */
+    if (block->holes || block->fresh < granules - granules / 4 || !is_littering(zone, superpage, granules, superpages)) return false;
     if (platform_is_filtered()) return false; /* to ask may be the end of the program, and nothing is left that is never asked for */
     const uint32_t number = kind->blocks++;
     uint64_t left = zone_litter_expected(&zone->litter, superpages, granules);

@@ -236,6 +236,24 @@ static void behind_a_filter_nothing_is_left(void **state) {
     end_sparse();
 }
 
+/* Of a block that grew, what was there before is looked at: left unasked, it would cost the next one all its pages. */
+static void what_a_block_had_before_it_grew_is_looked_at(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    for (unsigned i = 0; i < 8; i++) {
+        char *block = fresh_block(BLOCK_GRANULES);
+        touch(block, 0, BLOCK_GRANULES);
+        block = zone_block_resize(&zone, block, 2 * BLOCK_GRANULES << GRANULE_SHIFT, true);
+        assert_non_null(block);
+        const size_t idle = counters().idle;
+        zone.litter.kinds[1].blocks = 1; /* else it may be one that is looked at anyway */
+        drop_block(block);
+        assert_true(counters().idle >= idle + BLOCK_GRANULES || !zone_is_sparse(&zone, true));
+        ASSERT_SOUND();
+    }
+    end_sparse();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(most_blocks_end_without_a_call, plain_zone),
@@ -249,6 +267,7 @@ int main(void) {
         cmocka_unit_test_setup(runs_leave_theirs_in_superpages_that_are_in_use, plain_zone),
         cmocka_unit_test(what_the_system_refuses_to_take_is_counted),
         cmocka_unit_test_setup(behind_a_filter_nothing_is_left, plain_zone),
+        cmocka_unit_test_setup(what_a_block_had_before_it_grew_is_looked_at, plain_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
