@@ -327,15 +327,14 @@ STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *
  * strata_zone_map - pages from `address` on, inside one window, show the frames of the run, which must be allocated.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: not in a window, or no multiple of a frame's size; STRATA_ZONE_MAPPED: of either side;
- * STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY; STRATA_ZONE_PINNED: pinned as often as can be; STRATA_ZONE_NO_MEMORY: the process has no mappings
- * left; STRATA_ZONE_UNSUPPORTED. Cost: the zone's lock, one call of the system under it, linear in frames and in windows.
+ * STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY; STRATA_ZONE_NO_MEMORY: the process has no mappings left; STRATA_ZONE_UNSUPPORTED. The run counts as
+ * pinned meanwhile (a free answers STRATA_ZONE_PINNED), by a pin that strata_zone_unpin does not reach. Cost: the zone's lock, one call of the system under it, linear in frames and in windows.
  */
 STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
 /* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has
  * changed. STRATA_ZONE_NO_MEMORY: the process has no mappings left for the borders of what stays; nothing has changed. STRATA_ZONE_BUSY: a page is
- * being moved. STRATA_ZONE_PINNED: a frame is pinned as often as can be; one pin more keeps it in its place meanwhile. STRATA_ZONE_BAD_ARGUMENT,
- * STRATA_ZONE_UNSUPPORTED: as strata_zone_map. Cost: one call of the system; three locks for each page, and in
- * each a look for its window. */
+ * being moved. STRATA_ZONE_BAD_ARGUMENT, STRATA_ZONE_UNSUPPORTED: as strata_zone_map, also what it says of pins. Cost: one call of the system; three
+ * locks for each page, and in each a look for its window. */
 STRATA_API enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *address, size_t bytes) STRATA_NOEXCEPT;
 /* strata_zone_frame_at - the frame that a page shows now. STRATA_ZONE_NOT_MAPPED. Pin it where it must stay that one: see strata_zone_pin_at. Cost:
  * the zone's lock, linear in windows. */
