@@ -179,8 +179,8 @@ STRATA_API enum strata_page_status strata_page_split(void *block, size_t bytes, 
  * strata_page_join - a block and the one that begins where it ends become one.
  *
  * Returns STRATA_PAGE_OK; STRATA_PAGE_NO_BLOCK: one of the two is none; STRATA_PAGE_NO_ROOM: the second does not begin there, or they are not of one
- * kind (both with superpages of their own, or both in one superpage), or lie in address space that was reserved in pieces (under RLIMIT_AS), or one
- * of them is being moved (strata_page_set_move). Cost: constant. (As strata_page_split.)
+ * kind (both with superpages of their own, or both in one superpage), or one of them is being moved (strata_page_set_move). Cost: constant. (As
+ * strata_page_split.)
  */
 STRATA_API enum strata_page_status strata_page_join(void *block, void *second) STRATA_NOEXCEPT;
 

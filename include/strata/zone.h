@@ -328,7 +328,8 @@ STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: not in a window, or no multiple of a frame's size; STRATA_ZONE_MAPPED: of either side;
  * STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY; STRATA_ZONE_NO_MEMORY: the process has no mappings left; STRATA_ZONE_UNSUPPORTED. The run counts as
- * pinned meanwhile (a free answers STRATA_ZONE_PINNED), by a pin that strata_zone_unpin does not reach. Cost: the zone's lock, one call of the system under it, linear in frames and in windows.
+ * pinned meanwhile (a free answers STRATA_ZONE_PINNED), by a pin that strata_zone_unpin does not reach. Cost: the zone's lock, one call of the system
+ * under it, linear in frames and in windows.
  */
 STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
 /* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has

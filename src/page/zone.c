@@ -275,40 +275,6 @@ static bool grow(struct zone *zone, uint64_t bytes) {
     }
 }
 
-/* A piece that is wholly free, as long as merging made it. */
-struct free_piece {
-    struct zone *zone;
-    struct arena_segment span, merged;
-    bool any;
-};
-
-static STRATA_COLD bool merge_with_last(const struct arena_segment *segment, void *argument) {
-    struct free_piece *piece = argument;
-    struct arena *addresses = &piece->zone->addresses;
-    if (segment->kind == ARENA_SPAN) {
-        piece->span = *segment;
-    } else if (segment->start == piece->span.start && segment->size == piece->span.size) {
-        struct arena_segment *merged = &piece->merged;
-        if (merged->size == 0 || merged->start + merged->size != segment->start) {
-            *merged = *segment;
-            return true;
-        }
-        /* Two removals leave the tags that the addition needs, and nobody else has this arena under the zone's lock. */
-        CHECK(arena_remove(addresses, merged->start, merged->size) == ARENA_OK && arena_remove(addresses, segment->start, segment->size) == ARENA_OK);
-        merged->size += segment->size;
-        CHECK(arena_add(addresses, merged->start, merged->size) == ARENA_OK);
-        piece->any = true;
-    }
-    return true;
-}
-
-/* Under a limit, when no more can be reserved: free pieces that touch become one. Linear in the heap's segments. */
-static STRATA_COLD bool merge_pieces(struct zone *zone) {
-    struct free_piece piece = {.zone = zone};
-    arena_walk(&zone->addresses, ARENA_SPAN | ARENA_FREE, merge_with_last, &piece);
-    return piece.any;
-}
-
 struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align) {
     uint64_t bytes = (uint64_t)count << SUPERPAGE_SHIFT;
     uint64_t align_bytes = (uint64_t)align << SUPERPAGE_SHIFT;
@@ -318,7 +284,7 @@ struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t a
         enum arena_status status = align > 1 ? arena_xalloc(&zone->addresses, bytes, align_bytes, 0, 0, 0, 0, ARENA_BEST_FIT, &address)
                                              : arena_alloc(&zone->addresses, bytes, ARENA_BEST_FIT, &address);
         if (status == ARENA_OK) break;
-        if (!zone->growing || (!grow(zone, align > 1 ? bytes + align_bytes : bytes) && !merge_pieces(zone))) return NULL;
+        if (!zone->growing || !grow(zone, align > 1 ? bytes + align_bytes : bytes)) return NULL;
     }
     struct superpage *first = &zone->superpages[(address - zone->base) >> SUPERPAGE_SHIFT];
     if (!zone_superpages_commit(zone, first, count, true)) {
