@@ -69,7 +69,6 @@ static size_t capacity_of(void *block, size_t usable) {
 static void *create(const struct zone_block_config *config, bool *zeroed) {
     void *block = zone_block_create(&heap.zone, config, zeroed);
     if (block == NULL && heap_release(0) != 0) block = zone_block_create(&heap.zone, config, zeroed);
-    if (block == NULL) reclaim_later(config->bytes);
     return block;
 }
 
@@ -88,7 +87,10 @@ int batch_alloc_block(const struct batch_request *request, void **block, size_t 
         created = create(&config, &zeroed);
     }
     housekeeping(request->flags);
-    if (created == NULL) return ENOMEM;
+    if (created == NULL) {
+        if ((request->flags & STRATA_BATCH_CONSTANT_TIME) == 0) reclaim_later(request->bytes);
+        return ENOMEM;
+    }
     *usable = zone_block_bytes(&heap.zone, created);
     if ((request->flags & STRATA_BATCH_ZERO) != 0 && !zeroed) clear(created, 0, *usable);
     if (capacity != NULL) *capacity = capacity_of(created, *usable);

@@ -143,6 +143,7 @@ static void *alloc_small_slow(size_t bytes, size_t align, unsigned cache) {
         (void)heap_release(0); /* the last object may have come out of another CPU's array, without a page behind it that could be released */
         object = cache_alloc_slow(&heap.caches, cache);
     }
+    if (STRATA_UNLIKELY(zone_is_untidy(&heap.zone))) zone_tidy(&heap.zone);
     maintenance_slow_call(true);
     return STRATA_LIKELY(object != NULL) ? object : nothing_left(cache, bytes);
 }

@@ -51,7 +51,9 @@ STRATA_EXPORT enum strata_pool_status strata_pool_create(const struct strata_poo
     struct pool *pool;
     enum pool_status status = pool_create(&heap.pools, &inner, &pool);
     if (status == POOL_NO_MEMORY && heap_release(0) != 0) status = pool_create(&heap.pools, &inner, &pool);
-    if (status == POOL_NO_MEMORY) reclaim_later(config->object_bytes);
+    size_t wanted_bytes;
+    if (status == POOL_NO_MEMORY && !__builtin_mul_overflow(config->object_bytes, max_u64(config->objects_start, 1), &wanted_bytes))
+        reclaim_later(wanted_bytes);
     if (status != POOL_OK) return (enum strata_pool_status)status;
     platform_lock_acquire(&heap.lock);
     list_push_back(&heap.pools.pools, &pool->link);

@@ -279,10 +279,8 @@ size_t zone_tick(struct zone *zone) {
     zone_litter_sweep(zone);
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
-    bool asked = zone->commits_asked;
-    zone->commits_asked = false;
     platform_lock_release(&zone->lock);
-    if (STRATA_UNLIKELY(asked)) platform_commit_asked();
+    if (STRATA_UNLIKELY(zone_is_untidy(zone))) zone_tidy(zone);
     return released << GRANULE_SHIFT;
 }
 

@@ -235,7 +235,6 @@ struct zone {
     uint64_t window_bytes;   /* for which the flat arrays have room */
     /* What committing ahead costs, once large blocks grow. UNLOCKED: the process can't lock it, and whether it is charged is not known yet. */
     enum { COMMITS_UNKNOWN, COMMITS_UNLOCKED, COMMITS_CHARGED, COMMITS_FREE } commits;
-    bool commits_asked;                 /* and the next tick tidies up behind the question */
     uint64_t arrays_bytes[ZONE_ARRAYS]; /* for which each of them is committed */
     size_t used_superpages;             /* from the first one: those behind them were never taken, and their marks never written to */
     bool growing;                       /* the address space is limited: reserve piece by piece */
@@ -250,6 +249,7 @@ struct zone {
     uint64_t populated_peak; /* the most that counters.populated was when room had been made */
     uint64_t head_units;     /* taken; changed atomically */
     uint32_t limit_state;    /* enum zone_limit: atomically, as its owner reads it without the lock */
+    bool commits_asked;      /* something is left of the question about commits: for zone_tidy. Atomic, as limit_state */
     struct resting resting;
     struct exchanges exchanges;
     struct unmarked unmarked;
@@ -458,6 +458,12 @@ void zone_runs_restart(struct zone *zone);
 void zone_set_soft_limit(struct zone *zone, uint64_t bytes);
 /* The limit in force; 0: none. */
 uint64_t zone_soft_limit(struct zone *zone);
+/*
+ * Gives back address space that growth has left behind (platform_commit_asked), once: by a tick, or by whoever comes to a slow path where some more
+ * us don't matter. Under the lock, as forks hold that.
+ */
+void zone_tidy(struct zone *zone);
+STRATA_INLINE bool zone_is_untidy(const struct zone *zone) { return __atomic_load_n(&zone->commits_asked, __ATOMIC_RELAXED); }
 /* Hands back what stayed idle since the last tick: the pages outside the working set. */
 size_t zone_tick(struct zone *zone);
 

@@ -151,7 +151,6 @@ static enum zone_status join_addresses(struct zone *zone, void *address, void *n
     const char *moving = zone->compaction.from; /* its target has no room for more */
     if (!are_neighbours(zone, address, next) || address == moving || next == moving) return ZONE_BAD_RANGE;
     if (block->superpages == 0) return ZONE_OK;
-    /* Pieces of address space that were reserved one by one stay apart. */
     bool joined = join(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(behind->superpages)) == ARENA_OK;
     return joined ? ZONE_OK : ZONE_BAD_RANGE;
 }

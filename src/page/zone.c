@@ -200,6 +200,13 @@ static STRATA_COLD unsigned commit_arrays_ahead(struct zone *zone, uint64_t byte
     return count;
 }
 
+STRATA_COLD void zone_tidy(struct zone *zone) {
+    platform_lock_acquire(&zone->lock);
+    if (zone_is_untidy(zone)) platform_commit_asked();
+    __atomic_store_n(&zone->commits_asked, false, __ATOMIC_RELAXED);
+    platform_lock_release(&zone->lock);
+}
+
 STRATA_COLD void zone_grow_ahead(struct zone *zone, const char *end, uint64_t heap_before) {
     uint64_t bytes = (uintptr_t)end - zone->base;
     bool called = zone->heap_bytes != heap_before; /* after the heap's own call another one is cheap; alone it would meet cold caches */
@@ -211,7 +218,7 @@ STRATA_COLD void zone_grow_ahead(struct zone *zone, const char *end, uint64_t he
         return;
     case COMMITS_UNLOCKED:
         zone->commits = platform_commit_is_charged() ? COMMITS_CHARGED : COMMITS_FREE;
-        zone->commits_asked = true;
+        __atomic_store_n(&zone->commits_asked, true, __ATOMIC_RELAXED);
         return;
     case COMMITS_CHARGED:
     case COMMITS_FREE: break;

@@ -39,7 +39,7 @@ uint64_t platform_map_count_limit(void);
 /*
  * Memory that is committed costs nothing until it is used where neither of these is true. may_lock: the process, which has reserved so much, may have
  * all of its memory locked, which would make it present; charged: the system counts it, though nobody has used it. Each is asked of the system at
- * its first call only: some system calls. The second one leaves address space mapped, untouched, for commit_asked to give back, which interrupts the
+ * its first call only: some system calls. The second one leaves address space mapped, closed, for commit_asked to give back, which interrupts the
  * other processors and so is not for whoever waits. All by any thread.
  */
 bool platform_may_lock(uint64_t reserved_bytes);

@@ -122,13 +122,23 @@ STRATA_COLD bool platform_may_lock(uint64_t reserved_bytes) {
     return reserved_bytes < value;
 }
 
+static bool protect(void *address, size_t bytes, int protection) {
+    int saved = errno;
+    bool ok = mprotect(address, bytes, protection) == 0;
+    errno = saved;
+    return ok;
+}
+
 /*
  * Who charges ignores MAP_NORESERVE (vm.overcommit_memory = 2), and refuses what no machine has. Without any right to lock memory nothing of it can
- * be present, and what nobody has written to is in no core dump. It stays for commit_asked: where a mapping has entries of the topmost page table to
- * itself, munmap waits until every processor that the process has run on has dropped its translations, 20 to 50 us (docs/decisions.md, 156).
+ * be present. What was mapped for the answer stays for commit_asked, closed, so that no limit on data counts it and no neighbour becomes one with it:
+ * where a mapping has entries of the topmost page table to itself, munmap waits until every processor that the process has run on has dropped its
+ * translations, 20 to 50 us (docs/decisions.md, 156).
  */
 #define MORE_THAN_ANY_BYTES ((size_t)1 << 44)
 static void *commit_probe; /* taken by an exchange */
+
+static void probe_drop(void *probe) { platform_unreserve(probe, probe != NULL ? MORE_THAN_ANY_BYTES : 0); }
 
 STRATA_COLD bool platform_commit_is_charged(void) {
     enum { UNKNOWN, CHARGED, NOT_CHARGED };
@@ -136,16 +146,16 @@ STRATA_COLD bool platform_commit_is_charged(void) {
     if (__atomic_load_n(&known, __ATOMIC_RELAXED) == UNKNOWN) {
         void *probe = linux_map(NULL, MORE_THAN_ANY_BYTES, PROT_READ | PROT_WRITE, MAP_NORESERVE);
         __atomic_store_n(&known, probe == NULL ? CHARGED : NOT_CHARGED, __ATOMIC_RELAXED);
-        probe = __atomic_exchange_n(&commit_probe, probe, __ATOMIC_RELAXED);
-        if (probe != NULL) platform_unreserve(probe, MORE_THAN_ANY_BYTES); /* of a thread that asked at the same time */
+        if (probe != NULL && !protect(probe, MORE_THAN_ANY_BYTES, PROT_NONE)) {
+            probe_drop(probe);
+            probe = NULL;
+        }
+        probe_drop(__atomic_exchange_n(&commit_probe, probe, __ATOMIC_RELAXED)); /* of a thread that asked at the same time */
     }
     return __atomic_load_n(&known, __ATOMIC_RELAXED) == CHARGED;
 }
 
-STRATA_COLD void platform_commit_asked(void) {
-    void *probe = __atomic_exchange_n(&commit_probe, NULL, __ATOMIC_RELAXED);
-    if (probe != NULL) platform_unreserve(probe, MORE_THAN_ANY_BYTES);
-}
+STRATA_COLD void platform_commit_asked(void) { probe_drop(__atomic_exchange_n(&commit_probe, NULL, __ATOMIC_RELAXED)); }
 
 STRATA_COLD uint64_t platform_memory_bytes(void) {
     static uint64_t bytes; /* 0: not asked yet. A benign race: every reader computes nearly the same value */
@@ -197,12 +207,7 @@ void platform_unreserve(void *address, size_t bytes) {
     errno = saved;
 }
 
-bool platform_commit(void *address, size_t bytes) {
-    int saved = errno;
-    bool ok = mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
-    errno = saved;
-    return ok;
-}
+bool platform_commit(void *address, size_t bytes) { return protect(address, bytes, PROT_READ | PROT_WRITE); }
 
 bool platform_decommit(void *address, size_t bytes) { return linux_map(address, bytes, PROT_NONE, MAP_FIXED) == address; }
 

@@ -153,6 +153,23 @@ static void and_for_pools_and_batches_of_blocks_later(void **state) {
     }
 }
 
+/* What was served is no failure, though a hint had no effect; nor is what no machine has. */
+static void who_is_served_asks_nobody(void **state) {
+    (void)state;
+    struct strata_cache *cache = full_depot("hard_limit:32M", true);
+    struct strata_pool *pool;
+    void *block = NULL;
+    size_t count = 1, bytes = 2 << 20;
+    (void)strata_batch_alloc1(NULL, &block, &count, &bytes, 0, (size_t)3 << 40, 0);
+    assert_non_null(block);
+    assert_int_equal(
+        strata_pool_create(&(struct strata_pool_config){.name = "absurd", .object_bytes = 4096, .m = 64, .objects_start = (size_t)1 << 33}, &pool),
+        STRATA_POOL_NO_MEMORY);
+    assert_int_equal(sim_calls(SIM_THREAD_START), 0);
+    strata_free(block);
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_depots_keep_is_there_for_malloc),
@@ -160,6 +177,7 @@ int main(void) {
         cmocka_unit_test(and_for_other_caches),
         cmocka_unit_test(and_for_batches_of_objects),
         cmocka_unit_test(and_for_pools_and_batches_of_blocks_later),
+        cmocka_unit_test(who_is_served_asks_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

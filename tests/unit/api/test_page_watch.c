@@ -211,7 +211,6 @@ static void a_range_that_is_freed_ends_its_watch(void **state) {
     finish();
 }
 
-/* No mapping is left for the border round a page that only part of all may do with: all of it is opened, and that is told. */
 /* What has changed nothing has not ended the watch either; what succeeds does, in place as well. */
 static void a_resize_that_fails_ends_no_watch(void **state) {
     (void)state;
@@ -231,6 +230,7 @@ static void a_resize_that_fails_ends_no_watch(void **state) {
     assert_null(strata_check());
 }
 
+/* No mapping is left for the border round a page that only part of all may do with: all of it is opened, and that is told. */
 static void no_mappings_end_a_watch(void **state) {
     (void)state;
     assert_int_equal(begin(BOTH), STRATA_WATCH_OK);

@@ -243,6 +243,9 @@ static void ask_and_tidy(void *argument) {
     uint64_t before = mapped_gib();
     bool charged = platform_commit_is_charged();
     EXPECT(mapped_gib() > before || charged);
+    EXPECT(setrlimit(RLIMIT_DATA, &(struct rlimit){GIB, GIB}) == 0); /* which counts all that can be written to */
+    void *other = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(other != MAP_FAILED && munmap(other, MIB) == 0);
     errno = 77;
     platform_commit_asked();
     EXPECT(mapped_gib() == before && errno == 77);
