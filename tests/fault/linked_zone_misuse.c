@@ -134,9 +134,10 @@ static enum strata_zone_status pin_too_often(void) {
     for (unsigned i = 0; i < STRATA_ZONE_PINS_MAX; i++) REQUIRE(strata_zone_pin(zone, unmovable, 1) == STRATA_ZONE_OK);
     return after_pins(strata_zone_pin(zone, of(unmovable), 1), unmovable, STRATA_ZONE_PINS_MAX);
 }
-static enum strata_zone_status unmap_pinned_too_often(void) {
+static enum strata_zone_status pin_at_too_often(void) {
+    uint64_t frame;
     for (unsigned i = 0; i < STRATA_ZONE_PINS_MAX; i++) REQUIRE(strata_zone_pin(zone, used, 1) == STRATA_ZONE_OK);
-    return after_pins(strata_zone_unmap(zone, at(window), FRAME), used, STRATA_ZONE_PINS_MAX);
+    return after_pins(strata_zone_pin_at(zone, at(window), &frame), used, STRATA_ZONE_PINS_MAX);
 }
 static enum strata_zone_status unpin_too_often(void) {
     REQUIRE(strata_zone_pin(zone, used, 1) == STRATA_ZONE_OK && strata_zone_unpin(zone, used, 1) == STRATA_ZONE_OK);
@@ -307,7 +308,7 @@ static bool misuse_zone(const char *name) {
     CASE("map between pages", strata_zone_map(zone, unmovable, 1, at(window + USED * (size_t)FRAME + 8)));
     CASE("unmap what is not mapped", strata_zone_unmap(zone, at(window + USED * (size_t)FRAME), FRAME));
     CASE("unmap half of what is mapped", strata_zone_unmap(zone, at(window), (size_t)(USED + 1) * FRAME));
-    CASE("unmap what is pinned too often", unmap_pinned_too_often());
+    CASE("pin at what is pinned too often", pin_at_too_often());
     CASE("unmap what is no window", strata_zone_unmap(zone, at((char *)strata_zone_address(zone, used)), FRAME));
     CASE("frame at nothing", strata_zone_frame_at(zone, at(window + USED * (size_t)FRAME), &frame));
     CASE("pin at nothing", strata_zone_pin_at(zone, at(window + USED * (size_t)FRAME), &frame));

@@ -83,7 +83,7 @@ CASES = {
     "map between pages": (BAD, "strata_zone_map", TO_MAP),
     "unmap what is not mapped": (NOT_MAPPED, "strata_zone_unmap", TO_UNMAP),
     "unmap half of what is mapped": (NOT_MAPPED, "strata_zone_unmap", TO_UNMAP),
-    "unmap what is pinned too often": (PINNED, "strata_zone_unmap", "address = {n:#x} (of frames that are pinned less often than can be counted)"),
+    "pin at what is pinned too often": (PINNED, "strata_zone_pin_at", "address = {n:#x} (of frames that are pinned less often than can be counted)"),
     "unmap what is no window": (BAD, "strata_zone_unmap", TO_UNMAP),
     "frame at nothing": (NOT_MAPPED, "strata_zone_frame_at", "address = {n:#x} (in a page that shows a frame)"),
     "pin at nothing": (NOT_MAPPED, "strata_zone_pin_at", "address = {n:#x} (in a page that shows a frame which is not being moved)"),

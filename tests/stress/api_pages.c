@@ -10,6 +10,13 @@
 #include <sys/wait.h>
 
 #include "pages_support.h"
+#include "sanitizers.h"
+
+#if UNDER_THREAD_SANITIZER
+/* The heap of a child may be large enough, by what others did, for a maintenance thread of its own. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+#endif
 
 enum { THREADS = 4, GENERATIONS = 2, OWN = 6, BOXES = 16, BATCH = 16, DEFAULT_ROUNDS = 1200 };
 
