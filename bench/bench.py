@@ -71,6 +71,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=PROJECT / "build/bench/summary.json", help="every run, as JSON")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md")
     parser.add_argument("--docs-from", type=Path, metavar="FILE", help="measure nothing: write docs/benchmarks.md from this summary")
+    parser.add_argument("--pages-from", type=Path, metavar="FILE", help="with --docs-from: the blocks of pages of this summary, which the page says was measured later")
     parser.add_argument("--check-bar", action="store_true", help="exit with 1 where the bar is missed")
     parser.add_argument("--list", action="store_true", help="list the loads and end")
     options = parser.parse_args()
@@ -221,6 +222,8 @@ def main() -> int:
     docs, images = PROJECT / "docs/benchmarks.md", PROJECT / "docs/images/bench"
     if options.docs_from:
         document = json.loads(options.docs_from.read_text())
+        if options.pages_from:
+            document = summary.with_pages_of(document, json.loads(options.pages_from.read_text()))
         markdown.write(document, docs, plots.draw(document, images))
         return 0
     signal.signal(signal.SIGTERM, interrupt)

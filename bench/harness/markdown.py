@@ -61,6 +61,8 @@ def document(summary: dict, images: Sequence[str] = ()) -> str:
     lines += [f"- {allocator['name']}: {_version(allocator)}" for allocator in summary["allocators"]]
     settings = summary["settings"]
     lines += [f"- commit: {summary['commit']}", f"- date: {summary['date']}", f"- repetitions: {settings['repetitions']}, of programs {settings['program_repetitions']}"]
+    if "pages_commit" in summary:
+        lines.append(f"- pages: measured later, by themselves, at commit {summary['pages_commit']}")
     lines.append(f"- minutes: {settings['minutes']}, load average at the start: {settings['load_average']}")
     if settings["work_percent"] != 100:
         lines.append(f"- work: only {settings['work_percent']} % of what a load does by default")

@@ -118,3 +118,10 @@ def _bar(collected: Collected, counted: dict, names: Sequence[str], rivals: Sequ
     tiny = [startup.name for startup in STARTUPS if startup.tiny]
     failed = any(STRATA not in row for row in collected.samples.values()) or any(f" under {STRATA}: " in p for p in collected.problems)
     return bar.verdicts(counted, rivals, tiny, scaling, collected.depot_visits, failed, pages.build(collected.pages))
+
+
+def with_pages_of(document: dict, later: dict) -> dict:
+    """The document with what a later run found of blocks of pages, and the bars on these."""
+    others = {one["what"]: one for one in later["bar"] if one["what"].startswith("pages:")}
+    bar = [others.get(one["what"], one) for one in document["bar"]]
+    return document | {"pages": later["pages"], "bar": bar, "pages_commit": later["commit"]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from frame.experiment import Context
 
-LONG_RUN_S = 2 * 3600
+LONG_RUN_S = 3600
 # Letters of the maps that contiguity_highalloc prints.
 KINDS = {
     ".": "free",

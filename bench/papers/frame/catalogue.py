@@ -70,7 +70,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("contiguity", "figures-6-7", "contiguity_effectiveness.py", timeout_s=2 * 3600),
     Experiment("contiguity", "figures-4-8-9", "contiguity_latency.py"),
     Experiment("contiguity", "section-7", "contiguity_contents.py"),
-    Experiment("contiguity", "figures-6-7-terabyte", "contiguity_terabyte.py", timeout_s=2 * 3600),
     Experiment("contiguity", "section-7-large", "contiguity_large.py"),
     Experiment("contiguity", "figure-11", "contiguity_races.py"),
 )
