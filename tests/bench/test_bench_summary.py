@@ -91,3 +91,12 @@ def test_the_catalogue_and_the_suite_agree():
     assert set(QUICK_PROGRAMS) <= set(names)
     for table in tables.SCALES:
         assert table in tables.HEADINGS
+
+
+def test_pages_of_a_later_run_take_their_bars_along():
+    document = {"commit": "a", "pages": {"pairs": [1]}, "bar": [{"what": "time", "value": 1}, {"what": "pages: us", "value": 30}], "loads": {}}
+    later = {"commit": "b", "pages": {"pairs": [2]}, "bar": [{"what": "pages: us", "value": 10}, {"what": "time", "value": 9}]}
+    merged = summary.with_pages_of(document, later)
+    assert merged["pages"] == {"pairs": [2]} and merged["pages_commit"] == "b" and merged["commit"] == "a"
+    assert merged["bar"] == [{"what": "time", "value": 1}, {"what": "pages: us", "value": 10}]
+    assert document["pages"] == {"pairs": [1]}
