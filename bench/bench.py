@@ -75,6 +75,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--check-bar", action="store_true", help="exit with 1 where the bar is missed")
     parser.add_argument("--list", action="store_true", help="list the loads and end")
     options = parser.parse_args()
+    if options.pages_from and not options.docs_from:
+        parser.error("--pages-from goes with --docs-from alone: what is measured has pages of its own")
     options.quick = quick
     options.micro_min_time_s = QUICK_MICRO_MIN_TIME_S if quick else MICRO_MIN_TIME_S
     if options.runs < 1 or options.work < 1:
@@ -223,7 +225,11 @@ def main() -> int:
     if options.docs_from:
         document = json.loads(options.docs_from.read_text())
         if options.pages_from:
-            document = summary.with_pages_of(document, json.loads(options.pages_from.read_text()))
+            later = json.loads(options.pages_from.read_text())
+            if not later["pages"]:
+                print(f"bench: --pages-from {options.pages_from}: a summary without blocks of pages", file=sys.stderr)
+                return 2
+            document = summary.with_pages_of(document, later)
         markdown.write(document, docs, plots.draw(document, images))
         return 0
     signal.signal(signal.SIGTERM, interrupt)

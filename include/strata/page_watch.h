@@ -35,9 +35,8 @@
  *
  * A watch ends by itself when any of its range is freed, released, moved, exchanged, or its block resized by any function of strata or malloc: the
  * whole of it, before pages leave; the handler is told (STRATA_WATCH_ENDED) soon after, and strata_page_unwatch is still to be called. A resize that
- * fails leaves it, unless the system refused to move pages at the last moment. Splitting and
- * joining blocks leaves it as it is; strata_page_commit counts as a write to each page. fork: in the child all watches have ended, and nobody is
- * told.
+ * fails leaves it, unless the system refused to move pages at the last moment. Splitting and joining blocks leaves it as it is; strata_page_commit
+ * counts as a write to each page. fork: in the child all watches have ended, and nobody is told.
  *
  * Valid in C11 and C++. Threads: any may call. Signals: not for signal handlers. errno stays as it was. The design follows Douglas, "User Mode Memory
  * Page Allocation" (2011), section 2, 5-ii.

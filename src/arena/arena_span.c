@@ -133,17 +133,8 @@ static bool is_whole_span(const struct arena_tag *span, const struct arena_tag *
     return segment->kind == TAG_FREE && span->kind == TAG_SPAN && segment->size == span->size;
 }
 
-enum arena_status arena_add(struct arena *arena, uint64_t start, uint64_t size) {
-    if (!is_multiple(arena, start, size)) return ARENA_BAD_ARGUMENT;
-    platform_lock_acquire(&arena->lock);
-    enum arena_status status = arena_tags_secure(arena, 2) ? check_range(arena, start, size) : ARENA_NO_TAGS;
-    if (status == ARENA_OK) (void)create_span(arena, start, size, false);
-    arena_leave(arena, status == ARENA_OK, NULL);
-    return status;
-}
-
 /* The span's last segment, or one behind it, gets the range. Takes up to one tag. */
-static void lengthen_span(struct arena *arena, struct arena_tag *span, uint64_t start, uint64_t size) {
+STRATA_SELDOM static void lengthen_span(struct arena *arena, struct arena_tag *span, uint64_t start, uint64_t size) {
     struct arena_tag *next = span_above(arena, span->start);
     struct list *place = next != NULL ? &next->segment : &arena->segments;
     struct arena_tag *last = tag_of(place->prev);
@@ -162,12 +153,12 @@ static void lengthen_span(struct arena *arena, struct arena_tag *span, uint64_t 
     arena->total += size;
 }
 
-STRATA_SELDOM enum arena_status arena_extend(struct arena *arena, uint64_t start, uint64_t size) {
+STRATA_INLINE enum arena_status add(struct arena *arena, uint64_t start, uint64_t size, bool extends) {
     if (!is_multiple(arena, start, size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);
     enum arena_status status = arena_tags_secure(arena, 2) ? check_range(arena, start, size) : ARENA_NO_TAGS;
     if (status == ARENA_OK) {
-        struct arena_tag *before = start != 0 ? arena_span_floor(arena, start - 1) : NULL;
+        struct arena_tag *before = extends && start != 0 ? arena_span_floor(arena, start - 1) : NULL;
         if (before != NULL && !before->imported && tag_last(before) == start - 1)
             lengthen_span(arena, before, start, size);
         else
@@ -176,6 +167,9 @@ STRATA_SELDOM enum arena_status arena_extend(struct arena *arena, uint64_t start
     arena_leave(arena, status == ARENA_OK, NULL);
     return status;
 }
+
+enum arena_status arena_add(struct arena *arena, uint64_t start, uint64_t size) { return add(arena, start, size, false); }
+STRATA_SELDOM enum arena_status arena_extend(struct arena *arena, uint64_t start, uint64_t size) { return add(arena, start, size, true); }
 
 STRATA_SELDOM enum arena_status arena_remove(struct arena *arena, uint64_t start, uint64_t size) {
     if (!is_multiple(arena, start, size)) return ARENA_BAD_ARGUMENT;
