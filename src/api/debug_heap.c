@@ -16,7 +16,7 @@ bool debug_class_set(struct debug_heap *debug, unsigned tag, const struct debug_
         if (cache == NULL) return false;
         __atomic_store_n(&debug->classes[tag], cache, __ATOMIC_RELEASE);
     }
-    if (features != NULL) heap_kmem_doubt(); /* before there are buffers */
+    if (features != NULL) heap_kmem_doubt(tag); /* before there are buffers */
     if (!debug_cache_set(cache, features)) return false;
     bool shut = __atomic_load_n(&heap.caches.depots[tag].shut, __ATOMIC_RELAXED) != 0;
     if (features != NULL && !shut) cache_shut(&heap.caches, tag);
@@ -29,25 +29,26 @@ bool debug_setting_try(struct debug_heap *debug) {
     return __atomic_compare_exchange_n(&debug->setting, &nobody, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
-/*
- * Whether kmem's frees doubt, and need not: no class has debugged buffers, nor can it get some. Of two threads that free the last ones of two classes
- * one at least sees both gone: by the locks.
- */
-static bool may_trust(const struct debug_heap *debug) {
-    if (heap_kmem_trusts() || __atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return false;
-    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
-        struct debug_cache *cache = __atomic_load_n(&debug->classes[tag], __ATOMIC_ACQUIRE);
-        if (cache != NULL && debug_cache_is_used_now(cache)) return false;
-    }
-    return true;
+/* Whether kmem's frees of a class doubt, and need not: it has no debugged buffers, nor can it get some. */
+static bool may_trust(const struct debug_heap *debug, unsigned tag) {
+    if (heap_kmem_trusts(tag) || __atomic_load_n(&heap.dying, __ATOMIC_RELAXED)) return false;
+    struct debug_cache *cache = __atomic_load_n(&debug->classes[tag], __ATOMIC_ACQUIRE);
+    return cache == NULL || !debug_cache_is_used_now(cache);
+}
+
+/* The first tag from `tag` on of which that is true; SLAB_CACHE_MAGAZINES: of none. */
+static unsigned next_to_trust(const struct debug_heap *debug, unsigned tag) {
+    while (tag < SLAB_CACHE_MAGAZINES && !may_trust(debug, tag)) tag++;
+    return tag;
 }
 
 void debug_setting_end(struct debug_heap *debug) {
     do {
-        if (may_trust(debug)) heap_kmem_trust();
+        for (unsigned tag = SLAB_CACHE_FIRST; (tag = next_to_trust(debug, tag)) < SLAB_CACHE_MAGAZINES;) heap_kmem_trust(tag);
         __atomic_store_n(&debug->setting, 0, __ATOMIC_SEQ_CST);
         platform_word_wake(&debug->setting);
-    } while (may_trust(debug) && debug_setting_try(debug)); /* else whoever has it now, or frees the last one, will see it */
+        /* Else whoever has it now, or frees the last one of a class, will see it. */
+    } while (next_to_trust(debug, SLAB_CACHE_FIRST) < SLAB_CACHE_MAGAZINES && debug_setting_try(debug));
 }
 
 void debug_blocks_set(struct debug_heap *debug, const struct debug_features *features) {
@@ -124,7 +125,8 @@ bool debug_heap_free(const char *function, void *address) {
     if (!is_of_malloc(cache, address, function)) return true;
     struct debug_heap *debug = debug_heap();
     debug_free(cache, address, function);
-    if (!debug_cache_is_used(cache) && may_trust(debug) && debug_setting_try(debug)) debug_setting_end(debug);
+    if (!debug_cache_is_used(cache) && may_trust(debug, slab_class_of_size(&heap.slabs, cache->bytes)) && debug_setting_try(debug))
+        debug_setting_end(debug);
     return true;
 }
 

@@ -22,7 +22,7 @@ void emergency_begin(void) {
     if (__atomic_exchange_n(&heap.dying, true, __ATOMIC_SEQ_CST)) return;
     __atomic_store_n(&heap.fine_end, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&heap.small_end, 0, __ATOMIC_RELEASE); /* with both, every malloc takes the slow path now */
-    heap_kmem_doubt();
+    for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) heap_kmem_doubt(tag);
     size_t page_bytes = platform_info()->page_bytes;
     if (page_bytes == 0) return; /* before platform_init: there is no heap, and nothing to allocate from */
     char *reserved = platform_reserve(NULL, EMERGENCY_BYTES, page_bytes);

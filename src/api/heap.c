@@ -99,7 +99,7 @@ bool heap_init(void) {
             object_caches_init(&heap.objects, &heap.slabs, &heap.caches, (unsigned)heap.options.magazine_max_rounds);
             heap.started_ns = platform_first_ns();
             platform_on_thread_exit(thread_ended); /* before any thread can get an id */
-            heap_kmem_trust();
+            for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) heap_kmem_trust(tag);
             __atomic_store_n(&heap.small_end, SIZE_CLASS_MAX_BYTES + 1, __ATOMIC_RELEASE);
             __atomic_store_n(&heap.fine_end, SIZE_CLASS_FINE_BYTES + 1, __ATOMIC_RELEASE);
             __atomic_store_n(&heap.ready, true, __ATOMIC_RELEASE);

@@ -82,7 +82,7 @@ struct heap {
     struct zone zone;
     struct slab_layer slabs;
     struct cache_layer caches;
-    bool kmem_trusts;                              /* atomic; see heap_kmem_trusts */
+    bool kmem_trusts[SLAB_CACHE_MAGAZINES];        /* atomic; by tag; see heap_kmem_trusts */
     struct heap_calls slow_calls[HEAP_CALL_LINES]; /* behind what requests read, whose place in its page makes a tenth of their time */
 };
 extern struct heap heap __attribute__((visibility("hidden")));
@@ -95,16 +95,16 @@ STRATA_INLINE size_t heap_fine_end(void) { return __atomic_load_n(&heap.fine_end
 STRATA_INLINE size_t heap_small_end(void) { return __atomic_load_n(&heap.small_end, __ATOMIC_ACQUIRE); }
 
 /*
- * The same for kmem.c's frees, which believe what callers say of blocks: whether they may. Not before there is a heap, in a process that is being
- * ended, nor while blocks of a size class may lie in slabs of two kinds, as with debugging of it: whoever begins that calls heap_kmem_doubt first,
- * and from then on each free goes by the address, as a wrong size may name any class. heap_kmem_trust: by one thread at a time, when no debugged
- * block is left and none can come.
+ * The same for kmem.c's frees, which believe what callers say of blocks: whether they may, of the size class of that tag. Not before there is a heap,
+ * in a process that is being ended, nor while blocks of the class may lie in slabs of two kinds, as with debugging of it: whoever begins that calls
+ * heap_kmem_doubt first, and from then on each free of such a size goes by the address. heap_kmem_trust: by one thread at a time, when the class has
+ * no debugged block left and can get none.
  */
-STRATA_INLINE bool heap_kmem_trusts(void) { return __atomic_load_n(&heap.kmem_trusts, __ATOMIC_ACQUIRE); }
-STRATA_INLINE void heap_kmem_doubt(void) { __atomic_store_n(&heap.kmem_trusts, false, __ATOMIC_SEQ_CST); }
-STRATA_INLINE void heap_kmem_trust(void) {
-    __atomic_store_n(&heap.kmem_trusts, true, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&heap.dying, __ATOMIC_SEQ_CST)) heap_kmem_doubt(); /* which emergency_begin did before, or does now */
+STRATA_INLINE bool heap_kmem_trusts(unsigned tag) { return __atomic_load_n(&heap.kmem_trusts[tag], __ATOMIC_ACQUIRE); }
+STRATA_INLINE void heap_kmem_doubt(unsigned tag) { __atomic_store_n(&heap.kmem_trusts[tag], false, __ATOMIC_SEQ_CST); }
+STRATA_INLINE void heap_kmem_trust(unsigned tag) {
+    __atomic_store_n(&heap.kmem_trusts[tag], true, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&heap.dying, __ATOMIC_SEQ_CST)) heap_kmem_doubt(tag); /* which emergency_begin did before, or does now */
 }
 
 /* The lock's rank, which is none in a struct of zeros: by whoever may be the first to take it. */

@@ -3,7 +3,7 @@
  *
  * The fast paths are those of malloc.c without what is known already: cookies skip the table of classes, frees skip the tags. So nothing there looks
  * at the address; verify() does, wherever the slow path is taken, and in builds with STRATA_DEBUG each time. Past that, slab/ verifies what comes
- * back to it. heap.kmem_trusts tells whether that may be: see heap.h. A cookie is the version of the class map above 16 bits of
+ * back to it. heap.kmem_trusts tells of which classes that may be: see heap.h. A cookie is the version of the class map above 16 bits of
  * class, so that one subtraction and one comparison find both a foreign version and a class that there is none of.
  */
 #include <errno.h>
@@ -111,9 +111,9 @@ void *strata_kmem_zalloc(size_t size, unsigned flags) {
 
 /* Where callers aren't believed: whether it lies where blocks of this size do, and has gone into the array. */
 static bool free_by_tag(void *p, size_t size) {
-    if (VERIFIED_ALWAYS || heap_kmem_trusts() || size > SIZE_CLASS_MAX_BYTES) return false;
-    if (!zone_contains(&heap.zone, p) || ((uintptr_t)p & 15) != 0) return false;
+    if (VERIFIED_ALWAYS || size > SIZE_CLASS_MAX_BYTES) return false;
     unsigned class = slab_class_of_size(&heap.slabs, size);
+    if (heap_kmem_trusts(class) || !zone_contains(&heap.zone, p) || ((uintptr_t)p & 15) != 0) return false;
     return (uint8_t)heap.zone.tags[zone_granule_of(&heap.zone, p)] == class && cpu_push(class, p);
 }
 
@@ -124,9 +124,12 @@ static STRATA_NOINLINE void free_slow(const struct kmem_form *form, void *p, siz
 }
 
 void strata_kmem_free(void *p, size_t size) {
-    if (STRATA_LIKELY(size <= SIZE_CLASS_MAX_BYTES) && STRATA_LIKELY(heap_kmem_trusts()) && STRATA_LIKELY(p != NULL)) {
-        if (VERIFIED_ALWAYS && !verify(&free_by_size, p, size)) return;
-        if (STRATA_LIKELY(cpu_push(slab_class_of_size(&heap.slabs, size), p))) return;
+    if (STRATA_LIKELY(size <= SIZE_CLASS_MAX_BYTES)) {
+        unsigned class = slab_class_of_size(&heap.slabs, size);
+        if (STRATA_LIKELY(heap_kmem_trusts(class)) && STRATA_LIKELY(p != NULL)) {
+            if (VERIFIED_ALWAYS && !verify(&free_by_size, p, size)) return;
+            if (STRATA_LIKELY(cpu_push(class, p))) return;
+        }
     }
     free_slow(&free_by_size, p, size);
 }
@@ -166,7 +169,7 @@ void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned flags) {
 }
 
 void strata_kmem_cookie_free(strata_kmem_cookie cookie, void *p) {
-    if (is_cookie(cookie) && STRATA_LIKELY(heap_kmem_trusts()) && STRATA_LIKELY(p != NULL)) {
+    if (is_cookie(cookie) && STRATA_LIKELY(heap_kmem_trusts(cache_of(cookie))) && STRATA_LIKELY(p != NULL)) {
         if (VERIFIED_ALWAYS && !verify(&free_by_cookie, p, bytes_of("strata_kmem_cookie_free", cookie))) return;
         if (STRATA_LIKELY(cpu_push(cache_of(cookie), p))) return;
     }

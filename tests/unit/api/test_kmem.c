@@ -3,6 +3,7 @@
  * sleeping promises; where memory is short, and where nothing is cached.
  */
 #include "slab_counts.h"
+#include "strata/debug.h"
 #include "strata/kmem.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
@@ -305,6 +306,24 @@ static void a_wrong_size_is_found_by_the_slab(void **state) {
     }
 }
 
+/* A debugged block, freed by the size of a class that isn't debugged, and so pays nothing for those that are: no sooner, but no later either. */
+static void a_debugged_block_in_the_wrong_class_is_found_by_the_slab(void **state) {
+    (void)state;
+    static const char *const features[] = {"guards", "firewall"};
+    for (unsigned i = 0; i < 4; i++) {
+        new_process(NULL, NULL);
+        strata_kmem_free(strata_kmem_alloc(200, 0), 200);
+        assert_int_equal(strata_debug_set("malloc-112", features[i / 2]), STRATA_DEBUG_OK);
+        misused = strata_kmem_alloc(100, 0);
+        misused_size = 200;
+        misused_cookie = STRATA_KMEM_COOKIE(200);
+        sim_output_clear();
+        assert_true(sim_dies(i % 2 == 0 ? free_by_size : free_by_cookie, NULL));
+        assert_true(strstr(sim_output(), "(cache malloc-208)") != NULL || strstr(sim_output(), "this is a debugged block of 100 bytes") != NULL ||
+                    strstr(sim_output(), "not a pointer of this heap") != NULL);
+    }
+}
+
 static void pointers_that_are_no_blocks_are_found(void **state) {
     (void)state;
     static char foreign[64] __attribute__((aligned(16)));
@@ -418,6 +437,7 @@ int main(void) {
         cmocka_unit_test_setup(what_the_class_holds_is_one_size, fresh_process),
         cmocka_unit_test_setup(what_was_asked_for_is_its_size, fresh_process),
         cmocka_unit_test_setup(a_wrong_size_is_found_by_the_slab, fresh_process),
+        cmocka_unit_test_setup(a_debugged_block_in_the_wrong_class_is_found_by_the_slab, fresh_process),
         cmocka_unit_test_setup(pointers_that_are_no_blocks_are_found, fresh_process),
         cmocka_unit_test_setup(a_report_does_not_wait_for_the_zone, fresh_process),
         cmocka_unit_test_setup(unknown_flags_end_the_process, fresh_process),
