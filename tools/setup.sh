@@ -14,6 +14,7 @@ build libc6-dev               dpkg_has libc6-dev
 build cmake                   cmake_is_recent
 build ninja-build             command -v ninja
 build binutils                command -v objcopy
+build liburing-dev            have_header liburing.h
 run   python3                 command -v python3
 run   python3-venv            python3 -c 'import venv, ensurepip'
 run   g++                     command -v g++

@@ -138,11 +138,12 @@ enum strata_paging_flags {
     STRATA_PAGING_BY_SIGNALS = 2, /* even where there is userfaultfd */
     STRATA_PAGING_NO_SIGNALS = 4, /* even where there is none; not both */
     /*
-     * Read-ahead and write-behind by io_uring, up to 8 stretches at a time, where the system has it (Linux 5.6) and allows it; else, and without this
-     * flag, by pread and pwrite, one after the other. For a program that names in advance many places of a file that the system has not in its
-     * memory: a tenth less time was seen for that, and none for a sort. Errors are the same. Takes one more file descriptor.
+     * Read-ahead and write-behind by pread and pwrite, one after the other, also where io_uring could have up to 8 stretches under way: through
+     * liburing, where that is installed (liburing.so.2) and was when the library was built, and the system has it (Linux 5.6) and allows it. That
+     * takes one more file descriptor, and spares a program that names in advance many places of a file that the system has not in its memory a tenth
+     * of the time; a sort it spares none. Errors are the same.
      */
-    STRATA_PAGING_IO_URING = 8,
+    STRATA_PAGING_NO_IO_URING = 8,
 };
 
 /*
@@ -201,7 +202,7 @@ struct strata_paging_stats {
     uint64_t beyond_limit;              /* taken in although the limit was reached, as no page could leave */
     size_t page_bytes;
     bool system_calls; /* may be given any address of the block; else EFAULT, see above */
-    bool by_io_uring;  /* see STRATA_PAGING_IO_URING */
+    bool by_io_uring;  /* see STRATA_PAGING_NO_IO_URING */
     bool by_signals;   /* pages are reached by access rights and SIGSEGV, see above */
 };
 /* strata_paging_stats_get - figures of one moment. STRATA_PAGING_BAD_ARGUMENT, STRATA_PAGING_FORKED. Cost: constant. */

@@ -18,7 +18,7 @@ _Static_assert(STRATA_PAGING_PAGES_MIN == PAGER_LIMIT_MIN, "limits are the same 
 
 #define READ_AHEAD_BYTES (128 * KIB)
 #define BOTH_WAYS ((unsigned)STRATA_PAGING_BY_SIGNALS | STRATA_PAGING_NO_SIGNALS)
-#define FLAGS ((unsigned)STRATA_PAGING_NO_READ_AHEAD | STRATA_PAGING_IO_URING | BOTH_WAYS)
+#define FLAGS ((unsigned)STRATA_PAGING_NO_READ_AHEAD | STRATA_PAGING_NO_IO_URING | BOTH_WAYS)
 
 /* The pager, and what its adapters need of the program. */
 struct strata_paging {
@@ -94,7 +94,7 @@ static struct pager_config config_of(const struct strata_paging_config *config, 
                                  .file = config->file,
                                  .bytes = config->bytes,
                                  .way = way_of(config->flags),
-                                 .wants_ring = (config->flags & STRATA_PAGING_IO_URING) != 0,
+                                 .wants_ring = (config->flags & STRATA_PAGING_NO_IO_URING) == 0,
                                  .limit_pages = (uint32_t)limit,
                                  .dirty_limit_pages = (uint32_t)max_u64(min_u64(dirty, limit), 1),
                                  .window_pages = (config->flags & STRATA_PAGING_NO_READ_AHEAD) != 0 ? 0 : (uint32_t)min_u64(window, limit / 4),

@@ -183,7 +183,7 @@ int main(int argc, char **argv) {
     flags = STRATA_PAGING_BY_SIGNALS;
     run(LIMIT, 0, NULL);
     run(STRATA_PAGING_PAGES_MIN, 1, NULL);
-    flags = STRATA_PAGING_IO_URING;
+    flags = STRATA_PAGING_NO_IO_URING;
     run(LIMIT, 0, &policy);
     unlink(path);
     return 0;

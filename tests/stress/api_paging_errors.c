@@ -378,7 +378,7 @@ int main(void) {
     in_child(descriptors_closed);
     way = STRATA_PAGING_BY_SIGNALS;
     test_all();
-    way = STRATA_PAGING_IO_URING;
+    way = STRATA_PAGING_NO_IO_URING;
     test_all();
     in_child(descriptors_closed);
     unlink(path);

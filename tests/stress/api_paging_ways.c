@@ -74,17 +74,40 @@ static bool uses_ring(void) {
     return uses;
 }
 
+static void works_without_ring(void) {
+    EXPECT(!uses_ring());
+    struct strata_paging *paging = open_new();
+    fill(paging, 4);
+    for (unsigned k = 0; k < PAGES; k++) EXPECT(page_of(paging, k)[1] == (char)(k + 4));
+    EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(100) == 104);
+}
+
 /* Each way in which io_uring can be missing: pread and pwrite do the same. */
 static void no_io_uring(void) {
     static const unsigned calls[] = {SYS_io_uring_register, SYS_io_uring_setup};
     for (unsigned i = 0; i < 2; i++) {
         forbid(calls[i], i == 0 ? EINVAL : EPERM);
-        EXPECT(!uses_ring());
-        struct strata_paging *paging = open_new();
-        fill(paging, 4);
-        for (unsigned k = 0; k < PAGES; k++) EXPECT(page_of(paging, k)[1] == (char)(k + 4));
-        EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(100) == 104);
+        works_without_ring();
     }
+}
+
+/* Where the loader finds no liburing that it can use: this program anew. */
+static void no_liburing(void) {
+    char directory[] = "/tmp/api_paging_ways.XXXXXX", file[64];
+    EXPECT(mkdtemp(directory) != NULL);
+    snprintf(file, sizeof file, "%s/liburing.so.2", directory);
+    FILE *out = fopen(file, "w");
+    EXPECT(out != NULL && fputs("no library", out) >= 0 && fclose(out) == 0);
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        setenv("LD_LIBRARY_PATH", directory, 1);
+        execl("/proc/self/exe", "api_paging_ways", "no-liburing", (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT(unlink(file) == 0 && rmdir(directory) == 0);
 }
 
 /* The ring stops in the middle: each submission fails. What was read ahead and written behind by it goes the other way. */
@@ -111,18 +134,26 @@ static void foreign_faults(void) {
     EXPECT(touch(none) == SIGSEGV);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argv;
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     snprintf(path, sizeof path, "/tmp/api_paging_ways.%d", (int)getpid());
     expect_signals();
+    if (argc > 1) {
+        works_without_ring();
+        unlink(path);
+        return 0;
+    }
     in_child(forbidden);
+    in_child(no_io_uring);
+    in_child(no_liburing);
+    in_child(io_uring_fails);
+    way = STRATA_PAGING_NO_IO_URING;
+    in_child(works_without_ring);
     way = STRATA_PAGING_BY_SIGNALS;
     in_child(descriptors_closed_by_signals);
     in_child(few_mappings);
     in_child(foreign_faults);
-    way = STRATA_PAGING_IO_URING;
-    in_child(no_io_uring);
-    in_child(io_uring_fails);
     unlink(path);
     return 0;
 }

@@ -1,163 +1,150 @@
 /*
- * store_ring.c - reads and writes of the file behind a paged block that go on while their thread does other things: io_uring, by system calls of its
- * own, as the library depends on nothing but the C library and the kernel.
+ * store_ring.c - reads and writes of the file behind a paged block that go on while their thread does other things: io_uring through liburing.
  *
- * A ring belongs to one thread, so its words need no lock; the kernel's side of them is read and written with acquire and release. Of what a request
- * did only whole successes are believed: what is short, interrupted, or wrong is done again from there by pread or pwrite (store.c), which says what
- * is wrong. So all errors are theirs.
+ * liburing is loaded by whoever opens the first ring, as the library depends on nothing but the C library: where it is not there, or was not when
+ * this was built, there are no rings. Only what its header does in place is compiled in.
+ *
+ * A ring belongs to one thread. Of what a request did only whole successes are believed: what is short, interrupted, or wrong is done again from
+ * there by pread or pwrite (store.c), which says what is wrong. So all errors are theirs. A request that the system did not take stays in liburing's
+ * queue, from which it would go with the next one, a second time and perhaps into memory that has gone to another page: so a ring that was refused
+ * one is lost. Nothing is submitted to it any more, what is under way is waited for, and it ends with its queue.
  *
  * The program may close our file number: it is looked at before each call, as store.c does with its own. The mappings keep the ring alive, so that
- * what is under way ends, and is waited for by looking; then the ring is given up. Not inherited by a fork. errno is kept.
+ * what is under way ends, and is waited for by looking. The child of a fork only takes its own mappings and number down. errno is kept.
  */
 #define _GNU_SOURCE 1
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/io_uring.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "base/check.h"
 #include "platform/linux/linux.h"
 
-#define OPERATIONS 64 /* of those that the kernel may know; ours are below */
+#ifdef STRATA_LIBURING
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIBURING "liburing.so.2"
 #define LOOK_NS 1000000
 
+struct liburing {
+    __typeof__(io_uring_queue_init) *queue_init;
+    __typeof__(io_uring_queue_exit) *queue_exit;
+    __typeof__(io_uring_get_probe_ring) *get_probe_ring;
+    __typeof__(io_uring_free_probe) *free_probe;
+    __typeof__(io_uring_submit) *submit;
+    __typeof__(io_uring_wait_cqes) *wait_cqes;
+};
+
 struct platform_store_ring {
-    int file;
-    uint64_t device, inode;
+    struct io_uring uring;
+    struct liburing library;
+    uint64_t device, inode; /* of its file number */
     unsigned depth, under_way;
-    size_t footprint_bytes, ring_bytes, entries_bytes;
-    char *ring; /* both queues */
-    struct io_uring_sqe *entries;
-    uint32_t *sq_head, *sq_tail, *sq_array, *cq_head, *cq_tail;
-    uint32_t sq_mask, cq_mask;
-    struct io_uring_cqe *results;
+    size_t footprint_bytes;
     bool lost;
 };
 
-static bool is_ours(const struct platform_store_ring *ring) {
-    struct stat status;
-    return fstat(ring->file, &status) == 0 && status.st_dev == ring->device && status.st_ino == ring->inode;
-}
-
-/* Linux 5.6 has the two operations, and this question. */
-static bool knows_operations(int file) {
-    _Alignas(struct io_uring_probe) char memory[sizeof(struct io_uring_probe) + OPERATIONS * sizeof(struct io_uring_probe_op)] = {0};
-    const struct io_uring_probe *probe = (const struct io_uring_probe *)(const void *)memory;
-    if (syscall(SYS_io_uring_register, file, IORING_REGISTER_PROBE, memory, OPERATIONS) != 0) return false;
-    return probe->last_op >= IORING_OP_WRITE && (probe->ops[IORING_OP_READ].flags & IO_URING_OP_SUPPORTED) != 0 &&
-           (probe->ops[IORING_OP_WRITE].flags & IO_URING_OP_SUPPORTED) != 0;
-}
-
-static void *map_ring(int file, size_t bytes, uint64_t offset) {
-    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, (off_t)offset);
-    if (address == MAP_FAILED) return NULL;
-    (void)madvise(address, bytes, MADV_DONTFORK);
-    return address;
-}
-
-static bool map_queues(struct platform_store_ring *ring, const struct io_uring_params *parameters) {
-    size_t submissions = parameters->sq_off.array + parameters->sq_entries * sizeof(uint32_t);
-    size_t completions = parameters->cq_off.cqes + parameters->cq_entries * sizeof(struct io_uring_cqe);
-    ring->ring_bytes = submissions > completions ? submissions : completions;
-    ring->entries_bytes = parameters->sq_entries * sizeof(struct io_uring_sqe);
-    ring->ring = map_ring(ring->file, ring->ring_bytes, IORING_OFF_SQ_RING);
-    ring->entries = map_ring(ring->file, ring->entries_bytes, IORING_OFF_SQES);
-    if (ring->ring == NULL || ring->entries == NULL) return false;
-    ring->sq_head = (uint32_t *)(void *)(ring->ring + parameters->sq_off.head);
-    ring->sq_tail = (uint32_t *)(void *)(ring->ring + parameters->sq_off.tail);
-    ring->sq_array = (uint32_t *)(void *)(ring->ring + parameters->sq_off.array);
-    ring->sq_mask = *(uint32_t *)(void *)(ring->ring + parameters->sq_off.ring_mask);
-    ring->cq_head = (uint32_t *)(void *)(ring->ring + parameters->cq_off.head);
-    ring->cq_tail = (uint32_t *)(void *)(ring->ring + parameters->cq_off.tail);
-    ring->cq_mask = *(uint32_t *)(void *)(ring->ring + parameters->cq_off.ring_mask);
-    ring->results = (struct io_uring_cqe *)(void *)(ring->ring + parameters->cq_off.cqes);
-    ring->depth = parameters->sq_entries;
+/*
+ * It stays loaded, and has no code that runs by itself. dlopen is looked up, as a program that names it and is wholly static gets one that it can't
+ * use, and the linker's warning of it.
+ */
+static bool load(struct liburing *library) {
+    static const char *const names[] = {"io_uring_queue_init", "io_uring_queue_exit", "io_uring_get_probe_ring",
+                                        "io_uring_free_probe", "io_uring_submit",     "io_uring_wait_cqes"};
+    __typeof__(dlopen) *open = (__typeof__(dlopen) *)(uintptr_t)dlsym(RTLD_DEFAULT, "dlopen");
+    void *handle = open != NULL ? open(LIBURING, RTLD_NOW | RTLD_LOCAL) : NULL, *found[ARRAY_LENGTH(names)];
+    if (handle == NULL) return false;
+    for (unsigned i = 0; i < ARRAY_LENGTH(names); i++)
+        if ((found[i] = dlsym(handle, names[i])) == NULL) return false;
+    _Static_assert(sizeof found == sizeof *library, "a name for each function");
+    memcpy(library, found, sizeof found);
     return true;
 }
 
-/* Takes over the file number, which is put out of the way of programs that count on low ones. */
-static bool begin(struct platform_store_ring *ring, int file, const struct io_uring_params *parameters) {
+static bool is_ours(const struct platform_store_ring *ring) {
     struct stat status;
-    int high = fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
-    if (high >= 0) close(file);
-    ring->file = high >= 0 ? high : file;
-    if ((parameters->features & IORING_FEAT_SINGLE_MMAP) == 0 || !knows_operations(ring->file) || fstat(ring->file, &status) != 0) return false;
+    return fstat(ring->uring.ring_fd, &status) == 0 && status.st_dev == ring->device && status.st_ino == ring->inode;
+}
+
+/* Linux 5.6 has the two operations, and this question. */
+static bool knows_operations(struct platform_store_ring *ring) {
+    struct io_uring_probe *probe = ring->library.get_probe_ring(&ring->uring);
+    bool knows = probe != NULL && io_uring_opcode_supported(probe, IORING_OP_READ) && io_uring_opcode_supported(probe, IORING_OP_WRITE);
+    if (probe != NULL) ring->library.free_probe(probe);
+    return knows;
+}
+
+/* The file number is put out of the way of programs that count on low ones. */
+static bool begin(struct platform_store_ring *ring, unsigned depth) {
+    struct stat status;
+    if (ring->library.queue_init(depth, &ring->uring, 0) != 0) return false; /* forbidden by many containers, and by kernel.io_uring_disabled */
+    int high = fcntl(ring->uring.ring_fd, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
+    if (high >= 0) {
+        close(ring->uring.ring_fd);
+        ring->uring.ring_fd = ring->uring.enter_ring_fd = high;
+    }
+    if (!knows_operations(ring) || fstat(ring->uring.ring_fd, &status) != 0) {
+        ring->library.queue_exit(&ring->uring);
+        return false;
+    }
     ring->device = status.st_dev;
     ring->inode = status.st_ino;
-    return map_queues(ring, parameters);
+    ring->depth = depth;
+    return true;
 }
 
 struct platform_store_ring *platform_store_ring_open(unsigned depth) {
     int saved = errno;
-    struct io_uring_params parameters = {0};
     size_t footprint = align_up(sizeof(struct platform_store_ring), platform_info()->page_bytes);
-    int file = (int)syscall(SYS_io_uring_setup, depth, &parameters); /* forbidden by many containers, and by kernel.io_uring_disabled */
-    struct platform_store_ring *ring = file >= 0 ? linux_map(NULL, footprint, PROT_READ | PROT_WRITE, 0) : NULL;
-    if (file >= 0 && ring == NULL) close(file);
-    if (ring != NULL) {
-        *ring = (struct platform_store_ring){.footprint_bytes = footprint};
-        if (!begin(ring, file, &parameters)) {
-            platform_store_ring_close(ring, false);
-            ring = NULL;
-        }
+    struct platform_store_ring *ring = linux_map(NULL, footprint, PROT_READ | PROT_WRITE, 0);
+    if (ring != NULL && (!load(&ring->library) || !begin(ring, depth))) {
+        munmap(ring, footprint);
+        ring = NULL;
     }
+    if (ring != NULL) ring->footprint_bytes = footprint;
     errno = saved;
     return ring;
 }
 
 void platform_store_ring_close(struct platform_store_ring *ring, bool forked) {
     int saved = errno;
-    if (ring->ring == NULL || is_ours(ring)) close(ring->file);
-    if (!forked && ring->entries != NULL) munmap(ring->entries, ring->entries_bytes);
-    if (!forked && ring->ring != NULL) munmap(ring->ring, ring->ring_bytes);
+    (void)forked; /* mappings and number are the child's own */
+    if (!is_ours(ring)) ring->uring.ring_fd = ring->uring.enter_ring_fd = -1;
+    ring->library.queue_exit(&ring->uring);
     munmap(ring, ring->footprint_bytes);
     errno = saved;
 }
 
-/* Submits what is queued (0 or 1), and waits for `least` results. Returns what the call does, or a negative error. */
-static int enter(struct platform_store_ring *ring, unsigned queued, unsigned least) {
-    if (!is_ours(ring)) return -EBADF;
-    int done = (int)syscall(SYS_io_uring_enter, ring->file, queued, least, least != 0 ? IORING_ENTER_GETEVENTS : 0, NULL, 0);
-    return done >= 0 ? done : -errno;
-}
-
 bool platform_store_begin(struct platform_store_ring *ring, struct platform_store_job *job) {
-    int saved = errno;
-    if (ring->lost || ring->under_way == ring->depth) return false;
-    uint32_t tail = *ring->sq_tail, place = tail & ring->sq_mask;
-    ring->entries[place] = (struct io_uring_sqe){.opcode = job->write ? IORING_OP_WRITE : IORING_OP_READ,
-                                                 .fd = job->store->file,
-                                                 .addr = (uintptr_t)job->memory,
-                                                 .len = (uint32_t)job->bytes,
-                                                 .off = job->offset,
-                                                 .user_data = (uintptr_t)job};
-    ring->sq_array[place] = place;
-    bool ok = platform_store_is_ours(job->store);
-    if (ok) {
-        __atomic_store_n(ring->sq_tail, tail + 1, __ATOMIC_RELEASE);
-        int done;
-        do done = enter(ring, 1, 0);
-        while (done == -EINTR);
-        ok = __atomic_load_n(ring->sq_head, __ATOMIC_ACQUIRE) == tail + 1; /* the kernel has taken it */
-        if (!ok) __atomic_store_n(ring->sq_tail, tail, __ATOMIC_RELEASE);
-        ring->lost |= done == -EBADF;
-        ring->under_way += ok;
-    }
+    int saved = errno, done;
+    if (ring->lost || ring->under_way == ring->depth || !platform_store_is_ours(job->store)) return false;
+    struct io_uring_sqe *request = io_uring_get_sqe(&ring->uring); /* there is room: what was queued before was taken */
+    if (job->write)
+        io_uring_prep_write(request, job->store->file, job->memory, (unsigned)job->bytes, job->offset);
+    else
+        io_uring_prep_read(request, job->store->file, job->memory, (unsigned)job->bytes, job->offset);
+    io_uring_sqe_set_data(request, job);
+    do done = is_ours(ring) ? ring->library.submit(&ring->uring) : -EBADF;
+    while (done == -EINTR);
+    ring->lost = done != 1;
+    ring->under_way += done == 1;
     errno = saved;
-    return ok;
+    return done == 1;
 }
 
 static struct platform_store_job *take(struct platform_store_ring *ring) {
-    uint32_t head = *ring->cq_head;
-    if (head == __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE)) return NULL;
-    struct io_uring_cqe result = ring->results[head & ring->cq_mask];
-    __atomic_store_n(ring->cq_head, head + 1, __ATOMIC_RELEASE);
-    struct platform_store_job *job = (struct platform_store_job *)(uintptr_t)result.user_data;
-    size_t done = result.res > 0 ? (size_t)result.res : 0, rest = job->bytes - done;
+    struct io_uring_cqe *result = NULL;
+    unsigned head;
+    io_uring_for_each_cqe(&ring->uring, head, result) break;
+    if (result == NULL) return NULL;
+    struct platform_store_job *job = io_uring_cqe_get_data(result);
+    size_t done = result->res > 0 ? (size_t)result->res : 0, rest = job->bytes - done;
+    io_uring_cqe_seen(&ring->uring, result);
     char *memory = (char *)job->memory + done;
     ring->under_way--;
     if (done != 0) linux_store_passed(job->store, job->write, done, job->offset);
@@ -171,11 +158,37 @@ struct platform_store_job *platform_store_end(struct platform_store_ring *ring, 
     int saved = errno;
     struct platform_store_job *job;
     while ((job = take(ring)) == NULL && wait && ring->under_way != 0) {
-        int done = enter(ring, 0, 1);
-        if (done >= 0 || done == -EINTR) continue;
+        struct io_uring_cqe *result;
+        int status = is_ours(ring) ? ring->library.wait_cqes(&ring->uring, &result, 1, NULL, NULL) : -EBADF; /* submits nothing */
+        if (status == 0 || status == -EINTR) continue;
         ring->lost = true; /* results still come, whenever this thread is in the kernel */
         (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = LOOK_NS}, NULL);
     }
     errno = saved;
     return job;
 }
+
+#else
+
+struct platform_store_ring *platform_store_ring_open(unsigned depth) {
+    (void)depth;
+    return NULL;
+}
+
+/* Without rings nobody calls these. */
+void platform_store_ring_close(struct platform_store_ring *ring, bool forked) {
+    (void)forked;
+    CHECK(ring == NULL);
+}
+bool platform_store_begin(struct platform_store_ring *ring, struct platform_store_job *job) {
+    (void)job;
+    CHECK(ring == NULL);
+    return false;
+}
+struct platform_store_job *platform_store_end(struct platform_store_ring *ring, bool wait) {
+    (void)wait;
+    CHECK(ring == NULL);
+    return NULL;
+}
+
+#endif
