@@ -22,11 +22,11 @@
  *   - threads: any thread may call at any time, but for strata_zone_destroy. No lock of strata is held while a function of the program runs; of a
  *     pass of compaction, of which a zone has one at a time, others wait for the end within bounds (strata_zone_set_effort), and functions of the
  *     program that strata has called, for this zone or another, don't wait for it;
- *   - fork: the memory of STRATA_ZONE_MEMFD and STRATA_ZONE_HUGETLB is shared with the child, that of STRATA_ZONE_ANON copied. What strata
- *     knows of the frames is copied, and in order whatever other threads did: in the child their calls have ended, blocks that they were moving or
- *     having dropped are where the owner knows them, captures within a call are given up, and the zone has no threads. For that a fork waits until
- * the owners' functions that run have returned, 0.1 s at least if they don't; a block that one still moves then is allocated at both places in the
- *     child, and one that it still drops stays allocated. A function of an owner may fork: in the child its own call goes on, and what other threads
+ *   - fork: the memory of STRATA_ZONE_MEMFD and STRATA_ZONE_HUGETLB is shared with the child, that of STRATA_ZONE_ANON and STRATA_ZONE_HEAP copied.
+ * What strata knows of the frames is copied, and in order whatever other threads did: in the child their calls have ended, blocks that they were
+ * moving or having dropped are where the owner knows them, captures within a call are given up, and the zone has no threads. For that a fork waits
+ * until the owners' functions that run have returned, 0.1 s at least if they don't; a block that one still moves then is allocated at both places in
+ * the child, and one that it still drops stays allocated. A function of an owner may fork: in the child its own call goes on, and what other threads
  * had isolated stays STRATA_ZONE_BUSY. A child must not allocate or free frames of a shared zone while its parent does;
  *   - signals: not for signal handlers, as each function takes locks. errno stays as it was.
  *
@@ -93,6 +93,7 @@ enum strata_zone_backend {
     STRATA_ZONE_HUGETLB, /* the same of huge pages, taken from the system's pool at once: STRATA_ZONE_NO_HUGE_PAGES where that has too few */
     STRATA_ZONE_ANON,    /* private memory. Can't be mapped at other addresses */
     STRATA_ZONE_SIM,     /* no memory: each frame's contents are one word (strata_zone_peek), kept once it isn't 0. For experiments and tests */
+    STRATA_ZONE_HEAP,    /* a block of the heap's (strata/page.h), for whose limits and figures all of it counts; else as STRATA_ZONE_ANON */
 };
 
 /* ------------------------------------------------------------------ life */
@@ -121,10 +122,10 @@ struct strata_zone_config {
  * strata_zone_create - a new zone, all of whose frames are free.
  *
  * config: may go once the call is back. zone: receives it. Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_NO_MEMORY;
- * STRATA_ZONE_NO_HUGE_PAGES; STRATA_ZONE_UNSUPPORTED: the system has no such memory, or no such node. Memory behind the frames is taken
- * when they are first touched, but for STRATA_ZONE_HUGETLB. Limits of the process (RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_AS) that are too low are
- * STRATA_ZONE_NO_MEMORY; no signal is raised. Cost: linear in superpages, some 10 ns each; 256 bytes for each, and 4 to 20 bytes
- * for each frame that is allocated as movable, with an owner, pinned or mapped.
+ * STRATA_ZONE_NO_HUGE_PAGES; STRATA_ZONE_UNSUPPORTED: the system has no such memory, or no such node (STRATA_ZONE_HEAP: of any). Memory
+ * behind the frames is taken when they are first touched, but for STRATA_ZONE_HUGETLB, and for what the heap keeps present. Limits of the process
+ * (RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_AS), or of the heap, that are too low are STRATA_ZONE_NO_MEMORY; no signal is raised. Cost: linear in
+ * superpages, some 10 ns each; 256 bytes for each, and 4 to 20 bytes for each frame that is allocated as movable, with an owner, pinned or mapped.
  */
 STRATA_API enum strata_zone_status strata_zone_create(const struct strata_zone_config *config,
                                                       struct strata_zone **zone) STRATA_NOEXCEPT STRATA_NODISCARD;
@@ -315,7 +316,7 @@ STRATA_API enum strata_zone_status strata_zone_discard(struct strata_zone *zone,
  * strata_zone_window_open - address space for so many pages, which show nothing yet.
  *
  * bytes: a multiple of the frame's size (STRATA_ZONE_HUGETLB: of a superpage), above 0. address: receives it, aligned to a superpage. Returns
- * STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_UNSUPPORTED: frames of STRATA_ZONE_ANON and STRATA_ZONE_SIM can't be shown elsewhere;
+ * STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT; STRATA_ZONE_UNSUPPORTED: frames of STRATA_ZONE_ANON, _HEAP and _SIM can't be shown elsewhere;
  * STRATA_ZONE_NO_MEMORY: of address space, or for the window's table. Cost: two or three calls of the system; 4 bytes for each page that shows a
  * frame.
  */

@@ -14,7 +14,7 @@
  * page tables when they are looked at, at strata_zone_address, and have been used if they are there at the next look. That is the page of the access;
  * where the system forbids userfaultfd, which strata_zone_reclaim_start asks for, also up to 15 neighbours of one that is read. Uses by
  * another mapping, a device, or another process are not seen: strata_zone_touch tells of them, and a pin keeps a block from being asked about. What a
- * window shows is not dropped, whatever its use. On STRATA_ZONE_ANON and STRATA_ZONE_HUGETLB nothing is seen: only strata_zone_touch counts there.
+ * window shows is not dropped, whatever its use. On STRATA_ZONE_ANON, _HEAP and _HUGETLB nothing is seen: only strata_zone_touch counts there.
  * All of this is of how long ago a block was used. Memory counts as dirty whatever its use; see `reclaim` of struct strata_zone_owner.
  *
  * Valid in C11 and C++. Threads, statuses, fork and signals: as strata/zone.h says. A forked child has no thread of the zone's:

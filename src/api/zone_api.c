@@ -13,6 +13,7 @@
 #include "api/zone_public.h"
 #include "base/check.h"
 #include "page/frames.h"
+#include "strata/page.h"
 
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), "the same numbers")
 SAME(STRATA_ZONE_OK, FRAMES_OK);
@@ -131,9 +132,20 @@ size_t strata_zone_explain(struct strata_zone *zone, char *text, size_t bytes) {
 
 /* ------------------------------------------------------------------ life */
 
+/* One block of the heap's, which nobody else knows: it counts for the heap's limits, and its pages come out of those that the heap keeps. */
+static char *lend(uint64_t bytes) {
+    const struct strata_page_request request = {
+        .bytes = bytes, .align = STRATA_ZONE_SUPERPAGE_BYTES, .flags = STRATA_PAGE_NO_MOVE | STRATA_PAGE_UNMOVABLE};
+    void *block;
+    return strata_page_alloc_as(&request, &block) == STRATA_PAGE_OK ? block : NULL;
+}
+static void take_back(char *memory) { CHECK(strata_page_free(memory) == STRATA_PAGE_OK); }
+static const struct frames_lender heap_lender = {lend, take_back};
+
 static struct frames_config config_of(const struct strata_zone_config *config) {
     return (struct frames_config){.name = config->name,
                                   .backend = (enum frames_backend_kind)config->backend,
+                                  .lender = &heap_lender,
                                   .bytes = config->bytes,
                                   .frame_bytes = config->frame_bytes,
                                   .reserve_bytes = config->reserve_bytes,

@@ -52,7 +52,7 @@ enum frames_status {
     FRAMES_FILE_ERROR,
 };
 enum frames_mobility { FRAMES_UNMOVABLE, FRAMES_RECLAIMABLE, FRAMES_MOVABLE, FRAMES_MOBILITIES };
-enum frames_backend_kind { FRAMES_MEMFD, FRAMES_HUGETLB, FRAMES_ANON, FRAMES_SIM };
+enum frames_backend_kind { FRAMES_MEMFD, FRAMES_HUGETLB, FRAMES_ANON, FRAMES_SIM, FRAMES_HEAP };
 enum frames_zone_flags { FRAMES_NO_GROUPING = 1, FRAMES_SCATTER = 2, FRAMES_HUGE_IN_PARTITION = 4, FRAMES_ON_NODE = 8 };
 enum frames_alloc_flags { FRAMES_NO_FALLBACK = 1, FRAMES_NO_RESERVE = 2, FRAMES_NO_EFFORT = 4, FRAMES_HIGH = 8 };
 enum frames_answer { FRAMES_YES, FRAMES_LATER, FRAMES_NEVER, FRAMES_WROTE, FRAMES_WRITE };
@@ -72,9 +72,16 @@ struct frames_complaint {
 
 /* ------------------------------------------------------------------ life */
 
+/* Who has memory for a zone of FRAMES_HEAP: readable and writable, its start a multiple of a superpage. lend: NULL: there is none. */
+struct frames_lender {
+    char *(*lend)(uint64_t bytes);
+    void (*take_back)(char *memory);
+};
+
 struct frames_config {
     const char *name;
     enum frames_backend_kind backend;
+    const struct frames_lender *lender; /* of FRAMES_HEAP; static */
     uint64_t bytes;
     size_t frame_bytes; /* 0: the system's page */
     uint64_t reserve_bytes, partition_bytes;

@@ -1,6 +1,6 @@
 /*
- * frames_backend.c - the memory behind the frames of a zone: shared with a file number, of ordinary or huge pages; private; or none, but a word a
- * frame.
+ * frames_backend.c - the memory behind the frames of a zone: shared with a file number, of ordinary or huge pages; private, of its own or lent; or
+ * none, but a word a frame.
  *
  * No locks: whoever copies or discards frames has them to himself.
  */
@@ -82,6 +82,18 @@ static bool discard_anon(struct frame_zone *zone, uint64_t frame, uint64_t frame
 }
 const struct frames_backend frames_backend_anon = {
     .open = open_anon, .close = close_anon, .copy = copy_memory, .populate = populate_anon, .discard = discard_anon};
+
+/* ------------------------------------------------------------------ private memory of somebody else's */
+
+static enum frames_status open_heap(struct frame_zone *zone, unsigned node) {
+    (void)node;
+    if ((zone->flags & FRAMES_ON_NODE) != 0) return FRAMES_UNSUPPORTED; /* its neighbours in the heap's mapping are not to be bound */
+    zone->base = zone->lender->lend(zone->frames << zone->frame_shift);
+    return zone->base != NULL ? FRAMES_OK : FRAMES_NO_MEMORY;
+}
+static void close_heap(struct frame_zone *zone) { zone->lender->take_back(zone->base); }
+const struct frames_backend frames_backend_heap = {
+    .open = open_heap, .close = close_heap, .copy = copy_memory, .populate = populate_anon, .discard = discard_anon};
 
 /* ------------------------------------------------------------------ no memory */
 

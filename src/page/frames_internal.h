@@ -99,7 +99,7 @@ struct frames_backend {
     /* NULL: can't. Shows the run at an address of a window; false: no mappings left, and the pages show nothing. */
     bool (*show)(struct frame_zone *zone, uint64_t frame, uint64_t frames, char *address);
 };
-extern const struct frames_backend frames_backend_memfd, frames_backend_hugetlb, frames_backend_anon, frames_backend_sim;
+extern const struct frames_backend frames_backend_memfd, frames_backend_hugetlb, frames_backend_anon, frames_backend_sim, frames_backend_heap;
 
 /*
  * What compaction and reclaim want to be told, each set once by their start, or NULL. placed, leaving, moved: under the lock of the superpage, which
@@ -121,6 +121,7 @@ struct frame_zone {
     char name[FRAMES_NAME_BYTES];
     enum frames_backend_kind kind;
     const struct frames_backend *backend;
+    const struct frames_lender *lender;           /* of FRAMES_HEAP */
     unsigned flags, frame_shift, superpage_shift; /* log2 of bytes in a frame, and of frames in a superpage */
     unsigned superpage_frames;
     unsigned batch; /* of blocks that wait in a slot: see SLOT_BATCH */

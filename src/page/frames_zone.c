@@ -21,7 +21,7 @@ enum frames_status frames_config_check(const struct frames_config *config, struc
     *complaint = (struct frames_complaint){"name", "not NULL", 0};
     if (config->name == NULL) return FRAMES_BAD_ARGUMENT;
     *complaint = (struct frames_complaint){"backend", "those of strata_zone_backend", config->backend};
-    if ((unsigned)config->backend > FRAMES_SIM) return FRAMES_BAD_ARGUMENT;
+    if ((unsigned)config->backend > FRAMES_HEAP) return FRAMES_BAD_ARGUMENT;
     *complaint = (struct frames_complaint){"frame_bytes", "4096, 16384 or 65536, not less than the system's page; or 0", config->frame_bytes};
     if (frame != 4 * KIB && frame != 16 * KIB && frame != 64 * KIB) return FRAMES_BAD_ARGUMENT;
     if (frame < page && config->backend != FRAMES_SIM) return FRAMES_BAD_ARGUMENT;
@@ -51,7 +51,8 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     static const struct frames_backend *const backends[] = {[FRAMES_MEMFD] = &frames_backend_memfd,
                                                             [FRAMES_HUGETLB] = &frames_backend_hugetlb,
                                                             [FRAMES_ANON] = &frames_backend_anon,
-                                                            [FRAMES_SIM] = &frames_backend_sim};
+                                                            [FRAMES_SIM] = &frames_backend_sim,
+                                                            [FRAMES_HEAP] = &frames_backend_heap};
     size_t frame_bytes = config->frame_bytes != 0 ? config->frame_bytes : platform_info()->page_bytes, total = 0;
     uint64_t frames = config->bytes / frame_bytes, superpages = superpages_of(config->bytes);
     unsigned cpus = (unsigned)min_u64(config->cpus != 0 ? config->cpus : platform_info()->cpus, FRAMES_CPUS_MAX);
@@ -76,6 +77,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     zone->memory_bytes = total;
     zone->kind = config->backend;
     zone->backend = backend;
+    zone->lender = config->lender;
     zone->flags = config->flags;
     zone->frame_shift = bit_highest(frame_bytes);
     zone->superpage_frames = (unsigned)(FRAMES_SUPERPAGE_BYTES / frame_bytes);

@@ -149,6 +149,7 @@ static const struct way {
     {"while pinned", by_the_system_while_pinned, STRATA_ZONE_MEMFD},
     {"by a child", by_a_child, STRATA_ZONE_MEMFD},
     {"private memory", write_at_addresses, STRATA_ZONE_ANON},
+    {"memory of the heap", write_at_addresses, STRATA_ZONE_HEAP},
 };
 
 /* ------------------------------------------------------------------ system calls into windows */

@@ -86,7 +86,7 @@ static void begin(struct world *world, enum strata_zone_backend backend) {
     const struct strata_zone_config config = {
         .name = "forked", .backend = backend, .bytes = SUPERPAGES * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096};
     const struct strata_zone_owner owner = {.name = "blocks", .migrate = migrate, .reclaim = drop, .context = world};
-    world->private_memory = backend == STRATA_ZONE_ANON;
+    world->private_memory = backend != STRATA_ZONE_MEMFD;
     EXPECT(strata_zone_create(&config, &world->zone) == STRATA_ZONE_OK);
     EXPECT(strata_zone_owner_add(world->zone, &owner, &world->owner) == STRATA_ZONE_OK);
     for (unsigned i = 0; i < BLOCKS; i++) atomic_init(&world->frame[i], NONE);
@@ -256,7 +256,7 @@ static void fork_while_an_owner_waits_for_us(struct world *world) {
 int main(int argc, char **argv) {
     unsigned forks = fork_count(argc, argv);
     pthread_t threads[WORKERS];
-    begin(&worlds[0], STRATA_ZONE_ANON);
+    begin(&worlds[0], STRATA_ZONE_HEAP);
     begin(&worlds[1], STRATA_ZONE_MEMFD);
     for (unsigned w = 0; w < 2; w++) start_threads(&worlds[w]);
     for (unsigned i = 0; i < WORKERS; i++) EXPECT(pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)i) == 0);

@@ -224,6 +224,41 @@ static void an_owner_moves_its_block(void **state) {
     assert_true(info.owner == number && info.token == 99 && info.frames == 4 && info.mobility == STRATA_ZONE_MOVABLE && !info.moving);
 }
 
+/* Its memory is a block of the heap's: counted there, bounded by the heap's limits, and given back; its frames are as any others. */
+static void memory_of_the_heap(void **state) {
+    (void)state;
+    struct strata_zone_config config = {
+        .name = "lent", .backend = STRATA_ZONE_HEAP, .bytes = 4 * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = 4096, .cpus = 2};
+    const uint64_t before = heap.zone.counters.block_granules, limit = heap.zone.config.hard_limit_bytes;
+    void *window;
+    uint64_t frames[2];
+    strata_zone_destroy(zone);
+    for (unsigned again = 0; again < 2; again++) { /* the second time of pages that were written to */
+        assert_int_equal(strata_zone_create(&config, &zone), STRATA_ZONE_OK);
+        assert_int_equal(heap.zone.counters.block_granules - before, config.bytes / 4096);
+        for (unsigned i = 0; i < 2; i++) frames[i] = alloc(512, STRATA_ZONE_MOVABLE);
+        char *from = strata_zone_address(zone, frames[0]), *to = strata_zone_address(zone, frames[1]);
+        assert_int_equal((uintptr_t)from % STRATA_ZONE_SUPERPAGE_BYTES, 0);
+        memset(from, 5, 512 * 4096);
+        assert_int_equal(strata_zone_copy(zone, frames[0], frames[1], 512), STRATA_ZONE_OK);
+        assert_int_equal(strata_zone_discard(zone, frames[0], 512), STRATA_ZONE_OK);
+        assert_true(from[0] == 0 && from[511 * 4096] == 0 && to[0] == 5 && to[512 * 4096 - 1] == 5);
+        assert_int_equal(strata_zone_window_open(zone, 4096, &window), STRATA_ZONE_UNSUPPORTED);
+        assert_true(strata_zone_check(zone) == NULL && heap_check() == NULL);
+        assert_int_equal(strata_zone_destroy(zone), STRATA_ZONE_OK);
+        assert_int_equal(heap.zone.counters.block_granules, before);
+    }
+    heap.zone.config.hard_limit_bytes = 6 * MIB;
+    assert_int_equal(strata_zone_create(&config, &zone), STRATA_ZONE_NO_MEMORY);
+    heap.zone.config.hard_limit_bytes = limit;
+    config.flags = STRATA_ZONE_ON_NODE;
+    assert_int_equal(strata_zone_create(&config, &zone), STRATA_ZONE_UNSUPPORTED);
+    assert_int_equal(heap.zone.counters.block_granules, before);
+    config.flags = 0;
+    config.bytes = 2 * STRATA_ZONE_SUPERPAGE_BYTES;
+    assert_int_equal(strata_zone_create(&config, &zone), STRATA_ZONE_OK); /* for tear_down */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(configurations_that_are_refused, set_up, tear_down),
@@ -234,6 +269,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(captures_that_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(windows_need_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_owner_moves_its_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_of_the_heap, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
