@@ -26,16 +26,30 @@ endif()
 set(version_script ${PROJECT_SOURCE_DIR}/src/api/strata.map)
 set(layout_script ${PROJECT_SOURCE_DIR}/cmake/layout.ld)
 
+# Only sources that know whether malloc is overridden are compiled for each variant; the others once.
+set(variant_sources "")
+foreach(source IN LISTS linux_sources)
+    file(STRINGS ${source} found REGEX "STRATA_NO_OVERRIDE|api/also_as[.]h" LIMIT_COUNT 1)
+    if(found)
+        list(APPEND variant_sources ${source})
+    endif()
+endforeach()
+list(REMOVE_ITEM linux_sources ${variant_sources})
+add_library(strata_common_objects OBJECT ${linux_sources})
+set_target_properties(strata_common_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_link_libraries(strata_common_objects PRIVATE strata_library_flags Threads::Threads)
+
 # strata_add_library(TARGET FILE EXPORT STATIC_EXPORT [DEFINITION...]): targets TARGET and TARGET_static, files libFILE.so and
 # libFILE.a, known to users as strata::EXPORT and strata::STATIC_EXPORT.
 function(strata_add_library target file export static_export)
     set(objects ${target}_objects)
-    add_library(${objects} OBJECT ${linux_sources})
+    add_library(${objects} OBJECT ${variant_sources})
     set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(${objects} PRIVATE strata_library_flags Threads::Threads)
     target_compile_definitions(${objects} PRIVATE ${ARGN})
 
-    add_library(${target} SHARED $<TARGET_OBJECTS:${objects}>)
+    set(all_objects $<TARGET_OBJECTS:${objects}> $<TARGET_OBJECTS:strata_common_objects>)
+    add_library(${target} SHARED ${all_objects})
     set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
         LINK_DEPENDS "${version_script};${layout_script}" OUTPUT_NAME ${file} EXPORT_NAME ${export})
     target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
@@ -51,13 +65,14 @@ function(strata_add_library target file export static_export)
     # ours but the public ones can clash with a program's. (Sanitizers keep their own bookkeeping per object.) The C++ operators are a second
     # one, which only a C++ program brings in, as they refer to its runtime.
     if(STRATA_SANITIZE)
-        add_library(${target}_static STATIC $<TARGET_OBJECTS:${objects}>)
+        add_library(${target}_static STATIC ${all_objects})
     else()
         set(merged ${CMAKE_CURRENT_BINARY_DIR}/${target}_merged.o)
         add_custom_command(OUTPUT ${merged}
             COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/api/operators[.]c[.]>
+                $<TARGET_OBJECTS:strata_common_objects>
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
-            DEPENDS ${objects} $<TARGET_OBJECTS:${objects}>
+            DEPENDS ${objects} strata_common_objects ${all_objects}
             COMMAND_EXPAND_LISTS VERBATIM)
         add_library(${target}_static STATIC ${merged})
         if(NOT "STRATA_NO_OVERRIDE=1" IN_LIST ARGN)

@@ -167,9 +167,9 @@ def symbols_of(paths: list[Path]) -> dict[Path, tuple[set[str], set[str]]]:
 
 
 def check_objects(build: Path, report: Report) -> None:
-    """Every object file under a path .../src/LAYER/... counts, whatever target it belongs to; each target is judged by itself.
+    """Every object file under a path .../src/LAYER/... counts, whatever target it belongs to.
 
-    A target of some layers only (the operators of libstrata.a; a test that compiles sources in another way) may use what the library's define.
+    A target may use what others define: the library's sources stand in several, as some differ between its variants.
     """
     targets: dict[str, dict[str, list[Path]]] = {}
     for path in sorted(build.rglob("*.o")):
@@ -179,10 +179,9 @@ def check_objects(build: Path, report: Report) -> None:
     if not any(len(layers) == len(LAYERS) for layers in targets.values()):
         report.add(str(build), "no target with object files of all layers found")
     symbols = symbols_of([path for layers in targets.values() for paths in layers.values() for path in paths])
-    library = [layers for layers in targets.values() if len(layers) == len(LAYERS)]
-    whole = {name: layer for layers in library for layer in LAYERS for path in layers[layer] for name in symbols[path][0]}
+    whole = {name: layer for layers in targets.values() for layer, paths in layers.items() for path in paths for name in symbols[path][0]}
     for target, layers in targets.items():
-        home: dict[str, str] = dict(whole) if len(layers) < len(LAYERS) else {}
+        home = dict(whole)
         needs: list[tuple[str, Path, set[str]]] = []
         for layer in LAYERS:
             for path in layers.get(layer, []):
