@@ -136,6 +136,33 @@ def test_all_files_closed_and_own_ones_opened(strata, helper):
         assert figures(result)["closed"] > 0, "strata had no files open: nothing is tested"
 
 
+# Waits until the maintenance thread has files, and prints the numbers of all but the standard ones and that of page moves.
+FILE_NUMBERS = """
+import os, time
+def numbers():
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try: target = os.readlink("/proc/self/fd/" + name)
+        except OSError: continue
+        if int(name) > 2 and "userfaultfd" not in target: found.append(int(name))
+    return sorted(found)
+kept = [bytes(1000) for _ in range(100000)]
+deadline = time.monotonic() + 20
+while (seen := numbers()) != numbers() or not seen:
+    assert time.monotonic() < deadline, "strata opened no files: nothing is tested"
+    time.sleep(0.05)
+print(*seen)
+"""
+
+
+@pytest.mark.strata_only
+@BOTH
+def test_files_of_strata_leave_a_servers_first_numbers_alone(strata):
+    """A table of files that threads share grows beyond 64 entries after a grace period (5 to 20 ms), for which a server's accept would wait."""
+    result = strata.run([sys.executable, "-S", "-E", "-c", FILE_NUMBERS], conf="background:on")
+    assert all(number >= 128 for number in map(int, result.text.split()))
+
+
 @pytest.mark.strata_only
 @BOTH
 @pytest.mark.parametrize("how", ["fork", "trim"])

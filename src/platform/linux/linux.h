@@ -13,6 +13,11 @@
  * the system waits for a grace period (RCU, some 5 to 20 ms) before it makes that larger.
  */
 #define FILE_NUMBER_LEAST 40
+/*
+ * Those of the maintenance thread, which may wait, get theirs from here on: they leave the new process's table to the program, and make it larger
+ * before a thread of the program has to wait for that, as the 65th connection of a server does.
+ */
+#define FILE_NUMBER_BEYOND 128
 
 /* Finds out how CPU caches are addressed: fills platform_cpu (cpu_ops.h) and the mode. Called once by platform_init. */
 void linux_cpu_init(void);

@@ -100,7 +100,8 @@ static struct own_file own_file(int number) {
     struct own_file file = {.number = -1};
     struct stat status;
     if (number < 0) return file;
-    int high = fcntl(number, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
+    int high = fcntl(number, F_DUPFD_CLOEXEC, FILE_NUMBER_BEYOND);
+    if (high < 0) high = fcntl(number, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST); /* RLIMIT_NOFILE */
     if (high >= 0) {
         close(number);
         number = high;
