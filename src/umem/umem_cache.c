@@ -16,6 +16,7 @@
 #include <strata/malloc.h>
 
 struct umem_cache {
+    const umem_cache_t *self;   /* itself: so what was destroyed is seen, also where debugging has filled it with a pattern */
     struct strata_cache *cache; /* NULL: the objects are too large for one */
     struct umem_large *large;   /* then these are allocated; else NULL */
     char name[32];
@@ -127,7 +128,8 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
         errno = bufsize <= PTRDIFF_MAX ? EAGAIN : ENOMEM;
         return NULL;
     }
-    *cache = (umem_cache_t){.constructor = constructor,
+    *cache = (umem_cache_t){.self = cache,
+                            .constructor = constructor,
                             .destructor = destructor,
                             .reclaimer = {.function = reclaim_callback, .data = callback_data},
                             .callback_data = callback_data,
@@ -148,8 +150,7 @@ static _Noreturn __attribute__((cold)) void no_cache(const char *function, const
     umem_die("%s(): %s", function, cache == NULL ? "the cache is NULL" : "the cache was destroyed");
 }
 
-/* A cache that was destroyed has no size, as long as its memory is nobody else's. */
-static bool is_none(const umem_cache_t *cache) { return cache == NULL || cache->size == 0; }
+static bool is_none(const umem_cache_t *cache) { return cache == NULL || cache->self != cache; }
 
 void umem_cache_destroy(umem_cache_t *cache) {
     if (cache == NULL) return;
@@ -160,7 +161,7 @@ void umem_cache_destroy(umem_cache_t *cache) {
         strata_cache_destroy(cache->cache);
     else
         destroy_large(cache);
-    cache->size = 0;
+    cache->self = NULL;
     strata_kmem_free(cache, sizeof *cache);
 }
 

@@ -18,6 +18,7 @@
 #include <strata/kmem.h>
 
 struct vmem {
+    const vmem_t *self; /* itself: so what was destroyed is seen, also where debugging has filled it with a pattern */
     struct strata_arena *arena;
     size_t quantum;
     bool identifiers;
@@ -107,10 +108,11 @@ static enum strata_arena_status set_import(vmem_t *vmp) {
 
 /* ------------------------------------------------------------------ life */
 
+static bool is_none(const vmem_t *vmp) { return vmp == NULL || vmp->self != vmp; }
+
 /* Ends the process where this is no arena. */
 static void must_be(const vmem_t *vmp, const char *function) {
-    if (__builtin_expect(vmp == NULL || vmp->arena == NULL, 0))
-        umem_die("%s(): %s", function, vmp == NULL ? "the arena is NULL" : "the arena was destroyed");
+    if (__builtin_expect(is_none(vmp), 0)) umem_die("%s(): %s", function, vmp == NULL ? "the arena is NULL" : "the arena was destroyed");
 }
 
 static void doze(void) { nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
@@ -139,14 +141,19 @@ static vmem_t *create(const char *name, void *base, size_t size, size_t quantum,
     umem_start();
     /* These two can't do without a source; an ffunc that has nothing to give back is let pass, as there. */
     bool imports = alloc != NULL || ximport != NULL, sourceless = source == NULL && imports && (alloc == vmem_alloc || ffunc == vmem_free);
-    if (name == NULL || (base == NULL && size != 0) || quantum == 0 || sourceless || (source != NULL && source->arena == NULL)) {
+    if (name == NULL || (base == NULL && size != 0) || quantum == 0 || sourceless || (source != NULL && is_none(source))) {
         errno = EINVAL;
         return NULL;
     }
     vmem_t *vmp = (vmflag & VM_NOSLEEP) != 0 ? umem_own_alloc(sizeof *vmp) : strata_kmem_zalloc(sizeof *vmp, STRATA_KMEM_SLEEP);
     if (vmp == NULL) return NULL;
-    *vmp = (vmem_t){
-        .quantum = quantum, .identifiers = (vmflag & VMC_IDENTIFIER) != 0, .source = source, .alloc = alloc, .ximport = ximport, .free = ffunc};
+    *vmp = (vmem_t){.self = vmp,
+                    .quantum = quantum,
+                    .identifiers = (vmflag & VMC_IDENTIFIER) != 0,
+                    .source = source,
+                    .alloc = alloc,
+                    .ximport = ximport,
+                    .free = ffunc};
     strncpy(vmp->name, name, sizeof vmp->name - 1);
     enum strata_arena_status status;
     while ((status = try_create(vmp, name, base, size, qcache_max, vmflag)) == STRATA_ARENA_NO_MEMORY && (vmflag & VM_NOSLEEP) == 0) doze();
@@ -227,7 +234,7 @@ void vmem_destroy(vmem_t *vmp) {
         unlist_importer(vmp);
         __atomic_fetch_sub(&vmp->source->importers, 1, __ATOMIC_RELAXED);
     }
-    vmp->arena = NULL; /* for must_be, as long as the memory is nobody else's */
+    vmp->self = NULL;
     strata_kmem_free(vmp, sizeof *vmp);
 }
 

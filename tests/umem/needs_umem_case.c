@@ -120,12 +120,15 @@ static void null_arguments(const char *function) {
     if (strcmp(function, "umem_cache_free") == 0) umem_cache_free(NULL, &ignore);
 }
 
-/* Caches of objects that no strata_cache can hold, but for one. */
+static void ignore_reclaim(void *unused) { (void)unused; }
+
+/* Caches of objects that no strata_cache can hold, but for two. */
 static void caches(const char *how) {
     const size_t size = (size_t)2 << 20;
     vmem_t *memory = vmem_create("memory", AT(1 << 22), 1 << 24, 4096, NULL, NULL, NULL, 0, VM_SLEEP); /* integers, which nobody looks behind */
     umem_cache_t *big = umem_cache_create("big", size, 0, NULL, NULL, NULL, NULL, strcmp(how, "leak from arena") == 0 ? memory : NULL, 0);
     umem_cache_t *same = umem_cache_create("same", size, 0, NULL, NULL, NULL, NULL, NULL, 0);
+    umem_cache_t *asked = umem_cache_create("asked", 200, 0, NULL, NULL, ignore_reclaim, NULL, NULL, 0);
     umem_cache_t *small = umem_cache_create("small", 200, 0, NULL, NULL, NULL, NULL, NULL, 0);
     void *objects[3];
     for (int i = 0; i < 3; i++) objects[i] = umem_cache_alloc(big, UMEM_NOFAIL);
@@ -141,6 +144,8 @@ static void caches(const char *how) {
     if (strcmp(how, "destroy destroyed") == 0) umem_cache_destroy(big);
     umem_cache_destroy(small);
     if (strcmp(how, "small alloc destroyed") == 0) umem_cache_alloc(small, UMEM_DEFAULT);
+    umem_cache_destroy(asked);
+    if (strcmp(how, "asked destroy destroyed") == 0) umem_cache_destroy(asked);
     umem_cache_destroy(same);
     if (vmem_size(memory, VMEM_ALLOC) != 0) puts("the arena has not all back");
     vmem_destroy(memory);

@@ -73,6 +73,7 @@ CACHE_ENDS = {
     "free destroyed": r"umem: umem_cache_free\(\): the cache was destroyed",
     "destroy destroyed": r"umem: umem_cache_destroy\(\): the cache was destroyed",
     "small alloc destroyed": r"umem: umem_cache_alloc\(\): the cache was destroyed",
+    "asked destroy destroyed": r"umem: umem_cache_destroy\(\): the cache was destroyed",
 }
 
 
@@ -82,6 +83,17 @@ ENDS = [(kind, how, text) for kind, ends in (("arena", ARENA_ENDS), ("cache", CA
 @pytest.mark.parametrize("kind, how, text", ENDS)
 def test_misuse_ends_the_process(run, kind, how, text):
     result = run(kind, how)
+    assert result.returncode == -signal.SIGABRT and re.fullmatch(text, result.errors.rstrip("\n")), result.describe()
+
+
+DESTROYED = [(kind, how, text) for kind, how, text in ENDS if text.endswith("was destroyed")]
+
+
+@pytest.mark.parametrize("settings", ["audit", "contents,audit", "default"])
+@pytest.mark.parametrize("kind, how, text", DESTROYED)
+def test_use_after_destruction_is_seen_with_debugging(run, kind, how, text, settings):
+    """What describes a cache or an arena is a debugged buffer then, and filled with a pattern once it is free."""
+    result = run(kind, how, UMEM_DEBUG=settings)
     assert result.returncode == -signal.SIGABRT and re.fullmatch(text, result.errors.rstrip("\n")), result.describe()
 
 
