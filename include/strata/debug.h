@@ -4,9 +4,8 @@
  * The features are those that umem_debug(3MALLOC) made known, with its patterns; each cache has its own, malloc's size classes ("malloc-16" to
  * "malloc-32768") as well as object caches by their names. They are set at the start by the option `debug` (docs/options.md), or at any time by
  * strata_debug_set, and taken back in the same way. A cache without features pays nothing for this: the arrays of one that has some are
- * closed, so that each call takes the slow path, where the code of the features is. One exception: while a size class of malloc has features, and
- * until the last of malloc's debugged buffers is freed, kmem's frees (<strata/kmem.h>) look at each block's address before they believe the size that
- * they are told, one or two ns each.
+ * closed, so that each call takes the slow path, where the code of the features is. Of kmem's frees (<strata/kmem.h>) those that say a size of a
+ * class with features, or of which the program has a debugged buffer, look at the block's address before they believe it, one or two ns each.
  *
  * A *debugged buffer* lies in slabs of its own, so that it always is known which buffers are: those allocated before a cache got its
  * features are freed as ordinary ones, those allocated with features keep them until they are freed. Memory of more than 32 KiB (blocks) has
@@ -130,8 +129,9 @@ STRATA_API void strata_debug_failed(const char *name, size_t bytes);
  * and the transactions of the buffer, newest first, their stacks as module+offset. The option debug_error says the same at the start.
  *
  * An error is damage of a debugged buffer, or a wrong free of one: twice, in its middle, by a function or to a cache that it is not of, or by a size
- * other than it was asked for with, where the free names one (strata_kmem_free, strata_free_sized, C++'s sized delete). Of what is no debugged
- * buffer, a pointer to nothing of strata's among it, frees say what they say without debugging: where they see an error, the process ends always.
+ * other than it was asked for with, where the free names one (strata_kmem_free, strata_free_sized, C++'s sized delete; kmem's forms see it later
+ * where the class of the size that is said isn't debugged, and the process ends then). Of what is no debugged buffer, a pointer to nothing of
+ * strata's among it, frees say what they say without debugging: where they see an error, the process ends always.
  */
 enum strata_debug_action {
     STRATA_DEBUG_ABORT = 0, /* the process ends, by SIGABRT */
