@@ -211,10 +211,14 @@ void object_unpin(struct object_caches *objects, struct object_cache *cache) {
     platform_lock_release(&objects->lock);
 }
 
-/* From now on nobody but the caller touches what the cache has in arrays and depot; all of that goes back to the slabs. */
-static void leave(struct object_caches *objects, struct object_cache *cache) {
+/*
+ * From now on nobody but the caller touches what the cache has in arrays and depot; all of that goes back to the slabs. for_good: it goes off the
+ * list, too, at the same moment: a fork between the two would not hold its locks, and the child pin it.
+ */
+static void leave(struct object_caches *objects, struct object_cache *cache, bool for_good) {
     struct object_layer *owner = cache->owner;
     platform_lock_acquire(&objects->lock);
+    if (for_good) list_remove(&cache->link);
     __atomic_store_n(&owner->layer.depots[cache->index].leaving, true, __ATOMIC_RELAXED);
     while (cache->pins != 0) {
         platform_lock_release(&objects->lock);
@@ -228,7 +232,7 @@ static void leave(struct object_caches *objects, struct object_cache *cache) {
 
 uint64_t object_cache_empty(struct object_caches *objects, struct object_cache *cache) {
     struct object_slabs_stats stats;
-    leave(objects, cache);
+    leave(objects, cache, false);
     object_slabs_reap(&cache->slabs);
     object_slabs_stats_get(&cache->slabs, &stats);
     platform_lock_acquire(&objects->lock); /* pairs with that of who looks whether it may be pinned */
@@ -239,10 +243,7 @@ uint64_t object_cache_empty(struct object_caches *objects, struct object_cache *
 
 uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache *cache) {
     struct object_layer *owner = cache->owner;
-    platform_lock_acquire(&objects->lock);
-    list_remove(&cache->link);
-    platform_lock_release(&objects->lock);
-    leave(objects, cache);
+    leave(objects, cache, true);
     uint64_t left = object_slabs_destroy(&cache->slabs) + object_debug_destroy(cache);
 
     platform_lock_acquire(&objects->lock);
