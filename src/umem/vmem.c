@@ -117,12 +117,13 @@ static void must_be(const vmem_t *vmp, const char *function) {
 
 static void doze(void) { nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
 
-/* At most as many quantum caches as an arena may have. */
+/* At most as many quantum caches as an arena may have, and for sizes that it may have them for: with a larger quantum none. */
 static enum strata_arena_status set_quantum_caches(vmem_t *vmp, size_t qcache_max, int vmflag) {
-    if (qcache_max == 0 || (vmflag & VMC_NO_QCACHE) != 0) return STRATA_ARENA_OK;
+    const uint64_t most = ((uint64_t)1 << 60) / vmp->quantum;
+    if (qcache_max == 0 || most == 0 || (vmflag & VMC_NO_QCACHE) != 0) return STRATA_ARENA_OK;
     size_t count = (qcache_max - 1) / vmp->quantum + 1;
     if (count > STRATA_ARENA_QUANTUM_CACHES_MAX) count = STRATA_ARENA_QUANTUM_CACHES_MAX;
-    while (count > 1 && count > ((uint64_t)1 << 60) / vmp->quantum) count--;
+    if (count > most) count = most;
     return strata_arena_set_quantum_caches(vmp->arena, count * vmp->quantum);
 }
 

@@ -177,6 +177,17 @@ static void quantum_caches_serve_small_sizes(void) {
 
 /* ------------------------------------------------------------------ imports */
 
+/* They end at 2^60. */
+static void a_quantum_may_be_too_large_for_them(void) {
+    for (unsigned shift = 57; shift < 64; shift++) {
+        const size_t quantum = (size_t)1 << shift;
+        vmem_t *coarse = vmem_create("coarse", AT(quantum), quantum, quantum, NULL, NULL, NULL, quantum, VM_SLEEP);
+        EXPECT(coarse != NULL && vmem_alloc(coarse, 1, VM_NOSLEEP) == AT(quantum));
+        vmem_free(coarse, AT(quantum), quantum);
+        vmem_destroy(coarse);
+    }
+}
+
 static void empty_spans_go_back(void) {
     vmem_t *source = vmem_create("source", AT(65536), 1 << 20, 4096, NULL, NULL, NULL, 0, VM_SLEEP);
     vmem_t *arena = vmem_create("arena", NULL, 0, 64, vmem_alloc, vmem_free, source, 0, VM_SLEEP);
@@ -330,6 +341,7 @@ int main(void) {
     wrong_arenas_are_refused();
     walks_show_segments_in_order();
     quantum_caches_serve_small_sizes();
+    a_quantum_may_be_too_large_for_them();
     empty_spans_go_back();
     functions_may_import();
     imports_are_in_quanta_of_the_source();
