@@ -71,6 +71,9 @@ static bool is_ours(const struct platform_store_ring *ring) {
     return fstat(ring->uring.ring_fd, &status) == 0 && status.st_dev == ring->device && status.st_ino == ring->inode;
 }
 
+/* An older library of the same name (before 2.3) leaves what our header's functions count by at 0. */
+static bool fits_header(const struct platform_store_ring *ring, unsigned depth) { return io_uring_sq_space_left(&ring->uring) >= depth; }
+
 /* Linux 5.6 has the two operations, and this question. */
 static bool knows_operations(struct platform_store_ring *ring) {
     struct io_uring_probe *probe = ring->library.get_probe_ring(&ring->uring);
@@ -88,7 +91,7 @@ static bool begin(struct platform_store_ring *ring, unsigned depth) {
         close(ring->uring.ring_fd);
         ring->uring.ring_fd = ring->uring.enter_ring_fd = high;
     }
-    if (!knows_operations(ring) || fstat(ring->uring.ring_fd, &status) != 0) {
+    if (!fits_header(ring, depth) || !knows_operations(ring) || fstat(ring->uring.ring_fd, &status) != 0) {
         ring->library.queue_exit(&ring->uring);
         return false;
     }
