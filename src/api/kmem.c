@@ -41,7 +41,7 @@ static bool is_dying(void) { return __atomic_load_n(&heap.dying, __ATOMIC_RELAXE
 /* What a block of that tag would have been freed with, for messages. */
 static STRATA_COLD _Noreturn void wrong_size(const char *function, const void *p, size_t size, unsigned tag) {
     if (slab_is_cache(tag)) fatal("%s(): %p: size is %zu, but this is a block of cache %s", function, p, size, heap.slabs.caches[tag].name);
-    fatal("%s(): %p: size is %zu, but this is a block of %zu bytes", function, p, size, zone_block_asked(&heap.zone, p));
+    fatal("%s(): %p: size is %zu, but this is a block of %zu bytes", function, p, size, zone_block_bytes(&heap.zone, p));
 }
 
 /*
@@ -60,7 +60,7 @@ static bool verify(const struct kmem_form *form, const void *p, size_t size) {
         if (tag != wanted) wrong_size(function, p, size, tag);
         return true;
     }
-    size_t bytes = tag == TAG_BLOCK ? zone_block_asked(&heap.zone, p) : 0;
+    size_t bytes = tag == TAG_BLOCK ? zone_block_bytes(&heap.zone, p) : 0;
     if (bytes == 0) heap_bad_block(function, p);
     size_t unit = max_u64(GRANULE_BYTES, platform_info()->page_bytes);
     if (wanted != TAG_BLOCK || size > bytes || bytes - size >= unit) wrong_size(function, p, size, tag);

@@ -136,7 +136,7 @@ enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned
     }
     char *resized = *block;
     size_t now = zone_block_bytes(&heap.zone, resized);
-    if (now > info.asked_bytes && (flags & STRATA_PAGE_ZEROED) != 0) platform_zero(resized + info.asked_bytes, now - info.asked_bytes);
+    if (now > info.bytes && (flags & STRATA_PAGE_ZEROED) != 0) platform_zero(resized + info.bytes, now - info.bytes);
     /* Of the part that was there, too, pages may be absent: never touched, or released. */
     if ((flags & STRATA_PAGE_PREFAULT) != 0) (void)zone_pages_populate(&heap.zone, resized, now, NULL, NULL);
     maintenance_slow_call(true);

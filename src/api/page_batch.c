@@ -50,9 +50,9 @@ static enum strata_page_status check_size(const struct strata_page_op *op, const
     if (op->operation == STRATA_PAGE_OP_FREE) return STRATA_PAGE_OK;
     if (op->bytes == 0 || op->bytes > HEAP_BYTES_MAX) return STRATA_PAGE_BAD_ARGUMENT;
     if (op->operation == STRATA_PAGE_OP_SPLIT && (op->bytes % block->unit_bytes != 0 || op->bytes >= block->bytes)) return STRATA_PAGE_BAD_ARGUMENT;
-    /* One that shares its superpage never has more room than its size. */
+    /* One that shares its superpage never has more room than it has now. */
     bool shares = block->unit_bytes < SUPERPAGE_BYTES;
-    return op->operation == STRATA_PAGE_OP_RESERVE && shares && op->bytes > block->bytes ? STRATA_PAGE_NO_ROOM : STRATA_PAGE_OK;
+    return op->operation == STRATA_PAGE_OP_RESERVE && shares && op->bytes > block->capacity_bytes ? STRATA_PAGE_NO_ROOM : STRATA_PAGE_OK;
 }
 
 /* What one operation wants, at most two claims; what is wrong claims nothing. */

@@ -247,15 +247,11 @@ bool zone_block_free(struct zone *zone, void *address) {
 
 size_t zone_block_bytes(struct zone *zone, const void *address) {
     /* The owner asks for its own block, which nobody else changes: no lock. */
-    return zone_is_block(zone, address) ? block_of(zone, address)->granules << GRANULE_SHIFT : 0;
+    return zone_is_block(zone, address) ? block_asked(block_of(zone, address)) << GRANULE_SHIFT : 0;
 }
 
 unsigned zone_block_ties(struct zone *zone, const void *address) {
     if (!zone_is_block(zone, address)) return 0;
     const struct block_desc *block = block_of(zone, address);
     return block->fixed * (unsigned)ZONE_FIXED | block->watched * (unsigned)ZONE_WATCHED;
-}
-
-size_t zone_block_asked(struct zone *zone, const void *address) {
-    return zone_is_block(zone, address) ? (block_of(zone, address)->granules - block_of(zone, address)->longer) << GRANULE_SHIFT : 0;
 }

@@ -152,7 +152,7 @@ static bool move_block(struct zone *zone, char *from) {
     if (to == NULL) return false;
     void *argument = block_of(zone, to)->argument;
     uint64_t granules = block_of(zone, to)->granules;
-    size_t bytes = (size_t)granules << GRANULE_SHIFT;
+    size_t bytes = block_asked(block_of(zone, to)) << GRANULE_SHIFT;
     compaction->from = from;
     compaction->to = to;
     compaction->freed = false;

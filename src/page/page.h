@@ -345,13 +345,11 @@ void *zone_block_cached(struct zone *zone, size_t bytes, size_t align, bool zero
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed);
 /* False: `address` is not the start of a block now. */
 bool zone_block_free(struct zone *zone, void *address);
-/* Usable bytes; 0: not the start of a block. */
+/* Usable bytes: the whole pages that were asked for when it was allocated, or last resized. 0: not the start of a block. */
 size_t zone_block_bytes(struct zone *zone, const void *address);
 /* What it must not be moved without: enum zone_tie, a sum; 0 also where it is no block. */
 enum zone_tie { ZONE_FIXED = 1 /* its address does not change */, ZONE_WATCHED = 2 /* zone_block_unwatch before it is copied */ };
 unsigned zone_block_ties(struct zone *zone, const void *address);
-/* Of these the whole pages that were asked for when it was allocated, or last resized. */
-size_t zone_block_asked(struct zone *zone, const void *address);
 /*
  * Grows or shrinks: in place where it can, else, if may_move, by moving the pages to a new address. NULL: neither can be had
  * more cheaply than by a copy, or there is no memory; the block is as it was.
@@ -380,9 +378,8 @@ enum zone_status {
 
 struct zone_block_info {
     char *start;
-    size_t bytes, capacity_bytes;
-    size_t asked_bytes; /* of bytes: see zone_block_asked */
-    size_t unit_bytes;  /* it can be cut at multiples of this */
+    size_t bytes, capacity_bytes; /* see zone_block_bytes; and to which it can grow in place */
+    size_t unit_bytes;            /* it can be cut at multiples of this */
     enum mobility mobility;
     size_t align;          /* see zone_block_config; 0: none that it keeps */
     bool fixed, huge;      /* of huge: the program asked for huge pages */

@@ -41,11 +41,11 @@ static enum zone_status find(struct zone *zone, const void *address, size_t byte
     char *start = start_of(zone, address);
     if (start != NULL) {
         const struct block_desc *block = block_of(zone, start);
-        size_t offset = (size_t)((const char *)address - start), size = (size_t)block->granules << GRANULE_SHIFT;
+        size_t offset = (size_t)((const char *)address - start), size = block_asked(block) << GRANULE_SHIFT;
         *info = (struct zone_block_info){.start = start,
                                          .bytes = size,
-                                         .asked_bytes = size - ((size_t)block->longer << GRANULE_SHIFT),
-                                         .capacity_bytes = block->superpages != 0 ? (size_t)block->superpages << SUPERPAGE_SHIFT : size,
+                                         .capacity_bytes = block->superpages != 0 ? (size_t)block->superpages << SUPERPAGE_SHIFT
+                                                                                  : (size_t)block->granules << GRANULE_SHIFT,
                                          .unit_bytes = unit_of(zone, block),
                                          .mobility = (enum mobility)block->mobility,
                                          .align = block->align_shift == 0 ? 0 : (size_t)1 << block->align_shift,
@@ -114,13 +114,13 @@ enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes
     if (zone_is_block(zone, address)) {
         struct block_desc *block = block_of(zone, address), rest = *block;
         uint64_t first_superpages = block->superpages != 0 ? bytes >> SUPERPAGE_SHIFT : 0;
-        status = bytes == 0 || bytes % unit_of(zone, block) != 0 || first_granules >= block->granules ? ZONE_BAD_RANGE : ZONE_OK;
+        status = bytes == 0 || bytes % unit_of(zone, block) != 0 || first_granules >= block_asked(block) ? ZONE_BAD_RANGE : ZONE_OK;
         if (status == ZONE_OK && block->superpages != 0 &&
             arena_split(&zone->addresses, (uintptr_t)address, space_bytes(block->superpages), space_bytes(first_superpages)) != ARENA_OK)
             status = ZONE_NO_MEMORY;
         if (status == ZONE_OK) {
             char *second = (char *)address + bytes;
-            rest.longer = block->longer = 0; /* whoever cuts it goes by how long it is */
+            block->longer = 0; /* what nobody asked for lies behind the second part */
             rest.align_shift = 0;
             rest.granules -= first_granules;
             rest.superpages -= first_superpages;
@@ -139,7 +139,7 @@ enum zone_status zone_block_split(struct zone *zone, void *address, size_t bytes
 /* Under the lock, both being blocks: whether all that is between the starts is the first block's, and both are of one kind. */
 static bool are_neighbours(struct zone *zone, const char *address, const char *next) {
     const struct block_desc *block = block_of(zone, address), *behind = block_of(zone, next);
-    if ((block->superpages == 0) != (behind->superpages == 0) || address + (block->granules << GRANULE_SHIFT) != next) return false;
+    if ((block->superpages == 0) != (behind->superpages == 0) || address + (block_asked(block) << GRANULE_SHIFT) != next) return false;
     return block->superpages != 0 || superpage_of(zone, address) == superpage_of(zone, next);
 }
 
@@ -161,7 +161,7 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
     if (status == ZONE_OK) {
         struct block_desc *block = block_of(zone, address), behind = *block_of(zone, next);
         zone_tag_run(zone, next, 1, TAG_NONE);
-        block->longer = 0;
+        block->longer = behind.longer;
         block->granules += behind.granules;
         block->superpages += behind.superpages;
         block->holes |= behind.holes;

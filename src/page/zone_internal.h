@@ -22,7 +22,7 @@ struct block_desc {
     bool used;             /* one of those that are hardly used, of which a page was found: its pages are looked at */
     uint32_t fresh;        /* granules that were absent when it got them, the last time that these were many, and may still be; 0: none */
     uint8_t align_shift;   /* of a grouped one: log2 of the alignment that was asked for, which it keeps when it moves; 0: none */
-    uint32_t longer;       /* granules beyond those that its owner asked for, who took it out of a run cache, until it is resized */
+    uint32_t longer;       /* granules beyond those that its owner asked for, and knows of, who took it out of a run cache, until it is resized */
     zone_block_move *move; /* the owner's, to be called without the lock; NULL: the block stays where it is */
     void *argument;
 };
@@ -38,6 +38,8 @@ STRATA_INLINE char *superpage_address(const struct zone *zone, const struct supe
 STRATA_INLINE struct block_desc *block_of(struct zone *zone, const void *address) {
     return (struct block_desc *)(void *)&zone->descs[zone_granule_of(zone, address)];
 }
+/* Granules that its owner knows of. */
+STRATA_INLINE size_t block_asked(const struct block_desc *block) { return block->granules - block->longer; }
 
 /* What growth has put off is done: marks of superpages are true. */
 void zone_mark_growth(struct zone *zone);

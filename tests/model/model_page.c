@@ -103,6 +103,9 @@ static void compare_superpage(size_t number) {
                          number);
 }
 
+/* Also those that its owner does not know of. */
+static size_t granules_of_block(const void *address) { return zone_block_bytes(&zone, address) == 0 ? 0 : block_of(&zone, address)->granules; }
+
 static void compare_all(void) {
     const char *wrong = zone_check(&zone);
     MODEL_EXPECT(model, wrong == NULL, "zone_check: %s", wrong);
@@ -113,8 +116,7 @@ static void compare_all(void) {
         if (thing->address == NULL) continue;
         MODEL_EXPECT(model, stamp_lost(thing, thing->address, thing->granules) < 0, "thing %u lost its granule %lld", i,
                      (long long)stamp_lost(thing, thing->address, thing->granules));
-        if (thing->block)
-            MODEL_EXPECT(model, zone_block_bytes(&zone, thing->address) == (size_t)thing->granules << GRANULE_SHIFT, "thing %u has another size", i);
+        if (thing->block) MODEL_EXPECT(model, granules_of_block(thing->address) == thing->granules, "thing %u has another size", i);
     }
 }
 
@@ -189,14 +191,14 @@ static bool step_cached(unsigned number, size_t bytes, size_t align, uint32_t gr
     char *block = zone_block_cached(&zone, bytes, align, false);
     if (block == NULL) return false;
     const bool sparse = cache->kinds[1].count != sparse_before;
-    const size_t got = zone_block_bytes(&zone, block) >> GRANULE_SHIFT;
+    const size_t got = granules_of_block(block);
     model_trace(model, "thing %u: kept block of %zu bytes at a multiple of %zu: %p, %zu granules", number, bytes, align, (void *)block, got);
     MODEL_EXPECT(model, ((uintptr_t)block & (align - 1)) == 0, "the block is not aligned");
     /* Twice as long where hardly any of it was present when it was freed, as far as the zone knew then. */
     const size_t most = sparse ? 2 * granules : granules + granules / ZONE_LONGER_SHARE;
     MODEL_EXPECT(model, got >= granules && got <= most, "the block is of %zu granules", got);
-    MODEL_EXPECT(model, zone_block_asked(&zone, block) == (size_t)granules << GRANULE_SHIFT, "%zu bytes were asked for",
-                 zone_block_asked(&zone, block));
+    MODEL_EXPECT(model, zone_block_bytes(&zone, block) == (size_t)granules << GRANULE_SHIFT, "%zu bytes were asked for",
+                 zone_block_bytes(&zone, block));
     adopt_thing(number, block, (uint32_t)got, true, false);
     return true;
 }
@@ -263,7 +265,7 @@ static void step_resize(const struct model_record *record) {
                 (void *)now);
     if (now == NULL) {
         MODEL_EXPECT(model, !must || (call_failed() && granules != old), "not resized, though there is room");
-        MODEL_EXPECT(model, zone_block_bytes(&zone, thing->address) == (size_t)old << GRANULE_SHIFT, "a refused resize changed the size");
+        MODEL_EXPECT(model, granules_of_block(thing->address) == old, "a refused resize changed the size");
         MODEL_EXPECT(model, stamp_lost(thing, thing->address, old) < 0, "a refused resize changed the contents");
         return;
     }

@@ -5,7 +5,7 @@
 
 #include "unit/api/page_api_support.h"
 
-/* Also where it had a page more than malloc was asked for, as somebody else had left it. */
+/* Also where it has a page more than malloc was asked for, as somebody else had left it: nobody is told of that. */
 static void what_grows_with_zeros_has_them_from_where_it_was_asked_to_end(void **state) {
     (void)state;
     enum { PAGE = 4096 };
@@ -14,7 +14,12 @@ static void what_grows_with_zeros_has_them_from_where_it_was_asked_to_end(void *
     strata_free(former);
     char *block = strata_malloc(17 * PAGE);
     assert_ptr_equal(block, former);
-    assert_int_equal(strata_malloc_usable_size(block), 18 * PAGE);
+    struct strata_page_info info;
+    assert_int_equal(strata_malloc_usable_size(block), 17 * PAGE);
+    assert_int_equal(strata_page_query(block, &info), STRATA_PAGE_OK);
+    assert_int_equal(info.bytes, 17 * PAGE);
+    assert_int_equal(info.capacity_bytes, 18 * PAGE);
+    assert_int_equal(strata_page_release(block + 17 * PAGE, PAGE), STRATA_PAGE_NO_BLOCK);
     memset(block, 0x55, 17 * PAGE);
     void *p = block;
     assert_int_equal(strata_page_realloc(&p, 20 * PAGE, STRATA_PAGE_ZEROED), STRATA_PAGE_OK);

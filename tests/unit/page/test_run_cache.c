@@ -59,7 +59,7 @@ static void what_is_kept_is_nobodys(void **state) {
     assert_false(zone_block_free(&zone, block));
     assert_int_equal(kept(), 1);
     assert_int_equal(zone_block_bytes(&zone, block), 0);
-    assert_int_equal(zone_block_asked(&zone, block), 0);
+    assert_int_equal(zone_block_bytes(&zone, block), 0);
     assert_int_equal(zone_block_find(&zone, block, 1, &info), ZONE_NO_BLOCK);
     assert_int_equal(zone_block_find(&zone, block + GRANULE_BYTES, 1, &info), ZONE_NO_BLOCK);
     assert_int_equal(zone_block_split(&zone, block, GRANULE_BYTES), ZONE_NO_BLOCK);
@@ -81,21 +81,22 @@ static void one_that_is_a_little_longer_will_do(void **state) {
     drop_block(other);
     assert_ptr_equal(cached(17, 1), other); /* the one that fits best */
     assert_ptr_equal(cached(17, 1), longer);
-    assert_int_equal(zone_block_bytes(&zone, longer), 18 * GRANULE_BYTES);
-    assert_int_equal(zone_block_asked(&zone, longer), 17 * GRANULE_BYTES);
+    assert_int_equal(zone_block_bytes(&zone, longer), 17 * GRANULE_BYTES); /* its owner knows of no more */
     assert_ptr_equal(cached(18, 1), longest);
     void *at = longer;
     assert_int_equal(zone_block_resize_at(&zone, &at, 65 * MIB, false), ZONE_NO_ROOM); /* which changes nothing */
-    assert_int_equal(zone_block_asked(&zone, longer), 17 * GRANULE_BYTES);
+    assert_int_equal(zone_block_bytes(&zone, longer), 17 * GRANULE_BYTES);
     struct zone_block_info info;
     assert_int_equal(zone_block_find(&zone, longer, 1, &info), ZONE_OK);
-    assert_int_equal(info.bytes, 18 * GRANULE_BYTES);
-    assert_int_equal(info.asked_bytes, 17 * GRANULE_BYTES);
+    assert_int_equal(info.bytes, 17 * GRANULE_BYTES);
+    assert_int_equal(info.capacity_bytes, 18 * GRANULE_BYTES);
+    assert_int_equal(zone_block_find(&zone, longer, 18 * GRANULE_BYTES, &info), ZONE_NO_BLOCK);
     assert_ptr_equal(zone_block_resize(&zone, longer, 18 * GRANULE_BYTES, false), longer);
-    assert_int_equal(zone_block_asked(&zone, longer), 18 * GRANULE_BYTES);
+    assert_int_equal(zone_block_bytes(&zone, longer), 18 * GRANULE_BYTES);
+    assert_int_equal(zone_block_split(&zone, longest, 18 * GRANULE_BYTES), ZONE_BAD_RANGE);
     assert_int_equal(zone_block_split(&zone, longest, 4 * GRANULE_BYTES), ZONE_OK);
-    assert_int_equal(zone_block_asked(&zone, longest), 4 * GRANULE_BYTES);
-    assert_int_equal(zone_block_asked(&zone, longest + 4 * GRANULE_BYTES), 15 * GRANULE_BYTES);
+    assert_int_equal(zone_block_bytes(&zone, longest), 4 * GRANULE_BYTES);
+    assert_int_equal(zone_block_bytes(&zone, longest + 4 * GRANULE_BYTES), 14 * GRANULE_BYTES);
     ASSERT_SOUND();
     drop_block(other), drop_block(longer), drop_block(longest), drop_block(longest + 4 * GRANULE_BYTES);
     end();

@@ -41,8 +41,7 @@ static void one_serves_who_wants_half_of_it(size_t granules) {
     assert_ptr_not_equal(other, block);
     assert_ptr_equal(cached(granules / 2), block);
     assert_int_equal(kept(), 0);
-    assert_int_equal(zone_block_bytes(&zone, block), granules * GRANULE_BYTES);
-    assert_int_equal(zone_block_asked(&zone, block), granules / 2 * GRANULE_BYTES);
+    assert_int_equal(zone_block_bytes(&zone, block), granules / 2 * GRANULE_BYTES); /* its owner knows of no more */
     assert_int_equal(sim_populated_pages(block, granules * GRANULE_BYTES), TOUCHED);
     ASSERT_SOUND();
     drop_block(block), drop_block(other);
@@ -176,12 +175,12 @@ static void what_was_asked_for_is_known_where_it_grows(void **state) {
         const size_t granules = way == 0 ? BLOCK_GRANULES : 3 * BLOCK_GRANULES; /* one that lies behind all others, and is there last */
         char *block = keep_one(granules);
         assert_ptr_equal(cached(granules / 2), block);
-        assert_int_equal(zone_block_asked(&zone, block), granules / 2 * GRANULE_BYTES);
+        assert_int_equal(zone_block_bytes(&zone, block), granules / 2 * GRANULE_BYTES);
         const size_t bytes = way == 0 ? 9 * MIB : 64 * MIB; /* by a superpage, and by many */
         char *now = zone_block_resize(&zone, block, bytes, true);
         assert_non_null(now);
         assert_int_equal(zone.unmarked.to != 0, way);
-        assert_int_equal(zone_block_asked(&zone, now), bytes);
+        assert_int_equal(zone_block_bytes(&zone, now), bytes);
         drop_block(now);
         (void)counters();
         ASSERT_SOUND();
