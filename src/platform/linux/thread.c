@@ -2,8 +2,8 @@
  * thread.c - threads of our own: detached, with a small stack, deaf to signals.
  *
  * All signals are blocked around the creation, so that the new thread inherits the blocked mask and no handler of the program ever runs on
- * our stack. What the thread shall run is handed over in a record from a fixed pool: the creation allocates nothing itself (the C
- * library does, through malloc, for the thread's own block).
+ * our stack. What the thread shall run is handed over in a mapping of its own, as any number may be about to start: the creation allocates nothing
+ * itself (the C library does, through malloc, for the thread's own block).
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,26 +22,16 @@
 /* Our own work takes a few KiB; as the last thread of all it also runs what the program has for its exit. */
 #define STACK_BYTES (512 * KIB)
 #define STACK_BYTES_MAX (8 * MIB)
-#define STARTS 8
 
 /* Threads of ours in this process: a forked child has none. Atomic; the process changes while there is one thread. */
 static uint32_t own_threads;
 static unsigned own_process;
 
-/* A thread being started. `taken` is the only field that several threads touch. */
-static struct start {
+/* A thread being started. */
+struct start {
     void (*body)(void *);
     void *argument;
-    bool taken;
-} starts[STARTS];
-
-static struct start *take_start(void) {
-    for (unsigned i = 0; i < STARTS; i++) {
-        bool expected = false;
-        if (__atomic_compare_exchange_n(&starts[i].taken, &expected, true, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return &starts[i];
-    }
-    return NULL;
-}
+};
 
 uint32_t platform_thread_self(void) { return (uint32_t)syscall(SYS_gettid); }
 
@@ -49,15 +40,11 @@ uint32_t *platform_thread_asked(void) {
     return &asked;
 }
 
-static void return_start(struct start *start) { __atomic_store_n(&start->taken, false, __ATOMIC_RELEASE); }
-
 static void *run_thread(void *argument) {
-    struct start *start = argument;
-    void (*body)(void *) = start->body;
-    void *body_argument = start->argument;
-    return_start(start);
+    const struct start start = *(struct start *)argument;
+    munmap(argument, sizeof(struct start));
     prctl(PR_SET_NAME, "strata", 0, 0, 0);
-    body(body_argument);
+    start.body(start.argument);
     __atomic_fetch_sub(&own_threads, 1, __ATOMIC_RELAXED);
     return NULL;
 }
@@ -81,10 +68,9 @@ static int create(struct start *start) {
 }
 
 bool platform_thread_start(void (*body)(void *), void *argument) {
-    struct start *start = take_start();
+    struct start *start = linux_map(NULL, sizeof(struct start), PROT_READ | PROT_WRITE, 0);
     if (start == NULL) return false;
-    start->body = body;
-    start->argument = argument;
+    *start = (struct start){.body = body, .argument = argument};
     int saved = errno;
     if (own_process != platform_process_id()) {
         own_process = platform_process_id();
@@ -97,7 +83,7 @@ bool platform_thread_start(void (*body)(void *), void *argument) {
     int error = masked ? create(start) : EINVAL;
     if (masked) pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
-        return_start(start);
+        munmap(start, sizeof(struct start));
         __atomic_fetch_sub(&own_threads, 1, __ATOMIC_RELAXED);
     }
     errno = saved;
