@@ -70,7 +70,7 @@ static void limit_pages(struct pager *pager, uint32_t most) {
 }
 
 enum pager_status pager_open(const struct pager_config *config, struct pager **out, int *error) {
-    if (config->bytes / platform_info()->page_bytes >= PAGER_PAGES_MAX) return PAGER_BAD_ARGUMENT;
+    if ((config->bytes - 1) / platform_info()->page_bytes >= PAGER_PAGES_MAX) return PAGER_BAD_ARGUMENT;
     struct pager *pager = create(config);
     if (pager == NULL) return PAGER_NO_MEMORY;
     enum platform_faults_status faults = platform_paged_open(&pager->memory, pager_offset(pager, pager->pages), config->way);
