@@ -115,9 +115,9 @@ static unsigned window_blocks(struct pass *pass, uint64_t first, uint64_t *heads
     return count;
 }
 
-void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_only, struct frames_free *free) {
+void frames_free_sample(struct frame_zone *zone, uint64_t superpages, uint64_t first, uint64_t step, bool movable_only, struct frames_free *free) {
     struct frames_free_scan scan = {.superpage_frames = zone->superpage_frames};
-    for (uint64_t i = 0; i < (superpages != 0 ? superpages : zone->superpage_count); i++) {
+    for (uint64_t i = first; i < superpages; i += step) {
         struct frames_superpage *superpage = &zone->superpages[i];
         uint64_t bits[FRAMES_WORDS];
         struct frames_slot *slot = frames_lock(zone, superpage);
@@ -129,6 +129,10 @@ void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_
     }
     frames_free_end(&scan);
     *free = scan.free;
+}
+
+void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_only, struct frames_free *free) {
+    frames_free_sample(zone, superpages != 0 ? superpages : zone->superpage_count, 0, 1, movable_only, free);
 }
 
 /* ------------------------------------------------------------------ moving */
@@ -296,11 +300,11 @@ static bool sweep_runs(struct pass *pass, uint64_t *frame) {
     }
 }
 
-/* From the first superpage until the scanners meet. */
+/* From where the scanners are until they meet. */
 static bool sweep(struct pass *pass, uint64_t *frame) {
     bool for_request = pass->goal->request != NULL;
     if (for_request && pass->range > pass->window) return sweep_runs(pass, frame);
-    for (pass->source = 0; !have_met(pass); pass->source++) {
+    for (; !have_met(pass); pass->source++) {
         struct look look;
         look_at(pass, pass->source, &look);
         if (!is_source(pass, &look)) continue;
@@ -339,6 +343,39 @@ static void aim(struct pass *pass) {
     pass->serves = may_serve(zone, request);
 }
 
+/* Scanners go on from where they were, or from the ends of the zone. What blocks have moved to stays above lowest_target, and is not moved again. */
+static bool sweep_from(struct pass *pass, uint64_t source, uint64_t target, uint64_t *frame) {
+    pass->source = source;
+    pass->target = target;
+    return sweep(pass, frame);
+}
+
+/*
+ * A pass for one request in a large zone: it goes on where the last one had what it wanted, as behind that there is what that one left. In vain from there,
+ * it goes through all of the zone. So superpages are looked at once in many requests, instead of in each.
+ */
+static bool sweep_on(struct pass *pass, uint64_t *frame) {
+    uint64_t top = pass->zone->superpage_count - 1;
+    struct frames_resume *resume = &pass->compaction->resumes[pass->goal->order][!pass->sparse_only];
+    uint64_t from = resume->source;
+    bool had = sweep_from(pass, from, from != 0 ? resume->target : top, frame) || (from != 0 && sweep_from(pass, 0, top, frame));
+    *resume = (struct frames_resume){had ? pass->source : 0, pass->target};
+    return had;
+}
+
+static bool sweep_large(struct pass *pass, uint64_t *frame) {
+    struct frames_deferral *sparse = &pass->compaction->sparse;
+    if (pass->sparse_only && sparse->left == 0) {
+        bool had = sweep_on(pass, frame);
+        sparse->shift = had ? 0 : (uint32_t)min_u64(sparse->shift + 1, FRAMES_DEFERRAL_MAX);
+        sparse->left = had ? 0 : UINT32_C(1) << sparse->shift;
+        if (had) return true;
+    } else if (pass->sparse_only)
+        sparse->left--;
+    pass->sparse_only = false;
+    return sweep_on(pass, frame);
+}
+
 static enum frames_compact_end run_pass(struct frame_zone *zone, struct frames_compaction *compaction, const struct frames_compact_goal *goal,
                                         struct frames_compact_counts *counts, uint64_t *frame) {
     struct pass pass = {.zone = zone,
@@ -349,9 +386,11 @@ static enum frames_compact_end run_pass(struct frame_zone *zone, struct frames_c
                         .lowest_target = UINT64_MAX};
     pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
     aim(&pass);
-    bool had = sweep(&pass, frame);
-    if (!had && pass.sparse_only) {
+    bool resumes = goal->request != NULL && pass.range <= pass.window && zone->superpage_count > FRAMES_LARGE;
+    bool had = resumes ? sweep_large(&pass, frame) : sweep(&pass, frame);
+    if (!resumes && !had && pass.sparse_only) {
         pass.sparse_only = false;
+        pass.source = 0;
         had = sweep(&pass, frame);
     }
     give_spare(&pass);

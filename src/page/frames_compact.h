@@ -63,6 +63,8 @@ void frames_compact_counts_get(struct frame_zone *zone, struct frames_compact_co
  * lock at a time, so that the sum is of no one moment.
  */
 void frames_free_get(struct frame_zone *zone, uint64_t superpages, bool movable_only, struct frames_free *free);
+/* The same of each `step`-th of the first `superpages`, from `first` on. No block of a sample (step above 1) is larger than a superpage. */
+void frames_free_sample(struct frame_zone *zone, uint64_t superpages, uint64_t first, uint64_t step, bool movable_only, struct frames_free *free);
 
 /*
  * frames_direct.c: what frames_alloc_hard does when compaction has not helped, or memory is short (figure 10, step 11). reclaim: frees frames with

@@ -15,12 +15,22 @@ struct frames_deferral {
 };
 #define FRAMES_DEFERRAL_MAX 6u
 
+/* Where the scanners of a pass for a request were when it had what it wanted: the next one goes on there. */
+struct frames_resume {
+    uint64_t source, target;
+};
+
 struct frames_compaction {
     uint32_t passing;  /* the thread whose pass is under way; 0: none. A futex */
     uint32_t progress; /* atomic: steps that passes have done; stands still while a function of the program runs */
     struct frames_compact_counts counts;
     struct frames_deferral deferrals[FRAMES_INDEX_ORDERS];
     frames_reclaim_function *reclaim;
+    uint64_t samples; /* of the index of a large zone */
+
+    /* Of a large zone, by order; [0]: of sweeps through sparse superpages. Whose pass it is. (frames_compact.c) */
+    struct frames_resume resumes[FRAMES_INDEX_ORDERS][2];
+    struct frames_deferral sparse; /* sweeps through these in vain, and passes that go without */
 
     /* frames_window_move.c, under the zone's lock */
     enum { FRAMES_FAULTS_NONE, FRAMES_FAULTS_OPEN, FRAMES_FAULTS_FORBIDDEN } faults_state;

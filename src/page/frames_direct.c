@@ -12,6 +12,8 @@
 #include "page/frames_compact_internal.h"
 
 #define FRAGMENTED 0.5
+/* Superpages of a large zone that the index is told from. */
+#define SAMPLE (FRAMES_LARGE / 2)
 /* Turns of other threads' passes that one waits for. */
 #define OTHERS_MAX 4u
 
@@ -27,11 +29,21 @@ static uint64_t reach(struct frame_zone *zone, const struct frames_request *requ
     return first;
 }
 
-/* Whether it is pieces that are in the way, and not want of memory. */
-static bool is_fragmented(struct frame_zone *zone, const struct frames_request *request, uint64_t superpages, bool movable_only) {
-    struct frames_free free;
-    frames_free_get(zone, superpages, movable_only, &free);
-    return frames_free_total(&free) >= request->frames && frames_fragmentation_index(&free, order_of(request->frames)) >= FRAGMENTED;
+/*
+ * Whether it is pieces that are in the way, and not want of memory. Of a large zone it is told from a sample, another one each time, as what is asked
+ * of it is a ratio with a wide margin; but not for runs of several superpages, of which a sample knows nothing.
+ */
+static bool is_fragmented(struct frame_zone *zone, struct frames_compaction *compaction, const struct frames_request *request, uint64_t superpages) {
+    bool samples = superpages > FRAMES_LARGE && request->frames <= zone->superpage_frames;
+    uint64_t step = samples ? superpages / SAMPLE : 1;
+    uint64_t first = samples ? __atomic_fetch_add(&compaction->samples, 1, __ATOMIC_RELAXED) % step : 0;
+    for (unsigned movable_only = 0; movable_only < 2; movable_only++) {
+        struct frames_free free;
+        frames_free_sample(zone, superpages, first, step, movable_only != 0, &free);
+        if (frames_free_total(&free) * step < request->frames) return false;
+        if (frames_fragmentation_index(&free, order_of(request->frames)) < FRAGMENTED) return false;
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------ passes in vain */
@@ -59,7 +71,7 @@ static enum frames_status compact_for(struct frame_zone *zone, const struct fram
     struct frames_compaction *compaction = frames_compaction_get(zone);
     if (compaction == NULL || order == 0 || superpages == 0) return FRAMES_NO_FRAMES;
     if (!again && is_deferred(compaction, order)) return FRAMES_NO_FRAMES;
-    if (!is_fragmented(zone, request, superpages, false) || !is_fragmented(zone, request, superpages, true)) return FRAMES_NO_FRAMES;
+    if (!is_fragmented(zone, compaction, request, superpages)) return FRAMES_NO_FRAMES;
     const struct frames_compact_goal goal = {.request = request, .order = order, .movable_only = true, .superpages = superpages};
     for (unsigned others = 0; others < OTHERS_MAX; others++) {
         struct frames_compact_counts counts = {0};

@@ -115,6 +115,9 @@ struct frames_hooks {
     void (*grew_short)(struct frame_zone *zone, uint64_t free); /* free frames fell below low_frames; told once until they are above again */
 };
 
+/* Superpages of a zone so large that a request does not have all of them looked at: parts of it in turn, or a sample. */
+#define FRAMES_LARGE 1024u
+
 #define FRAMES_SETS (2 * FRAMES_MOBILITIES)
 struct frame_zone {
     /* immutable */
@@ -135,6 +138,7 @@ struct frame_zone {
     char *base;                      /* the memory; NULL on FRAMES_SIM */
     uint64_t *words;                 /* the contents on FRAMES_SIM; atomic */
     uint64_t (*waits)[FRAMES_WORDS]; /* a bit a frame: it waits in the slot that has its superpage; by the superpage's lock. frames_told.c */
+    uint64_t *droppable;             /* a bit a superpage: frames_is_droppable; atomic, changed by the superpage's lock */
     uint64_t *referenced, *dirty;    /* a bit a frame; atomic: set by frames_touch. dirty: of FRAMES_SIM alone. frames_used.c */
     int file;
     char *memory; /* all the arrays, and this struct */
@@ -242,11 +246,21 @@ void frames_slots_open(struct frame_zone *zone);
 void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsigned which, uint32_t superpage);
 /* Under the zone's lock, of a superpage that no slot has: it stands where its counts and its group say. */
 void frames_superpage_relink(struct frame_zone *zone, struct frames_superpage *superpage);
+/*
+ * Whether reclaim might empty the superpage, as far as its counts tell: it has blocks, none of them unmovable, and no capture holds a part of it. So who
+ * looks for an area finds out in a pass over bits that there is none, however large the zone.
+ */
+STRATA_INLINE bool frames_is_droppable(const struct frame_zone *zone, const struct frames_superpage *superpage) {
+    return superpage->used[FRAMES_UNMOVABLE] == 0 && superpage->captured_frames == 0 && superpage->free != zone->superpage_frames;
+}
+/* Its bit follows. Words are shared with superpages of other locks, so they change atomically; when they do, nobody waits for it. */
+void frames_droppable_changed(struct frame_zone *zone, struct frames_superpage *superpage);
 /* After a change under the lock that guards it: counters follow, and its list where no slot has it. free_before: its free frames before the change.
  */
 STRATA_INLINE void frames_superpage_changed(struct frame_zone *zone, struct frames_superpage *superpage, struct frames_slot *slot,
                                             unsigned free_before) {
     int64_t more = (int64_t)superpage->free - free_before;
+    if (STRATA_UNLIKELY(frames_is_droppable(zone, superpage) != superpage->droppable)) frames_droppable_changed(zone, superpage);
     if (slot != NULL) {
         __atomic_store_n(&slot->free, slot->free + more, __ATOMIC_RELAXED);
         return;

@@ -128,6 +128,15 @@ void frames_superpage_relink(struct frame_zone *zone, struct frames_superpage *s
     note_free(zone, (uint64_t)(superpage - zone->superpages), whole);
 }
 
+void frames_droppable_changed(struct frame_zone *zone, struct frames_superpage *superpage) {
+    uint64_t number = (uint64_t)(superpage - zone->superpages), bit = UINT64_C(1) << number % 64;
+    superpage->droppable = !superpage->droppable;
+    if (superpage->droppable)
+        __atomic_fetch_or(&zone->droppable[number / 64], bit, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_and(&zone->droppable[number / 64], ~bit, __ATOMIC_RELAXED);
+}
+
 /* ------------------------------------------------------------------ search */
 
 #define ORDERS (FRAMES_CLASSES - 1)

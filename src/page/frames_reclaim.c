@@ -17,6 +17,8 @@
 #define CLUSTER_FRAMES 32u
 /* Looks, for each block, before it is given up: one that is used is seen as inactive, as active, and again, and others that stay stand between. */
 #define LOOKS_A_BLOCK 4u
+/* In vain, before it is asked whether there is any whole superpage to be had at all, which costs no more than they did. */
+#define VAIN_LOOKS 64u
 /* Through a part of an area whose blocks go together, until one finds nothing new. */
 #define WALKS_A_PART 4u
 
@@ -351,19 +353,38 @@ static uint32_t *verdict_on(const struct frame_zone *zone, const struct frames_r
 }
 static bool is_judged(const uint32_t *verdict, uint32_t look) { return verdict != NULL && __atomic_load_n(verdict, __ATOMIC_RELAXED) == look; }
 
-/* Whether there is an area that could be emptied, and was not tried. */
+static bool can_be_emptied(struct frame_zone *zone, const struct frames_reclaim_wish *wish, uint64_t first) {
+    return each_part(zone, first, wish->area, part_can_be_emptied) && !each_part(zone, first, wish->area, part_is_free);
+}
+
+/*
+ * Whether there is an area that could be emptied, and was not tried. Whole superpages are looked at only where their counts say that they might be, and
+ * what is found unfit is noted, so that the next time it costs less.
+ */
 static bool any_area(struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint32_t look) {
-    for (uint64_t at = 0; at < wish->end; at += area_step(wish)) {
-        uint64_t first = area_of(zone, wish, at);
-        if (!serves(wish, first) || is_judged(verdict_on(zone, reclaim, wish, first), look)) continue;
-        if (each_part(zone, first, wish->area, part_can_be_emptied) && !each_part(zone, first, wish->area, part_is_free)) return true;
+    if (wish->area < zone->superpage_frames) {
+        for (uint64_t at = 0; at < wish->end; at += area_step(wish)) {
+            uint64_t first = area_of(zone, wish, at);
+            if (serves(wish, first) && can_be_emptied(zone, wish, first)) return true;
+        }
+        return false;
+    }
+    for (uint64_t w = 0; w <= (zone->superpage_count - 1) / 64; w++) {
+        for (uint64_t word = __atomic_load_n(&zone->droppable[w], __ATOMIC_RELAXED); word != 0; word &= word - 1) {
+            uint64_t first = area_of(zone, wish, (w * 64 + bit_lowest(word)) << zone->superpage_shift);
+            if (!serves(wish, first)) continue;
+            uint32_t *verdict = verdict_on(zone, reclaim, wish, first);
+            if (is_judged(verdict, look)) continue;
+            if (can_be_emptied(zone, wish, first)) return true;
+            __atomic_store_n(verdict, look, __ATOMIC_RELAXED);
+        }
     }
     return false;
 }
 
 static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
     struct frames_lru *lru = &reclaim->lru;
-    const uint64_t areas = zone->frames / area_step(wish) + 1;
+    const uint64_t areas = min_u64(zone->frames / area_step(wish) + 1, wish->area >= zone->superpage_frames ? VAIN_LOOKS : UINT64_MAX);
     uint32_t look = __atomic_add_fetch(&reclaim->looks, 1, __ATOMIC_RELAXED);
     uint64_t dropped = 0, in_vain = 0, patience = areas;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {

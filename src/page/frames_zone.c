@@ -60,7 +60,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     size_t zone_at = part(&total, sizeof(struct frame_zone) + cpus * sizeof(struct frames_slot));
     size_t captures_at = part(&total, FRAMES_CAPTURES_MAX * sizeof(struct frames_capture));
     size_t superpages_at = part(&total, superpages * sizeof(struct frames_superpage));
-    size_t map_at = part(&total, (superpages / 64 + 1 + superpages / 4096 + 1) * 8);
+    size_t map_at = part(&total, (2 * (superpages / 64 + 1) + superpages / 4096 + 1) * 8);
     size_t notes_at = part(&total, frames * sizeof(uint32_t)), tokens_at = part(&total, frames * sizeof(uint64_t));
     size_t bits_at = part(&total, (frames / 64 + 1) * 16);
     size_t waits_at = part(&total, superpages * FRAMES_WORDS * sizeof(uint64_t));
@@ -90,7 +90,8 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     zone->captures = (struct frames_capture *)(void *)(memory + captures_at);
     zone->superpages = (struct frames_superpage *)(void *)(memory + superpages_at);
     zone->free_map = (uint64_t *)(void *)(memory + map_at);
-    zone->free_summary = zone->free_map + superpages / 64 + 1;
+    zone->droppable = zone->free_map + superpages / 64 + 1;
+    zone->free_summary = zone->droppable + superpages / 64 + 1;
     zone->notes = (uint32_t *)(void *)(memory + notes_at);
     zone->tokens = (uint64_t *)(void *)(memory + tokens_at);
     zone->referenced = (uint64_t *)(void *)(memory + bits_at);
