@@ -139,9 +139,9 @@ uint64_t frames_count(const struct frame_zone *zone) { return zone->frames; }
 
 void frames_copy(struct frame_zone *zone, uint64_t from, uint64_t to, uint64_t frames) { zone->backend->copy(zone, from, to, frames); }
 
-static void set_bit(uint64_t *bits, uint64_t i) {
-    uint64_t bit = UINT64_C(1) << i % 64;
-    if ((__atomic_load_n(&bits[i / 64], __ATOMIC_RELAXED) & bit) == 0) __atomic_fetch_or(&bits[i / 64], bit, __ATOMIC_RELAXED);
+static void set_bit(uint64_t *bits, uint64_t frame) {
+    uint64_t bit = UINT64_C(1) << frame % 64, *word = frames_used_word(bits, frame);
+    if ((__atomic_load_n(word, __ATOMIC_RELAXED) & bit) == 0) __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
 }
 void frames_touch(struct frame_zone *zone, uint64_t frame, bool write) {
     set_bit(zone->referenced, frame);

@@ -47,7 +47,8 @@ static const char *check_place(const struct frame_zone *zone, const struct frame
     uint64_t number = (uint64_t)(superpage - zone->superpages);
     bool whole = superpage->free == zone->superpage_frames, marked = (zone->free_map[number / 64] >> number % 64 & 1) != 0;
     bool summed = (zone->free_summary[number / 4096] >> number / 64 % 64 & 1) != 0;
-    if (superpage->droppable != frames_is_droppable(zone, superpage) || superpage->droppable != ((zone->droppable[number / 64] >> number % 64 & 1) != 0))
+    if (superpage->droppable != frames_is_droppable(zone, superpage) ||
+        superpage->droppable != ((zone->droppable[number / 64] >> number % 64 & 1) != 0))
         return "frames: whether reclaim might empty a superpage is noted wrong";
     if (superpage->partition != (number >= zone->partition_first)) return "frames: a superpage does not know that it is in the partition, or not";
     if (superpage->partition && superpage->used[FRAMES_UNMOVABLE] != 0 && (zone->flags & FRAMES_HUGE_IN_PARTITION) == 0)

@@ -351,8 +351,8 @@ static bool sweep_from(struct pass *pass, uint64_t source, uint64_t target, uint
 }
 
 /*
- * A pass for one request in a large zone: it goes on where the last one had what it wanted, as behind that there is what that one left. In vain from there,
- * it goes through all of the zone. So superpages are looked at once in many requests, instead of in each.
+ * A pass for one request in a large zone: it goes on where the last one had what it wanted, as behind that there is what that one left. In vain from
+ * there, it goes through all of the zone. So superpages are looked at once in many requests, instead of in each.
  */
 static bool sweep_on(struct pass *pass, uint64_t *frame) {
     uint64_t top = pass->zone->superpage_count - 1;

@@ -139,7 +139,7 @@ struct frame_zone {
     uint64_t *words;                 /* the contents on FRAMES_SIM; atomic */
     uint64_t (*waits)[FRAMES_WORDS]; /* a bit a frame: it waits in the slot that has its superpage; by the superpage's lock. frames_told.c */
     uint64_t *droppable;             /* a bit a superpage: frames_is_droppable; atomic, changed by the superpage's lock */
-    uint64_t *referenced, *dirty;    /* a bit a frame; atomic: set by frames_touch. dirty: of FRAMES_SIM alone. frames_used.c */
+    uint64_t *referenced, *dirty;    /* a bit a frame: frames_used_word; atomic: set by frames_touch. dirty: of FRAMES_SIM alone. frames_used.c */
     int file;
     char *memory; /* all the arrays, and this struct */
     size_t memory_bytes;
@@ -187,6 +187,14 @@ struct frame_zone {
 };
 /* GONE: removed, and its number is on frames still. */
 enum frames_owner_state { OWNER_NONE, OWNER_KNOWN, OWNER_GONE };
+
+/*
+ * What is known of the frames of a large zone is looked up in no order, in arrays that are far beyond what the processor's tables of pages reach: on
+ * ordinary pages most looks would wait twice. Where the system has no huge pages to give it stays with those.
+ */
+STRATA_INLINE void frames_advise_huge(const struct frame_zone *zone, void *memory, size_t bytes) {
+    if (zone->superpage_count > FRAMES_LARGE) (void)platform_advise_huge(memory, bytes, true);
+}
 
 STRATA_INLINE struct frames_superpage *frames_superpage_of(const struct frame_zone *zone, uint64_t frame) {
     return &zone->superpages[frame >> zone->superpage_shift];
@@ -247,8 +255,8 @@ void frames_slot_reserve(struct frame_zone *zone, struct frames_slot *slot, unsi
 /* Under the zone's lock, of a superpage that no slot has: it stands where its counts and its group say. */
 void frames_superpage_relink(struct frame_zone *zone, struct frames_superpage *superpage);
 /*
- * Whether reclaim might empty the superpage, as far as its counts tell: it has blocks, none of them unmovable, and no capture holds a part of it. So who
- * looks for an area finds out in a pass over bits that there is none, however large the zone.
+ * Whether reclaim might empty the superpage, as far as its counts tell: it has blocks, none of them unmovable, and no capture holds a part of it. So
+ * who looks for an area finds out in a pass over bits that there is none, however large the zone.
  */
 STRATA_INLINE bool frames_is_droppable(const struct frame_zone *zone, const struct frames_superpage *superpage) {
     return superpage->used[FRAMES_UNMOVABLE] == 0 && superpage->captured_frames == 0 && superpage->free != zone->superpage_frames;
@@ -272,9 +280,12 @@ STRATA_INLINE void frames_superpage_changed(struct frame_zone *zone, struct fram
 STRATA_INLINE bool frames_waits(const struct frame_zone *zone, uint64_t frame) {
     return frames_bit(zone->waits[frame >> zone->superpage_shift], frames_offset_of(zone, frame));
 }
+/* The word of referenced, or dirty, with a frame's bit. Their words alternate, so that one line of the cache has both. */
+STRATA_INLINE uint64_t *frames_used_word(uint64_t *bits, uint64_t frame) { return &bits[frame / 64 * 2]; }
 /* Whether a run was used or written to since that was last forgotten: of one frame; true for longer ones, which takes a closer look. */
 STRATA_INLINE bool frames_may_be_used(const struct frame_zone *zone, uint64_t frame, uint64_t frames) {
-    uint64_t bits = __atomic_load_n(&zone->referenced[frame / 64], __ATOMIC_RELAXED) | __atomic_load_n(&zone->dirty[frame / 64], __ATOMIC_RELAXED);
+    uint64_t bits = __atomic_load_n(frames_used_word(zone->referenced, frame), __ATOMIC_RELAXED) |
+                    __atomic_load_n(frames_used_word(zone->dirty, frame), __ATOMIC_RELAXED);
     return frames != 1 || (bits >> frame % 64 & 1) != 0;
 }
 /* Tells them of all that waits in a slot. Under its lock. */

@@ -140,6 +140,9 @@ void frames_droppable_changed(struct frame_zone *zone, struct frames_superpage *
 /* ------------------------------------------------------------------ search */
 
 #define ORDERS (FRAMES_CLASSES - 1)
+/* The lists of order 0, of any fill. */
+#define EACH_FILL UINT64_C(0x4010040100401)
+_Static_assert(ORDERS == 10 && FRAMES_FILLS == 6, "a bit for each fill");
 
 uint32_t frames_list_find(const struct frame_zone *zone, unsigned set, unsigned class) {
     uint64_t lists = zone->nonempty[set], large = ((UINT64_C(1) << ORDERS) - 1) & ~(uint64_t)(((UINT64_C(1) << class) - 1) >> 1);
@@ -151,9 +154,10 @@ uint32_t frames_list_find(const struct frame_zone *zone, unsigned set, unsigned 
 }
 
 uint32_t frames_list_find_largest(const struct frame_zone *zone, unsigned set, unsigned class) {
-    for (unsigned order = ORDERS; order-- > class - 1;)
-        for (unsigned fill = FRAMES_FILLS; fill-- > 0;)
-            if ((zone->nonempty[set] >> (fill * ORDERS + order) & 1) != 0) return zone->lists[set][fill * ORDERS + order];
+    for (unsigned order = ORDERS; order-- > class - 1;) {
+        uint64_t fitting = zone->nonempty[set] & EACH_FILL << order;
+        if (fitting != 0) return zone->lists[set][bit_highest(fitting)];
+    }
     return FRAMES_NO_SUPERPAGE;
 }
 

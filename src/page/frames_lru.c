@@ -106,16 +106,30 @@ void frames_lru_replace(struct frames_lru *lru, uint64_t from, uint64_t to) {
     platform_lock_release(&lru->lock);
 }
 
-uint64_t frames_lru_turn(struct frames_lru *lru, enum frames_lru_list list) {
+uint64_t frames_lru_turn(struct frames_lru *lru, enum frames_lru_list list, uint64_t *next) {
     platform_lock_acquire(&lru->lock);
     uint32_t oldest = link_of(lru, ring_of(lru, list))->younger;
     uint64_t frame = oldest == ring_of(lru, list) ? LRU_NONE : (uint64_t)oldest - 1;
+    *next = LRU_NONE;
     if (frame != LRU_NONE) {
         unlink(lru, frame);
         link_young(lru, frame, list);
+        uint32_t then = link_of(lru, ring_of(lru, list))->younger;
+        __builtin_prefetch(link_of(lru, link_of(lru, then)->younger)); /* what turning that one will write to */
+        *next = (uint64_t)then - 1;
     }
     platform_lock_release(&lru->lock);
     return frame;
+}
+
+void frames_lru_prefetch(struct frames_lru *lru, uint64_t first, uint64_t frames) {
+    platform_lock_acquire(&lru->lock);
+    for (uint64_t i = first; i < first + frames; i++) {
+        if (!is_listed(lru, i)) continue;
+        __builtin_prefetch(link_of(lru, lru->links[i].older), 1);
+        __builtin_prefetch(link_of(lru, lru->links[i].younger), 1);
+    }
+    platform_lock_release(&lru->lock);
 }
 
 enum frames_lru_list frames_lru_where(struct frames_lru *lru, uint64_t frame) {

@@ -43,8 +43,10 @@ bool frames_lru_remove(struct frames_lru *lru, uint64_t frame);
 bool frames_lru_settle(struct frames_lru *lru, const uint32_t *frames, unsigned count, const uint64_t *come, bool wait);
 /* `to` stands where `from` stood; nothing, where that was nowhere. */
 void frames_lru_replace(struct frames_lru *lru, uint64_t from, uint64_t to);
-/* The oldest of a list, which goes to the young end of it; LRU_NONE: it is empty. */
-uint64_t frames_lru_turn(struct frames_lru *lru, enum frames_lru_list list);
+/* The oldest of a list, which goes to the young end of it; LRU_NONE: it is empty. *next: the one that is the oldest now, for who looks ahead. */
+uint64_t frames_lru_turn(struct frames_lru *lru, enum frames_lru_list list, uint64_t *next);
+/* What will be written to when those of the frames that are listed leave their lists is asked for from memory. */
+void frames_lru_prefetch(struct frames_lru *lru, uint64_t first, uint64_t frames);
 /* The list that it stands in; LRU_LISTS: none. */
 enum frames_lru_list frames_lru_where(struct frames_lru *lru, uint64_t frame);
 uint64_t frames_lru_count(struct frames_lru *lru, enum frames_lru_list list);

@@ -157,6 +157,7 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
     struct frames_reclaim *reclaim = (struct frames_reclaim *)(void *)memory;
     bool ready = platform_commit(memory, bytes) && frames_direct_set_reclaim(zone, frames_reclaim_for);
     if (ready) {
+        frames_advise_huge(zone, memory, bytes);
         reclaim->config = *config;
         reclaim->bytes = bytes;
         reclaim->process = platform_process_id();

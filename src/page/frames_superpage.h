@@ -40,7 +40,7 @@ struct frames_superpage {
     uint8_t set;         /* of lists, that this one is of: frames_set_of when it was put there */
     uint8_t largest;     /* class of the largest free aligned block; exact where no slot has it */
     bool partition;
-    bool droppable;      /* its bit in zone->droppable */
+    bool droppable; /* its bit in zone->droppable */
 } STRATA_ALIGNED(64);
 #define FRAMES_NO_SLOT UINT32_MAX
 #define FRAMES_NO_SUPERPAGE UINT32_MAX

@@ -25,16 +25,16 @@ static uint64_t bits_in_word(uint64_t frame, uint64_t end) {
 static bool take_bits(uint64_t *bits, uint64_t first, uint64_t frames) {
     bool any = false;
     for (uint64_t at = first, end = first + frames; at < end; at = at / 64 * 64 + 64) {
-        uint64_t mask = bits_in_word(at, end);
-        if ((__atomic_load_n(&bits[at / 64], __ATOMIC_RELAXED) & mask) == 0) continue;
-        any |= (__atomic_fetch_and(&bits[at / 64], ~mask, __ATOMIC_RELAXED) & mask) != 0;
+        uint64_t mask = bits_in_word(at, end), *word = frames_used_word(bits, at);
+        if ((__atomic_load_n(word, __ATOMIC_RELAXED) & mask) == 0) continue;
+        any |= (__atomic_fetch_and(word, ~mask, __ATOMIC_RELAXED) & mask) != 0;
     }
     return any;
 }
 
-static bool any_bit(const uint64_t *bits, uint64_t first, uint64_t frames) {
+static bool any_bit(uint64_t *bits, uint64_t first, uint64_t frames) {
     for (uint64_t at = first, end = first + frames; at < end; at = at / 64 * 64 + 64)
-        if ((__atomic_load_n(&bits[at / 64], __ATOMIC_RELAXED) & bits_in_word(at, end)) != 0) return true;
+        if ((__atomic_load_n(frames_used_word(bits, at), __ATOMIC_RELAXED) & bits_in_word(at, end)) != 0) return true;
     return false;
 }
 

@@ -95,10 +95,11 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     zone->notes = (uint32_t *)(void *)(memory + notes_at);
     zone->tokens = (uint64_t *)(void *)(memory + tokens_at);
     zone->referenced = (uint64_t *)(void *)(memory + bits_at);
-    zone->dirty = zone->referenced + frames / 64 + 1;
+    zone->dirty = zone->referenced + 1;
     zone->waits = (uint64_t(*)[FRAMES_WORDS])(void *)(memory + waits_at);
     if (addresses_at != 0) zone->addresses = (uint64_t *)(void *)(memory + addresses_at);
     if (words_at != 0) zone->words = (uint64_t *)(void *)(memory + words_at);
+    frames_advise_huge(zone, memory, total);
     zone->file = -1;
     (void)format_text(zone->name, sizeof zone->name, "%s", config->name);
     zone->lock.rank = LOCK_RANK_FRAMES;
