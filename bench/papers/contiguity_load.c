@@ -1,7 +1,7 @@
 /*
  * contiguity_load.c - compile jobs and updatedb, step by step; what they answer the zone. See contiguity_load.h.
  *
- * Invariants: page p has a frame where frame[p] != PLACE_NONE, and then the frame holds word_of(p); an anonymous page of a job without one was
+ * Invariants: page p has a frame where that is not PLACE_NONE, and then the frame holds word_of(p); an anonymous page of a job without one was
  * swapped out. A page loses its frame before time passes in the call that asks for it, so that nobody finds it half gone. One thread, no locks.
  */
 #include "contiguity_load.h"
@@ -36,7 +36,7 @@ static enum place_mobility mobility_of(enum page_kind kind) {
 }
 
 static uint64_t word_of(const struct load *load, uint64_t page) {
-    return (page + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)load->version[page] << 32;
+    return (page + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)load->pages[page].version << 32;
 }
 
 static uint64_t any_of(struct load *load, uint64_t count) {
@@ -47,13 +47,8 @@ static uint64_t any_of(struct load *load, uint64_t count) {
 static void *room(uint64_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) load_fail("no memory for the load");
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* it is touched in no order */
     return memory;
-}
-
-static bool is_dirty(const struct load *load, uint64_t page) { return load->dirty[page / 64] >> (page % 64) & 1; }
-static void set_dirty(struct load *load, uint64_t page, bool dirty) {
-    uint64_t bit = UINT64_C(1) << (page % 64);
-    load->dirty[page / 64] = dirty ? load->dirty[page / 64] | bit : load->dirty[page / 64] & ~bit;
 }
 
 /* ------------------------------------------------------------------ frames of pages */
@@ -68,28 +63,28 @@ static bool take(struct load *load, uint64_t page, unsigned order) {
     uint64_t superpage = frame >> PLACE_SUPERPAGE_ORDER;
     if (load->requested && load->emptied[superpage]) load->emptied[superpage] |= RACED;
     if (superpage == load->area) load->totals.lost += UINT64_C(1) << order;
-    load->frame[page] = frame;
+    load->pages[page].frame = frame;
     place_write(load->place, frame, word_of(load, page));
     return true;
 }
 
 static void check(struct load *load, uint64_t page) {
-    if (!place_holds(load->place, load->frame[page], word_of(load, page))) load_fail("a frame does not hold what was written to it");
+    if (!place_holds(load->place, load->pages[page].frame, word_of(load, page))) load_fail("a frame does not hold what was written to it");
     load->totals.verified++;
 }
 
 static void give(struct load *load, uint64_t page, unsigned order) {
-    if (load->frame[page] == PLACE_NONE) return;
+    if (load->pages[page].frame == PLACE_NONE) return;
     check(load, page);
-    uint32_t frame = load->frame[page];
-    load->frame[page] = PLACE_NONE;
+    uint32_t frame = load->pages[page].frame;
+    load->pages[page].frame = PLACE_NONE;
     place_free(load->place, frame, order);
 }
 
 /* The page is used: brought back where it is gone. False: there is no memory. */
 static bool use(struct load *load, uint64_t page) {
-    if (load->frame[page] == PLACE_NONE) return take(load, page, 0);
-    if (place_read(load->place, load->frame[page]) != word_of(load, page)) load_fail("a page does not read as it was written");
+    if (load->pages[page].frame == PLACE_NONE) return take(load, page, 0);
+    if (place_read(load->place, load->pages[page].frame) != word_of(load, page)) load_fail("a page does not read as it was written");
     load->totals.verified++;
     return true;
 }
@@ -112,7 +107,7 @@ static void job_end(struct load *load, struct compile_job *job) {
     for (uint64_t i = 0; i < job->anon_count; i++) {
         uint64_t page = job->anon_first + i;
         give(load, page, 0);
-        load->version[page]++;
+        load->pages[page].version++;
     }
     for (uint64_t i = 0; i < job->kernel_count; i++) give(load, job->kernel_first + i, kernel_order(i));
     job_begin(load, job);
@@ -148,13 +143,13 @@ static bool job_reads(struct load *load, struct compile_job *job) {
 static bool job_writes(struct load *load) {
     uint64_t page = load->first[PAGE_CACHE] + load->hot + any_of(load, pages_of(load, PAGE_CACHE) - load->hot);
     if (!use(load, page)) return false;
-    load->version[page]++;
-    place_write(load->place, load->frame[page], word_of(load, page));
-    if (is_dirty(load, page)) return true;
-    set_dirty(load, page, true);
+    load->pages[page].version++;
+    place_write(load->place, load->pages[page].frame, word_of(load, page));
+    if (load->pages[page].dirty) return true;
+    load->pages[page].dirty = true;
     uint64_t slot = load->written_next++ % load->written_max;
     if (load->written_count == load->written_max)
-        set_dirty(load, load->written[slot], false);
+        load->pages[load->written[slot]].dirty = false;
     else
         load->written_count++;
     load->written[slot] = page;
@@ -211,7 +206,7 @@ static void note_emptied(struct load *load, uint64_t frame) {
 
 static enum place_answer on_reclaim(void *context, uint64_t page, uint64_t frame) {
     struct load *load = context;
-    if (load->frame[page] != frame) { /* it was given away in the meantime */
+    if (load->pages[page].frame != frame) { /* it was given away in the meantime */
         note_area(load, frame, true);
         return PLACE_BUSY;
     }
@@ -225,8 +220,8 @@ static enum place_answer on_reclaim(void *context, uint64_t page, uint64_t frame
         check(load, page);
         note_area(load, frame, false);
         note_emptied(load, frame);
-        load->frame[page] = PLACE_NONE;
-        bool written = kind == PAGE_ANON || (kind == PAGE_CACHE && is_dirty(load, page));
+        load->pages[page].frame = PLACE_NONE;
+        bool written = kind == PAGE_ANON || (kind == PAGE_CACHE && load->pages[page].dirty);
         *(written ? &load->totals.swapped_out : &load->totals.dropped) += 1;
         double ns = (UNMAPPED_NS + (written ? WRITTEN_NS : 0)) * load_scale(load);
         if (load->stepping)
@@ -242,8 +237,8 @@ static enum place_answer on_reclaim(void *context, uint64_t page, uint64_t frame
 /* The time comes later: what moves must not be given away before the zone knows that it has moved. */
 static bool on_move(void *context, uint64_t page, uint64_t from, uint64_t to) {
     struct load *load = context;
-    if (load->frame[page] != from) return false;
-    load->frame[page] = (uint32_t)to;
+    if (load->pages[page].frame != from) return false;
+    load->pages[page].frame = (uint32_t)to;
     check(load, page);
     load->totals.moved++;
     load->owed_ns += MOVED_NS * load_scale(load);
@@ -284,10 +279,8 @@ void load_begin(struct load *load, struct place *place, uint64_t frames, bool me
     for (unsigned kind = 0; kind < PAGE_KINDS; kind++) load->first[kind + 1] = load->first[kind] + pages[kind];
     uint64_t all = load->first[PAGE_KINDS];
     load->hot = frames / 10;
-    load->frame = room(all * sizeof *load->frame);
-    memset(load->frame, 0xff, all * sizeof *load->frame);
-    load->version = room(all);
-    load->dirty = room((all / 64 + 1) * sizeof *load->dirty);
+    load->pages = room(all * sizeof *load->pages);
+    for (uint64_t page = 0; page < all; page++) load->pages[page].frame = PLACE_NONE;
     load->written_max = frames / 64;
     load->written = room(load->written_max * sizeof *load->written);
     load->emptied = room((frames / PLACE_SUPERPAGE_FRAMES + 1) * sizeof *load->emptied);
@@ -339,7 +332,7 @@ void load_rest(struct load *load) {
 uint64_t load_verify(struct load *load) {
     uint64_t found = 0;
     for (uint64_t page = 0; page < load->first[PAGE_KINDS]; page++) {
-        if (load->frame[page] == PLACE_NONE) continue;
+        if (load->pages[page].frame == PLACE_NONE) continue;
         check(load, page);
         found++;
     }
@@ -350,9 +343,7 @@ void load_end(struct load *load) {
     load_rest(load);
     for (uint64_t page = 0; page < load->first[PAGE_KINDS]; page++) give(load, page, 0);
     uint64_t all = load->first[PAGE_KINDS];
-    munmap(load->frame, all * sizeof *load->frame);
-    munmap(load->version, all);
-    munmap(load->dirty, (all / 64 + 1) * sizeof *load->dirty);
+    munmap(load->pages, all * sizeof *load->pages);
     munmap(load->written, load->written_max * sizeof *load->written);
     munmap(load->emptied, (load->frames / PLACE_SUPERPAGE_FRAMES + 1) * sizeof *load->emptied);
     munmap(load->touched, (load->frames / PLACE_SUPERPAGE_FRAMES + 1) * sizeof *load->touched);

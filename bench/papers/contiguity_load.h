@@ -50,6 +50,13 @@ struct load_totals {
     uint64_t lost; /* frames that the load was given of a superpage while pages were dropped from it for a request: races that the request lost */
 };
 
+/* What is known of a page stands together, as pages are looked up in no order, and without gaps, as a large machine has many. */
+struct page {
+    uint32_t frame;      /* PLACE_NONE: it has none */
+    uint8_t version : 7; /* of its contents */
+    bool dirty : 1;      /* of cache alone; anonymous pages always are */
+} __attribute__((packed));
+
 /* A load; its pages by number, in ranges by kind. */
 struct load {
     struct place *place;
@@ -65,9 +72,7 @@ struct load {
     unsigned depth;             /* of calls from within a call of the zone */
     bool requested;             /* a request for a superpage runs */
     uint64_t first[PAGE_KINDS + 1];
-    uint32_t *frame;   /* of each page; PLACE_NONE: it has none */
-    uint8_t *version;  /* of its contents */
-    uint64_t *dirty;   /* a bit a page: of cache alone; anonymous pages always are */
+    struct page *pages;
     uint64_t hot;      /* pages of cache that are read again and again */
     uint64_t *written; /* ring of cache pages that wait to be written back */
     uint64_t written_next, written_count, written_max;

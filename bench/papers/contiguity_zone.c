@@ -21,7 +21,10 @@
 #define PERCENT_MIN 2
 #define PERCENT_LOW 3
 #define PERCENT_HIGH 4
+/* Calls of place_balance between two looks of the compaction thread. Beyond LOOKS_AS_OFTEN frames they are as far apart in the load's time as they
+ * are there, some 10 ms, and not ever closer: it is one thread. */
 #define FALLBACK_LOOKS 64u
+#define LOOKS_AS_OFTEN (UINT64_C(1) << 24)
 
 struct place {
     struct strata_zone *zone;
@@ -31,7 +34,7 @@ struct place {
     struct place_config config;
     uint64_t used; /* frames: allocated and not given back, by anybody */
     uint64_t fallbacks;
-    unsigned fallbacks_left; /* calls of place_balance until it looks at them again */
+    uint64_t fallbacks_left; /* calls of place_balance until it looks at them again */
 };
 
 static void must(struct place *place, enum strata_zone_status status, const char *what) {
@@ -129,7 +132,7 @@ void place_balance(struct place *place) {
     if (reclaimed != STRATA_ZONE_NO_FRAMES && reclaimed != STRATA_ZONE_BUSY) must(place, reclaimed, "strata_zone_reclaim_balance");
     if (!place->config.compaction || place->fallbacks_left-- != 0) return;
     /* What the compaction thread does when allocations fell back to another group (section 7.3), as often as it would look. */
-    place->fallbacks_left = FALLBACK_LOOKS;
+    place->fallbacks_left = FALLBACK_LOOKS * (place->config.frames > LOOKS_AS_OFTEN ? place->config.frames / LOOKS_AS_OFTEN : 1);
     struct strata_zone_stats stats;
     must(place, strata_zone_stats_get(place->zone, &stats), "strata_zone_stats_get");
     if (stats.fallbacks == place->fallbacks) return;
