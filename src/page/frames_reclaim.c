@@ -5,11 +5,12 @@
  * inactive one is dropped, or becomes active again where it was used. While the active list is the longer one, each look at the other is preceded by
  * one at it. By address, areas (2^order frames, or whole superpages) are emptied in turn, whatever is in them. By area of the oldest, the same is
  * done to the one that the oldest inactive block lies in; and where the active list is the longer one, all of the area of its oldest block becomes
- * inactive first. An area that is unfit is noted as such for the rest of the look, so that its other blocks cost no more than their turn. The paper
- * reclaims what it can of an area; here one that holds something that can't go (pinned, unmovable, without a reclaiming
- * owner) is left alone, and its block goes to the young end: half an area serves nobody. No lock is held while owners are asked; an area that a
- * request captures meanwhile is kept from all others (section 8). Where it captures nothing, what is dropped for it stays isolated until the last
- * block was asked about: frames that go one by one are what allocations like best, as they are in the fullest superpage with room.
+ * inactive first. In a large zone where hardly any block is in an area that can be emptied, it is one of those, whose ever it is. An area that is
+ * unfit is noted as such for the rest of the look, so that its other blocks cost no more than their turn. The paper reclaims what it can of an area;
+ * here one that holds something that can't go (pinned, unmovable, without a reclaiming owner) is left alone, and its block goes to the young end:
+ * half an area serves nobody. No lock is held while owners are asked; an area that a request captures meanwhile is kept from all others (section 8).
+ * Where it captures nothing, what is dropped for it stays isolated until the last block was asked about: frames that go one by one are what
+ * allocations like best, as they are in the fullest superpage with room.
  */
 #include "page/frames_reclaim_internal.h"
 
@@ -19,6 +20,9 @@
 #define LOOKS_A_BLOCK 4u
 /* In vain, before it is asked whether there is any whole superpage to be had at all, which costs no more than they did. */
 #define VAIN_LOOKS 64u
+/* In a large zone, in vain, before it is the area that was found instead of that of the oldest: there are few, and what is not in one is in the way.
+ */
+#define RARE_LOOKS 1024u
 /* Through a part of an area whose blocks go together, until one finds nothing new. */
 #define WALKS_A_PART 4u
 
@@ -364,6 +368,8 @@ static uint64_t by_address(struct frame_zone *zone, struct frames_reclaim *recla
     return dropped;
 }
 
+static bool is_large(const struct frame_zone *zone) { return zone->superpage_count > FRAMES_LARGE; }
+
 /* Of whole superpages it is noted which a look has passed over; of parts of one it is found out again, which is cheap. */
 static uint32_t *verdict_on(const struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish,
                             uint64_t first) {
@@ -376,28 +382,30 @@ static bool can_be_emptied(struct frame_zone *zone, const struct frames_reclaim_
 }
 
 /*
- * Whether there is an area that could be emptied, and was not tried. Whole superpages are looked at only where their counts say that they might be,
- * and what is found unfit is noted, so that the next time it costs less.
+ * An area that could be emptied, and was not tried; FRAMES_NONE: there is none. Whole superpages are looked at only where their counts say that they
+ * might be, and what is found unfit is noted, so that the next time it costs less. In a large zone each look begins elsewhere.
  */
-static bool any_area(struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint32_t look) {
+static uint64_t any_area(struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint32_t look) {
     if (wish->area < zone->superpage_frames) {
         for (uint64_t at = 0; at < wish->end; at += area_step(wish)) {
             uint64_t first = area_of(zone, wish, at);
-            if (serves(wish, first) && can_be_emptied(zone, wish, first)) return true;
+            if (serves(wish, first) && can_be_emptied(zone, wish, first)) return first;
         }
-        return false;
+        return FRAMES_NONE;
     }
-    for (uint64_t w = 0; w <= (zone->superpage_count - 1) / 64; w++) {
+    uint64_t words = (zone->superpage_count - 1) / 64 + 1, begin = is_large(zone) ? look * UINT64_C(0x9e3779b1) % words : 0;
+    for (uint64_t i = 0; i < words; i++) {
+        uint64_t w = begin + i < words ? begin + i : begin + i - words;
         for (uint64_t word = __atomic_load_n(&zone->droppable[w], __ATOMIC_RELAXED); word != 0; word &= word - 1) {
             uint64_t first = area_of(zone, wish, (w * 64 + bit_lowest(word)) << zone->superpage_shift);
             if (!serves(wish, first)) continue;
             uint32_t *verdict = verdict_on(zone, reclaim, wish, first);
             if (is_judged(verdict, look)) continue;
-            if (can_be_emptied(zone, wish, first)) return true;
+            if (can_be_emptied(zone, wish, first)) return first;
             __atomic_store_n(verdict, look, __ATOMIC_RELAXED);
         }
     }
-    return false;
+    return FRAMES_NONE;
 }
 
 static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint64_t *frame) {
@@ -407,8 +415,15 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
     uint64_t dropped = 0, in_vain = 0, patience = areas;
     for (uint64_t looks = looks_in(lru); looks != 0 && !is_done(zone, wish, dropped); looks--) {
         if (in_vain == patience) { /* before all blocks are turned for nothing */
-            if (!any_area(zone, reclaim, wish, look)) break;
+            uint64_t first = any_area(zone, reclaim, wish, look);
+            if (first == FRAMES_NONE) break;
             patience *= 2;
+            if (is_large(zone) && wish->area >= zone->superpage_frames && in_vain >= RARE_LOOKS) { /* or nearly all, to find this one */
+                __atomic_store_n(verdict_on(zone, reclaim, wish, first), look, __ATOMIC_RELAXED);
+                in_vain = 0;
+                patience = areas;
+                if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) return dropped;
+            }
         }
         age_active(zone, reclaim, wish, in_vain++);
         uint64_t oldest = pick_oldest(zone, lru, LRU_INACTIVE), frames = oldest != LRU_NONE ? frames_of(zone, oldest) : 0;
