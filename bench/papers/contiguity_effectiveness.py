@@ -120,7 +120,7 @@ def measure(context: Context) -> Result:
             ),
         ],
         note="Loads are made of frames, not processes: a compile job for each 256 MiB, updatedb, superpages asked for at the rate of 16 MiB a second of 1 GiB; larger "
-        "machines have as many times the jobs, processors and disks. Time is the load's own. All contents are checked. For zones of up to 1 TiB see section-7-large, as this load would take hours there. Standard placement: no groups, and frames come "
+        "machines have as many times the jobs, processors and disks. Time is the load's own. All contents are checked. For 1 TiB see figures-6-7-large. Standard placement: no groups, and frames come "
         "from the superpage that was freed into last, as a buddy allocator's free lists have it.",
     )
 

@@ -85,8 +85,8 @@ def measure(context: Context) -> Result:
                 max(run["metadata_bytes_a_frame"] for run in runs.values()) <= METADATA_BYTES_MAX,
             ),
         ],
-        note="Simulated zones, on one thread; times are of the processor. A load of compile jobs at 1 TiB, as figures 6 and 7 have it up to 64 GiB, would take hours; here "
-        "its fill and rate are scaled down, the zone is not. Low fill: pages on a sixteenth of the zone, 4 % unmovable, 6 % reclaimable, the rest movable, of which three of "
+        note="Simulated zones, on one thread; times are of the processor. The load of compile jobs on 1 TiB is figures-6-7-large. Here "
+        "fill and rate are scaled down, the zone is not. Low fill: pages on a sixteenth of the zone, 4 % unmovable, 6 % reclaimable, the rest movable, of which three of "
         "four at random are freed again; requests for superpages and runs; a pass of compaction. Full: movable blocks of 64 frames everywhere, one in each superpage "
         "freed at random; then superpages are captured, one after another without a pause, until there are none. Every page and block holds a word that is "
         f"checked at its end. At {largest:,} GiB it takes some 6 GiB of memory." if not context.quick else "Small zones.",

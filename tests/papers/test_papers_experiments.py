@@ -76,7 +76,7 @@ def test_quick_runs_of_all_others(papers, build, tmp_path):
     assert all(y > 0 for series in tables["measured"] if series["panel"].startswith("allocations") for _, y in series["points"])
 
     # Counted in simulated time, with contents that are checked: nothing of it depends on the machine.
-    for name in ("contiguity/figures-6-7", "contiguity/figures-4-8-9"):
+    for name in ("contiguity/figures-6-7", "contiguity/figures-6-7-large", "contiguity/figures-4-8-9"):
         for text, value in claims(documents[name]).items():
             assert value, text
     assert next(value for text, value in claims(documents["contiguity/figure-1"]).items() if text.startswith("areas hold pages of mixed types"))

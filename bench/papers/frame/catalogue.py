@@ -68,6 +68,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("contiguity", "figure-1", "contiguity_map.py"),
     Experiment("contiguity", "figure-5", "contiguity_compile.py", timeout_s=1800),
     Experiment("contiguity", "figures-6-7", "contiguity_effectiveness.py", timeout_s=2 * 3600),
+    Experiment("contiguity", "figures-6-7-large", "contiguity_terabyte.py", timeout_s=2 * 3600),
     Experiment("contiguity", "figures-4-8-9", "contiguity_latency.py"),
     Experiment("contiguity", "section-7", "contiguity_contents.py"),
     Experiment("contiguity", "section-7-large", "contiguity_large.py"),
