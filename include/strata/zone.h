@@ -93,7 +93,8 @@ enum strata_zone_backend {
     STRATA_ZONE_HUGETLB, /* the same of huge pages, taken from the system's pool at once: STRATA_ZONE_NO_HUGE_PAGES where that has too few */
     STRATA_ZONE_ANON,    /* private memory. Can't be mapped at other addresses */
     STRATA_ZONE_SIM,     /* no memory: each frame's contents are one word (strata_zone_peek), kept once it isn't 0. For experiments and tests */
-    STRATA_ZONE_HEAP,    /* a block of the heap's (strata/page.h), for whose limits and figures all of it counts; else as STRATA_ZONE_ANON */
+    STRATA_ZONE_HEAP,    /* a block of the heap's (strata/page.h), for whose limits and figures all of it counts; else as STRATA_ZONE_ANON.
+                            The block is the zone's: to free, resize, cut, swap or watch it is a mistake that nobody sees */
 };
 
 /* ------------------------------------------------------------------ life */

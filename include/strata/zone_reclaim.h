@@ -34,7 +34,7 @@ extern "C" {
 enum strata_zone_reclaim_policy {
     STRATA_ZONE_RECLAIM_LRU,    /* the oldest first, wherever they lie: regular reclaim */
     STRATA_ZONE_RECLAIM_LINEAR, /* areas in the order of their addresses, whatever their age (section 3.1) */
-    STRATA_ZONE_RECLAIM_AREA,   /* the area of the oldest block that can be emptied (section 3.2) */
+    STRATA_ZONE_RECLAIM_AREA,   /* the area of the oldest block that can be emptied (section 3.2); above 2 GiB any, where hardly a block is in one */
     STRATA_ZONE_RECLAIM_POLICIES,
 };
 

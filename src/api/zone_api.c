@@ -139,8 +139,11 @@ static char *lend(uint64_t bytes) {
     void *block;
     return strata_page_alloc_as(&request, &block) == STRATA_PAGE_OK ? block : NULL;
 }
-static void take_back(char *memory) { CHECK(strata_page_free(memory) == STRATA_PAGE_OK); }
-static const struct frames_lender heap_lender = {lend, take_back};
+/* The heap looks, when it has the block back, which pages are gone. */
+static bool discard(char *address, uint64_t bytes) { return strata_page_release(address, bytes) == STRATA_PAGE_OK; }
+/* In a process that is being ended the heap takes nothing. */
+static void take_back(char *memory) { CHECK(strata_page_free(memory) == STRATA_PAGE_OK || __atomic_load_n(&heap.dying, __ATOMIC_RELAXED)); }
+static const struct frames_lender heap_lender = {lend, discard, take_back};
 
 static struct frames_config config_of(const struct strata_zone_config *config) {
     return (struct frames_config){.name = config->name,

@@ -137,8 +137,9 @@ static char *place_for(struct zone *zone, const char *from, uint64_t *fresh) {
     bool zeroed;
     char *to = superpage_address(zone, target) + ((size_t)start << GRANULE_SHIFT);
     *fresh = zone_mark_allocated(zone, target, start, granules, &zeroed);
-    block.holes = block.watched = false;
-    block.fresh = 0; /* its owner writes all of it */
+    block.watched = false;
+    block.fresh = 0;                 /* its owner writes all of it, */
+    block.holes = block.longer != 0; /* but for what nobody asked for */
     block_begin(zone, to, block);
     return to;
 }

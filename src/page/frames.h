@@ -72,9 +72,13 @@ struct frames_complaint {
 
 /* ------------------------------------------------------------------ life */
 
-/* Who has memory for a zone of FRAMES_HEAP: readable and writable, its start a multiple of a superpage. lend: NULL: there is none. */
+/*
+ * Who has memory for a zone of FRAMES_HEAP: readable and writable, its start a multiple of a superpage. lend: NULL: there is none. discard: gives
+ * whole pages of it back to the system, and knows of it; they are zeros then. False: it can't.
+ */
 struct frames_lender {
     char *(*lend)(uint64_t bytes);
+    bool (*discard)(char *address, uint64_t bytes);
     void (*take_back)(char *memory);
 };
 

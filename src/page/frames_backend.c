@@ -92,8 +92,11 @@ static enum frames_status open_heap(struct frame_zone *zone, unsigned node) {
     return zone->base != NULL ? FRAMES_OK : FRAMES_NO_MEMORY;
 }
 static void close_heap(struct frame_zone *zone) { zone->lender->take_back(zone->base); }
+static bool discard_heap(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    return zone->lender->discard(zone->base + (frame << zone->frame_shift), frames << zone->frame_shift);
+}
 const struct frames_backend frames_backend_heap = {
-    .open = open_heap, .close = close_heap, .copy = copy_memory, .populate = populate_anon, .discard = discard_anon};
+    .open = open_heap, .close = close_heap, .copy = copy_memory, .populate = populate_anon, .discard = discard_heap};
 
 /* ------------------------------------------------------------------ no memory */
 

@@ -1,7 +1,8 @@
 /*
  * frames_compact_internal.h - what frames_compact.c (a pass), frames_compactor.c (the thread) and frames_direct.c (allocation by all means) share.
  *
- * One record a zone, made when any of them is first used, and given back with the zone. All of it is atomic, but what only the thread uses.
+ * One record a zone, made when any of them is first used, and given back with the zone. All of it is atomic, but what only the thread uses, or
+ * whose pass it is.
  */
 #ifndef STRATA_PAGE_FRAMES_COMPACT_INTERNAL_H
 #define STRATA_PAGE_FRAMES_COMPACT_INTERNAL_H

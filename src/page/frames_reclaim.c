@@ -423,6 +423,7 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
                 in_vain = 0;
                 patience = areas;
                 if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) return dropped;
+                continue; /* it may have been all that was wanted */
             }
         }
         age_active(zone, reclaim, wish, in_vain++);
@@ -444,6 +445,7 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
         }
         in_vain = 0;
         patience = areas;
+        if (verdict != NULL) __atomic_store_n(verdict, look, __ATOMIC_RELAXED); /* else its next block asks all of their owners anew */
         if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) return dropped;
     }
     return is_done(zone, wish, dropped) || wish->one_area ? dropped : by_age(zone, reclaim, wish, dropped);

@@ -175,12 +175,16 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     zone_mark_growth(zone);
     struct block_desc *block = block_of(zone, address);
     size_t old = block->granules;
-    if (granules < old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT); /* of growth once nothing can refuse it */
+    const size_t asked = block_asked(block);
+    if (granules > asked && STRATA_UNLIKELY(address == zone->compaction.from)) {
+        /* Where it is asked to go there is no room for more, and its owner copies no more. */
+        platform_lock_release(&zone->lock);
+        return ZONE_NO_ROOM;
+    }
+    if (granules <= old && granules != asked) zone_end_watches(zone, block, address, old << GRANULE_SHIFT); /* of growth once nothing can refuse it */
     if (granules == old) {
         block->longer = 0;
         status = ZONE_OK;
-    } else if (granules > old && STRATA_UNLIKELY(address == zone->compaction.from)) {
-        status = ZONE_NO_ROOM; /* where it is asked to go there is no room for more */
     } else if (granules > old && !zone_within_limit(zone, granules - old)) {
         status = ZONE_NO_MEMORY;
     } else {

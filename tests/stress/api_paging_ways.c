@@ -3,8 +3,17 @@
  *
  * Protects: what stands in for it does the same, within its documented limits, and loses nothing. Each case is a process of its own.
  */
+#include <dlfcn.h>
+#include <linux/io_uring.h>
+
 #include "forbid.h"
 #include "paging_support.h"
+
+#if __has_include(<liburing.h>)
+#define BUILT_WITH_LIBURING true
+#else
+#define BUILT_WITH_LIBURING false
+#endif
 
 static void forbidden(void) {
     forbid(SYS_userfaultfd, EPERM);
@@ -72,6 +81,17 @@ static bool uses_ring(void) {
     bool uses = stats_of(paging).by_io_uring;
     discard(paging);
     return uses;
+}
+
+/* Where there is all that a ring takes it is used, unless the program says otherwise: what is tested below would pass without. */
+static void ring_is_used_where_it_can_be(void) {
+    void *library = dlopen("liburing.so.2", RTLD_NOW);
+    struct io_uring_params params = {0};
+    int ring = (int)syscall(SYS_io_uring_setup, 8, &params);
+    bool fits = library != NULL && dlsym(library, "io_uring_get_events") != NULL; /* of 2.3 */
+    if (!BUILT_WITH_LIBURING || !fits || ring < 0 || (params.features & IORING_FEAT_RW_CUR_POS) == 0 /* of Linux 5.6 */) return;
+    close(ring);
+    EXPECT(uses_ring());
 }
 
 static void works_without_ring(void) {
@@ -144,6 +164,7 @@ int main(int argc, char **argv) {
         unlink(path);
         return 0;
     }
+    in_child(ring_is_used_where_it_can_be);
     in_child(forbidden);
     in_child(no_io_uring);
     in_child(no_liburing);

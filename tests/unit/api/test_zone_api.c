@@ -248,6 +248,16 @@ static void memory_of_the_heap(void **state) {
         assert_int_equal(strata_zone_destroy(zone), STRATA_ZONE_OK);
         assert_int_equal(heap.zone.counters.block_granules, before);
     }
+    /* What it has discarded is not there when the heap has it back. */
+    const uint64_t populated = heap.zone.counters.populated;
+    config.bytes = 64 * STRATA_ZONE_SUPERPAGE_BYTES;
+    assert_int_equal(strata_zone_create(&config, &zone), STRATA_ZONE_OK);
+    frames[0] = alloc(64 * 512, STRATA_ZONE_MOVABLE);
+    memset(strata_zone_address(zone, frames[0]), 5, config.bytes);
+    assert_int_equal(strata_zone_discard(zone, frames[0], 64 * 512), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_destroy(zone), STRATA_ZONE_OK);
+    assert_in_range(heap.zone.counters.populated, 0, populated);
+    config.bytes = 4 * STRATA_ZONE_SUPERPAGE_BYTES;
     heap.zone.config.hard_limit_bytes = 6 * MIB;
     assert_int_equal(strata_zone_create(&config, &zone), STRATA_ZONE_NO_MEMORY);
     heap.zone.config.hard_limit_bytes = limit;

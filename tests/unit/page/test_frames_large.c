@@ -115,11 +115,45 @@ static void no_area_is_soon_found_out(void **state) {
     assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
 }
 
+/* All but one of the superpages have unmovable frames, and the blocks of that one are the youngest: it is not waited for until they are the oldest.
+ */
+static void a_rare_area_is_taken_before_its_turn(void **state) {
+    (void)state;
+    enum { PIECES = 8 };
+    const unsigned half = SUPERPAGE_FRAMES / 2;
+    const struct frames_owner program = {.name = "cache", .reclaim = drop};
+    const struct frames_reclaim_config how = {.policy = FRAMES_RECLAIM_AREA};
+    unsigned cache;
+    uint64_t frame, last = 0, at;
+    dropped = 0;
+    sim_reset(NULL);
+    zone_open_with(SUPERPAGES, FRAMES_NO_GROUPING);
+    assert_int_equal(frames_owner_add(zone, &program, &cache), FRAMES_OK);
+    assert_int_equal(frames_reclaim_start(zone, &how), FRAMES_OK);
+    frames_set_effort(zone, FRAMES_RECLAIM | FRAMES_RECLAIM_CAPTURES);
+    const struct frames_request stays = {.frames = half, .mobility = FRAMES_UNMOVABLE};
+    const struct frames_request goes = {.frames = half / PIECES, .mobility = FRAMES_MOVABLE, .owner = cache};
+    for (unsigned i = 0; i < SUPERPAGES; i++) {
+        assert_int_equal(frames_alloc(zone, &stays, &last), FRAMES_OK);
+        for (unsigned k = 0; k < PIECES; k++) assert_int_equal(frames_alloc(zone, &goes, &frame), FRAMES_OK);
+    }
+    assert_int_equal(frames_free(zone, last, half, &at), FRAMES_OK);
+    assert_int_equal(frames_alloc_hard(zone, &whole, &frame), FRAMES_OK);
+    assert_int_equal(frame, last / SUPERPAGE_FRAMES * SUPERPAGE_FRAMES);
+    assert_int_equal(dropped, half);
+    assert_true(scanned() <= 1100 * half / PIECES);
+    assert_null(frames_reclaim_check(zone));
+    assert_null(frames_zone_check(zone));
+    assert_int_equal(frames_reclaim_stop(zone), FRAMES_OK);
+    assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passes_go_on_where_the_last_one_ended),
         cmocka_unit_test(a_sample_tells_pieces_from_want),
         cmocka_unit_test(no_area_is_soon_found_out),
+        cmocka_unit_test(a_rare_area_is_taken_before_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

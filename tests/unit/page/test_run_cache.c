@@ -70,6 +70,12 @@ static void what_is_kept_is_nobodys(void **state) {
     end();
 }
 
+static unsigned ended;
+static void watches_end(char *address, size_t bytes) {
+    (void)address;
+    ended += bytes != 0;
+}
+
 static void one_that_is_a_little_longer_will_do(void **state) {
     (void)state;
     char *longer = must_block(18 * GRANULE_BYTES, 1), *longest = must_block(19 * GRANULE_BYTES, 1);
@@ -91,7 +97,12 @@ static void one_that_is_a_little_longer_will_do(void **state) {
     assert_int_equal(info.bytes, 17 * GRANULE_BYTES);
     assert_int_equal(info.capacity_bytes, 18 * GRANULE_BYTES);
     assert_int_equal(zone_block_find(&zone, longer, 18 * GRANULE_BYTES, &info), ZONE_NO_BLOCK);
+    ended = 0;
+    assert_int_equal(zone_pages_watch(&zone, longer, 17 * GRANULE_BYTES, watches_end), ZONE_OK);
+    assert_ptr_equal(zone_block_resize(&zone, longer, 17 * GRANULE_BYTES, false), longer);
+    assert_int_equal(ended, 0);
     assert_ptr_equal(zone_block_resize(&zone, longer, 18 * GRANULE_BYTES, false), longer);
+    assert_int_equal(ended, 1); /* resized, for all that anybody knows */
     assert_int_equal(zone_block_bytes(&zone, longer), 18 * GRANULE_BYTES);
     assert_int_equal(zone_block_split(&zone, longest, 18 * GRANULE_BYTES), ZONE_BAD_RANGE);
     assert_int_equal(zone_block_split(&zone, longest, 4 * GRANULE_BYTES), ZONE_OK);
