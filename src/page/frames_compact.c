@@ -23,6 +23,7 @@ struct pass {
     uint64_t whole_target;       /* the same, with those that are wholly free */
     uint64_t lowest_target;      /* that has got a block */
     uint64_t end;                /* behind the last superpage that the migration scanner may go to */
+    uint64_t swept, swept_end;   /* superpages that it has been to in vain, though there was room: it passes over them */
     uint64_t spare;              /* frames taken by the free scanner, and not used yet */
     uint64_t spare_frames;       /* 0: none */
     unsigned window;             /* frames */
@@ -305,6 +306,7 @@ static bool sweep(struct pass *pass, uint64_t *frame) {
     bool for_request = pass->goal->request != NULL;
     if (for_request && pass->range > pass->window) return sweep_runs(pass, frame);
     for (; !have_met(pass); pass->source++) {
+        if (pass->source >= pass->swept && pass->source < pass->swept_end) continue;
         struct look look;
         look_at(pass, pass->source, &look);
         if (!is_source(pass, &look)) continue;
@@ -352,13 +354,19 @@ static bool sweep_from(struct pass *pass, uint64_t source, uint64_t target, uint
 
 /*
  * A pass for one request in a large zone: it goes on where the last one had what it wanted, as behind that there is what that one left. In vain from
- * there, it goes through all of the zone. So superpages are looked at once in many requests, instead of in each.
+ * there, it goes through the rest of the zone, or all of it where room was what it lacked. So superpages are looked at once in many requests, instead
+ * of in each.
  */
 static bool sweep_on(struct pass *pass, uint64_t *frame) {
     uint64_t top = pass->zone->superpage_count - 1;
     struct frames_resume *resume = &pass->compaction->resumes[pass->goal->order][!pass->sparse_only];
-    uint64_t from = resume->source;
-    bool had = sweep_from(pass, from, from != 0 ? resume->target : top, frame) || (from != 0 && sweep_from(pass, 0, top, frame));
+    uint64_t from = resume->source, failed_room = pass->counts.failed_room;
+    bool had = sweep_from(pass, from, from != 0 ? resume->target : top, frame);
+    if (!had && from != 0) {
+        if (pass->counts.failed_room == failed_room) pass->swept = from, pass->swept_end = pass->source;
+        had = sweep_from(pass, 0, top, frame);
+        pass->swept = pass->swept_end = 0;
+    }
     *resume = (struct frames_resume){had ? pass->source : 0, pass->target};
     return had;
 }

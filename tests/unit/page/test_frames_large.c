@@ -52,6 +52,38 @@ static void passes_go_on_where_the_last_one_ended(void **state) {
     close_zone();
 }
 
+static uint64_t asked_most(void) {
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < owned_count; i++)
+        if (owned[i].moves > most) most = owned[i].moves;
+    return most;
+}
+
+static enum frames_answer refuse(struct frame_zone *of, const struct frames_owner *self, uint64_t from, uint64_t to, uint64_t frames,
+                                 uint64_t token) {
+    (void)of, (void)self, (void)from, (void)to, (void)frames;
+    owned[token].moves++;
+    return FRAMES_LATER;
+}
+
+/* A pass in vain has gone on from where another one ended, and then asks those who have not been asked: sparse superpages twice, with all others. */
+static void nobody_is_asked_anew_from_the_start(void **state) {
+    (void)state;
+    const struct frames_compact_goal goal = {.request = &whole, .order = 9, .movable_only = true};
+    uint64_t frame;
+    open_in_pieces();
+    for (uint64_t i = 0; i < owned_count; i++)
+        if (owned[i].live && i % 3 != 0) disown(i);
+    while (frames_alloc(zone, &whole, &frame) == FRAMES_OK) continue;
+    for (unsigned i = 0; i < 20; i++, new_pass()) assert_int_equal(frames_compact(zone, &goal, NULL, &frame), FRAMES_COMPACT_DONE);
+    assert_true(frames_compaction_peek(zone)->resumes[9][0].source != 0);
+    new_pass();
+    zone->owners[owner].migrate = refuse;
+    assert_int_equal(frames_compact(zone, &goal, NULL, &frame), FRAMES_COMPACT_MET);
+    assert_int_equal(asked_most(), 2);
+    close_zone();
+}
+
 /* The index of a sample says what that of the zone would. */
 static void a_sample_tells_pieces_from_want(void **state) {
     (void)state;
@@ -150,9 +182,8 @@ static void a_rare_area_is_taken_before_its_turn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(passes_go_on_where_the_last_one_ended),
-        cmocka_unit_test(a_sample_tells_pieces_from_want),
-        cmocka_unit_test(no_area_is_soon_found_out),
+        cmocka_unit_test(passes_go_on_where_the_last_one_ended), cmocka_unit_test(nobody_is_asked_anew_from_the_start),
+        cmocka_unit_test(a_sample_tells_pieces_from_want),       cmocka_unit_test(no_area_is_soon_found_out),
         cmocka_unit_test(a_rare_area_is_taken_before_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
