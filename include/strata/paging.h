@@ -139,9 +139,9 @@ enum strata_paging_flags {
     STRATA_PAGING_NO_SIGNALS = 4, /* even where there is none; not both */
     /*
      * Read-ahead and write-behind by pread and pwrite, one after the other, also where io_uring could have up to 8 stretches under way: through
-     * liburing, where that is installed (liburing.so.2) and was when the library was built, and the system has it (Linux 5.6) and allows it. That
-     * takes one more file descriptor, and spares a program that names in advance many places of a file that the system has not in its memory a tenth
-     * of the time; a sort it spares none. Errors are the same.
+     * liburing, where that is installed (liburing.so.2) and was when the library was built, the system has it (Linux 5.6) and allows it, and no
+     * filter of system calls (seccomp) is set. That takes one more file descriptor, and spares a program that names in advance many places of a file
+     * that the system has not in its memory a tenth of the time; a sort it spares none. Errors are the same.
      */
     STRATA_PAGING_NO_IO_URING = 8,
 };
