@@ -38,6 +38,7 @@ list(REMOVE_ITEM linux_sources ${variant_sources})
 add_library(strata_common_objects OBJECT ${linux_sources})
 set_target_properties(strata_common_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_link_libraries(strata_common_objects PRIVATE strata_library_flags Threads::Threads)
+target_compile_definitions(strata_common_objects PRIVATE STRATA_ALL_VARIANTS=1) # also_as.h refuses it: where sources have changed since
 
 # strata_add_library(TARGET FILE EXPORT STATIC_EXPORT [DEFINITION...]): targets TARGET and TARGET_static, files libFILE.so and
 # libFILE.a, known to users as strata::EXPORT and strata::STATIC_EXPORT.

@@ -8,7 +8,9 @@
 
 #include "platform/platform.h"
 
-#if defined(STRATA_NO_OVERRIDE)
+#if defined(STRATA_ALL_VARIANTS)
+#error "compiled once for all variants of the library, which differ here: run cmake again (cmake/library.cmake)"
+#elif defined(STRATA_NO_OVERRIDE)
 #define ALSO_AS(name, function)
 #elif defined(__clang__)
 #define ALSO_AS(name, function) extern __typeof__(function) name __attribute__((alias(#function), visibility("default")));
