@@ -382,8 +382,8 @@ static bool can_be_emptied(struct frame_zone *zone, const struct frames_reclaim_
 }
 
 /*
- * An area that could be emptied, and was not tried; FRAMES_NONE: there is none. Whole superpages are looked at only where their counts say that they
- * might be, and what is found unfit is noted, so that the next time it costs less. In a large zone each look begins elsewhere.
+ * An area that could be emptied, and was not found unfit; FRAMES_NONE: there is none. Whole superpages are looked at only where their counts say that
+ * they might be, and what is found unfit is noted, so that the next time it costs less. In a large zone each look begins elsewhere.
  */
 static uint64_t any_area(struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish, uint32_t look) {
     if (wish->area < zone->superpage_frames) {
@@ -445,7 +445,6 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
         }
         in_vain = 0;
         patience = areas;
-        if (verdict != NULL) __atomic_store_n(verdict, look, __ATOMIC_RELAXED); /* else its next block asks all of their owners anew */
         if (take_area(zone, reclaim, wish, first, &dropped, frame) && wish->one_area) return dropped;
     }
     return is_done(zone, wish, dropped) || wish->one_area ? dropped : by_age(zone, reclaim, wish, dropped);
