@@ -4,8 +4,9 @@
  * signal_storm INSIDE THREADS INTERVAL_US KIND. Goes on until INSIDE signals have interrupted code of the malloc library, or 20 s. Each thread has
  * its own timer, whose signal comes to it alone. KIND warm: threads are pinned to a CPU each and use few blocks of few sizes, so that malloc and free
  * stay on the fast path, which a handler may interrupt at any instruction. KIND wander: threads move between CPUs, so that the handlers also come
- * upon full and empty magazines. Printed: handlers run, and how many interrupted code of the malloc library, for the suite to see that the test
- * tests.
+ * upon full and empty magazines. A handler that has interrupted neither the program nor one of the two functions themselves, but what they call,
+ * leaves malloc alone: its thread may hold a lock that it would wait for. Printed: handlers run, and how many interrupted code of the malloc library,
+ * for the suite to see that the test tests.
  */
 #include "stress/support.h"
 
@@ -22,23 +23,44 @@ enum { RING = 6, HANDLER_BLOCKS = 3, MAX_THREADS = 16, SECONDS_MAX = 20 };
 static const size_t sizes[] = {24, 64, 200, 640};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
-static uintptr_t library_start, library_end;
+struct code {
+    uintptr_t start, end;
+};
+static struct code library, program, functions[2]; /* functions: malloc, free */
 static atomic_ulong handled, inside, main_rounds;
 static atomic_bool stop;
 static size_t interval_us;
 static bool pinned;
 
-static int find_library(struct dl_phdr_info *info, size_t bytes, void *address) {
+static bool is_in(const struct code *code, uintptr_t address) { return address - code->start < code->end - code->start; }
+
+/* The segment of code of that address. */
+struct search {
+    uintptr_t address;
+    struct code *found;
+};
+static int find_segment(struct dl_phdr_info *info, size_t bytes, void *argument) {
+    const struct search *search = argument;
     (void)bytes;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t start = info->dlpi_addr + header->p_vaddr;
-        if (header->p_type != PT_LOAD || (uintptr_t)address - start >= header->p_memsz) continue;
-        library_start = start;
-        library_end = start + header->p_memsz;
+        if (header->p_type != PT_LOAD || search->address - start >= header->p_memsz) continue;
+        *search->found = (struct code){start, start + header->p_memsz};
         return 1;
     }
     return 0;
+}
+static void find_code(uintptr_t address, struct code *found) {
+    struct search search = {address, found};
+    REQUIRE(dl_iterate_phdr(find_segment, &search) == 1);
+}
+static void find_function(const char *name, struct code *found) {
+    void *address = dlsym(RTLD_DEFAULT, name);
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    REQUIRE(dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL && symbol->st_size != 0);
+    *found = (struct code){(uintptr_t)address, (uintptr_t)address + symbol->st_size};
 }
 
 static uintptr_t interrupted_pc(const ucontext_t *context) {
@@ -56,7 +78,8 @@ static void handler(int number, siginfo_t *info, void *context) {
     (void)info;
     int saved = errno;
     uintptr_t pc = interrupted_pc(context);
-    if (pc - library_start < library_end - library_start) atomic_fetch_add_explicit(&inside, 1, memory_order_relaxed);
+    if (!is_in(&program, pc) && !is_in(&functions[0], pc) && !is_in(&functions[1], pc)) return;
+    if (is_in(&library, pc)) atomic_fetch_add_explicit(&inside, 1, memory_order_relaxed);
     unsigned long turn = atomic_fetch_add_explicit(&handled, 1, memory_order_relaxed);
     size_t bytes = sizes[turn % SIZES];
     void *blocks[HANDLER_BLOCKS];
@@ -106,9 +129,10 @@ int main(int argc, char **argv) {
     interval_us = argument_number(argc, argv, 3, 50);
     pinned = argc > 4 && strcmp(argv[4], "warm") == 0;
     REQUIRE(threads <= MAX_THREADS);
-    void *function = dlsym(RTLD_DEFAULT, "malloc");
-    dl_iterate_phdr(find_library, function);
-    REQUIRE(library_end > library_start);
+    find_function("malloc", &functions[0]);
+    find_function("free", &functions[1]);
+    find_code(functions[0].start, &library);
+    find_code((uintptr_t)handler, &program);
     struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
     REQUIRE(sigaction(SIGRTMIN + 1, &action, NULL) == 0);
     pthread_t ids[MAX_THREADS];
