@@ -66,7 +66,7 @@ struct load {
     bool running;  /* the jobs do; else the machine is at rest, and time is all that passes */
     double now_ns, step_ns, due_ns;
     double owed_ns;             /* that a request has spent on moves */
-    double waited_ns;           /* that a job, or the background, will have spent once it has got what it reclaims for now */
+    double waited_ns;           /* that a job, or the background, will have spent once it has got what it is reclaiming */
     double background_until_ns; /* the background reclaimer writes till then */
     bool stepping;              /* steps are being made: who reclaims in one waits alone */
     unsigned depth;             /* of calls from within a call of the zone */

@@ -36,19 +36,20 @@ static bool may_trust(const struct debug_heap *debug, unsigned tag) {
     return cache == NULL || !debug_cache_is_used_now(cache);
 }
 
-/* The first tag from `tag` on of which that is true; SLAB_CACHE_MAGAZINES: of none. */
-static unsigned next_to_trust(const struct debug_heap *debug, unsigned tag) {
+static bool may_trust_any(const struct debug_heap *debug) {
+    unsigned tag = SLAB_CACHE_FIRST;
     while (tag < SLAB_CACHE_MAGAZINES && !may_trust(debug, tag)) tag++;
-    return tag;
+    return tag < SLAB_CACHE_MAGAZINES;
 }
 
 void debug_setting_end(struct debug_heap *debug) {
     do {
-        for (unsigned tag = SLAB_CACHE_FIRST; (tag = next_to_trust(debug, tag)) < SLAB_CACHE_MAGAZINES;) heap_kmem_trust(tag);
+        for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++)
+            if (may_trust(debug, tag)) heap_kmem_trust(tag);
         __atomic_store_n(&debug->setting, 0, __ATOMIC_SEQ_CST);
         platform_word_wake(&debug->setting);
         /* Else whoever has it now, or frees the last one of a class, will see it. */
-    } while (next_to_trust(debug, SLAB_CACHE_FIRST) < SLAB_CACHE_MAGAZINES && debug_setting_try(debug));
+    } while (may_trust_any(debug) && debug_setting_try(debug));
 }
 
 void debug_blocks_set(struct debug_heap *debug, const struct debug_features *features) {

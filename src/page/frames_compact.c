@@ -394,7 +394,7 @@ static enum frames_compact_end run_pass(struct frame_zone *zone, struct frames_c
                         .lowest_target = UINT64_MAX};
     pass.end = goal->superpages != 0 ? goal->superpages : zone->superpage_count;
     aim(&pass);
-    bool resumes = goal->request != NULL && pass.range <= pass.window && zone->superpage_count > FRAMES_LARGE;
+    bool resumes = goal->request != NULL && pass.range <= pass.window && frames_is_large(zone);
     bool had = resumes ? sweep_large(&pass, frame) : sweep(&pass, frame);
     if (!resumes && !had && pass.sparse_only) {
         pass.sparse_only = false;

@@ -188,12 +188,14 @@ struct frame_zone {
 /* GONE: removed, and its number is on frames still. */
 enum frames_owner_state { OWNER_NONE, OWNER_KNOWN, OWNER_GONE };
 
+STRATA_INLINE bool frames_is_large(const struct frame_zone *zone) { return zone->superpage_count > FRAMES_LARGE; }
+
 /*
  * What is known of the frames of a large zone is looked up in no order, in arrays that are far beyond what the processor's tables of pages reach: on
  * ordinary pages most looks would wait twice. Where the system has no huge pages to give it stays with those.
  */
 STRATA_INLINE void frames_advise_huge(const struct frame_zone *zone, void *memory, size_t bytes) {
-    if (zone->superpage_count > FRAMES_LARGE) (void)platform_advise_huge(memory, bytes, true);
+    if (frames_is_large(zone)) (void)platform_advise_huge(memory, bytes, true);
 }
 
 STRATA_INLINE struct frames_superpage *frames_superpage_of(const struct frame_zone *zone, uint64_t frame) {

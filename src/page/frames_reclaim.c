@@ -368,8 +368,6 @@ static uint64_t by_address(struct frame_zone *zone, struct frames_reclaim *recla
     return dropped;
 }
 
-static bool is_large(const struct frame_zone *zone) { return zone->superpage_count > FRAMES_LARGE; }
-
 /* Of whole superpages it is noted which a look has passed over; of parts of one it is found out again, which is cheap. */
 static uint32_t *verdict_on(const struct frame_zone *zone, const struct frames_reclaim *reclaim, const struct frames_reclaim_wish *wish,
                             uint64_t first) {
@@ -393,7 +391,7 @@ static uint64_t any_area(struct frame_zone *zone, const struct frames_reclaim *r
         }
         return FRAMES_NONE;
     }
-    uint64_t words = (zone->superpage_count - 1) / 64 + 1, begin = is_large(zone) ? look * UINT64_C(0x9e3779b1) % words : 0;
+    uint64_t words = (zone->superpage_count - 1) / 64 + 1, begin = frames_is_large(zone) ? look * UINT64_C(0x9e3779b1) % words : 0;
     for (uint64_t i = 0; i < words; i++) {
         uint64_t w = begin + i < words ? begin + i : begin + i - words;
         for (uint64_t word = __atomic_load_n(&zone->droppable[w], __ATOMIC_RELAXED); word != 0; word &= word - 1) {
@@ -418,7 +416,7 @@ static uint64_t by_area_of_oldest(struct frame_zone *zone, struct frames_reclaim
             uint64_t first = any_area(zone, reclaim, wish, look);
             if (first == FRAMES_NONE) break;
             patience *= 2;
-            if (is_large(zone) && wish->area >= zone->superpage_frames && in_vain >= RARE_LOOKS) { /* or nearly all, to find this one */
+            if (frames_is_large(zone) && wish->area >= zone->superpage_frames && in_vain >= RARE_LOOKS) { /* or nearly all, to find this one */
                 __atomic_store_n(verdict_on(zone, reclaim, wish, first), look, __ATOMIC_RELAXED);
                 in_vain = 0;
                 patience = areas;

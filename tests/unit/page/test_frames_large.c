@@ -114,19 +114,33 @@ static enum frames_answer drop(struct frame_zone *of, const struct frames_owner 
 
 static uint64_t scanned(void) { return __atomic_load_n(&frames_reclaim_of(zone)->counts.scanned, __ATOMIC_RELAXED); }
 
-/* Half of each superpage can be dropped, and half of it is unmovable: no area, which is not found out by a look at each. */
-static void no_area_is_soon_found_out(void **state) {
-    (void)state;
-    const unsigned half = SUPERPAGE_FRAMES / 2;
+/* Without groups, reclaimed by areas on request. Returns the owner whose blocks can be dropped. */
+static unsigned open_with_cache(void) {
     const struct frames_owner program = {.name = "cache", .reclaim = drop};
     const struct frames_reclaim_config how = {.policy = FRAMES_RECLAIM_AREA};
     unsigned cache;
-    uint64_t frame, fixed[SUPERPAGES], at, count = 0;
+    dropped = 0;
     sim_reset(NULL);
     zone_open_with(SUPERPAGES, FRAMES_NO_GROUPING);
     assert_int_equal(frames_owner_add(zone, &program, &cache), FRAMES_OK);
     assert_int_equal(frames_reclaim_start(zone, &how), FRAMES_OK);
     frames_set_effort(zone, FRAMES_RECLAIM | FRAMES_RECLAIM_CAPTURES);
+    return cache;
+}
+
+static void close_with_cache(void) {
+    assert_null(frames_reclaim_check(zone));
+    assert_null(frames_zone_check(zone));
+    assert_int_equal(frames_reclaim_stop(zone), FRAMES_OK);
+    assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
+}
+
+/* Half of each superpage can be dropped, and half of it is unmovable: no area, which is not found out by a look at each. */
+static void no_area_is_soon_found_out(void **state) {
+    (void)state;
+    const unsigned half = SUPERPAGE_FRAMES / 2;
+    uint64_t frame, fixed[SUPERPAGES], at, count = 0;
+    const unsigned cache = open_with_cache();
     const struct frames_request stays = {.frames = half, .mobility = FRAMES_UNMOVABLE};
     const struct frames_request goes = {.frames = half, .mobility = FRAMES_MOVABLE, .owner = cache};
     while (count < SUPERPAGES && frames_alloc(zone, &stays, &fixed[count]) == FRAMES_OK && frames_alloc(zone, &goes, &frame) == FRAMES_OK) count++;
@@ -141,10 +155,7 @@ static void no_area_is_soon_found_out(void **state) {
     assert_int_equal(frame, wanted / SUPERPAGE_FRAMES * SUPERPAGE_FRAMES);
     assert_int_equal(dropped, half);
     assert_int_equal(frames_alloc_hard(zone, &whole, &frame), FRAMES_NO_FRAMES);
-    assert_null(frames_reclaim_check(zone));
-    assert_null(frames_zone_check(zone));
-    assert_int_equal(frames_reclaim_stop(zone), FRAMES_OK);
-    assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
+    close_with_cache();
 }
 
 /* All but one of the superpages have unmovable frames, and the blocks of that one are the youngest: it is not waited for until they are the oldest.
@@ -153,16 +164,8 @@ static void a_rare_area_is_taken_before_its_turn(void **state) {
     (void)state;
     enum { PIECES = 8 };
     const unsigned half = SUPERPAGE_FRAMES / 2;
-    const struct frames_owner program = {.name = "cache", .reclaim = drop};
-    const struct frames_reclaim_config how = {.policy = FRAMES_RECLAIM_AREA};
-    unsigned cache;
     uint64_t frame, last = 0, at;
-    dropped = 0;
-    sim_reset(NULL);
-    zone_open_with(SUPERPAGES, FRAMES_NO_GROUPING);
-    assert_int_equal(frames_owner_add(zone, &program, &cache), FRAMES_OK);
-    assert_int_equal(frames_reclaim_start(zone, &how), FRAMES_OK);
-    frames_set_effort(zone, FRAMES_RECLAIM | FRAMES_RECLAIM_CAPTURES);
+    const unsigned cache = open_with_cache();
     const struct frames_request stays = {.frames = half, .mobility = FRAMES_UNMOVABLE};
     const struct frames_request goes = {.frames = half / PIECES, .mobility = FRAMES_MOVABLE, .owner = cache};
     for (unsigned i = 0; i < SUPERPAGES; i++) {
@@ -174,10 +177,7 @@ static void a_rare_area_is_taken_before_its_turn(void **state) {
     assert_int_equal(frame, last / SUPERPAGE_FRAMES * SUPERPAGE_FRAMES);
     assert_int_equal(dropped, half);
     assert_true(scanned() <= 1100 * half / PIECES);
-    assert_null(frames_reclaim_check(zone));
-    assert_null(frames_zone_check(zone));
-    assert_int_equal(frames_reclaim_stop(zone), FRAMES_OK);
-    assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
+    close_with_cache();
 }
 
 int main(void) {
