@@ -99,9 +99,13 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
 /* Where several threads come by, each visit waits for cache lines of the one before, which costs as much as some tens of objects. */
 #define OVERFLOW_PIECE_SHARED 64
 
-/* Without the lock: notes that are lost, as two come at once, are some of many. */
-static void note_past(struct depot *depot, unsigned count) {
-    __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
+/* Without a lock: notes that are lost, as two come at once, are some of many. */
+static void note_past(const struct cache_layer *caches, struct depot *depot, unsigned count) {
+    const unsigned home = depot_shelf(caches, depot);
+    if (STRATA_LIKELY(home == 0))
+        __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
+    else
+        shelf_note_past(caches, depot, home, count);
 }
 
 /*
@@ -110,7 +114,7 @@ static void note_past(struct depot *depot, unsigned count) {
  */
 static STRATA_NOINLINE unsigned pop_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted, unsigned *home) {
     if (STRATA_UNLIKELY(home != NULL && cache_has_homes(caches, cache))) return home_pop(caches, cache, rounds, wanted, home);
-    return cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted);
+    return cpu_pop_upper_in(&caches->areas_at, cache, rounds, wanted);
 }
 
 /* Half an array for which there is no magazine: to the slabs. Apart, for the stack that it takes. */
@@ -126,7 +130,7 @@ static STRATA_NOINLINE void overflow_to_slabs(struct cache_layer *caches, unsign
     const unsigned piece = __atomic_load_n(&caches->depots[cache].shared, __ATOMIC_RELAXED) ? OVERFLOW_PIECE_SHARED : OVERFLOW_PIECE;
     const unsigned count = pop_rounds(caches, cache, rounds, (unsigned)min_u64(wanted, piece), NULL);
     if (count != 0) backend_free(caches, cache, rounds, count);
-    note_past(&caches->depots[cache], count);
+    note_past(caches, &caches->depots[cache], count);
 }
 
 /* What was popped, in the order of a magazine's, for which there is none yet: it becomes one; or goes to the slabs. */
@@ -142,7 +146,7 @@ static STRATA_COLD STRATA_NOINLINE void put_rounds_by(struct cache_layer *caches
     magazine_fill(magazine, rounds, count);
     magazine->home = (uint16_t)home;
     if (depot_give_full(caches, depot, magazine)) return;
-    note_past(depot, count);
+    note_past(caches, depot, count);
     backend_free(caches, cache, rounds, count);
     depot_give_empty(caches, depot, magazine);
 }
@@ -164,7 +168,6 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     }
     if (magazine == NULL) { /* few are popped without one, as the depot may have it */
         const unsigned count = pop_rounds(caches, cache, few, wanted, &home);
-        reverse(few, count);
         if (count < wanted)
             depot_give_odd(caches, cache, few, count);
         else if (!depot_give_few(caches, depot, home, few, count))
@@ -174,10 +177,9 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     wanted = (unsigned)min_u64(wanted, magazine_capacity(magazine)); /* m may have gone down since it was read */
     magazine->count = pop_rounds(caches, cache, magazine->rounds, wanted, &home);
     magazine->home = (uint16_t)home;
-    reverse(magazine->rounds, magazine->count);
     if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
     if (magazine->count == wanted) {
-        note_past(depot, wanted);
+        note_past(caches, depot, wanted);
         backend_free(caches, cache, magazine->rounds, wanted);
     } else {
         depot_give_odd(caches, cache, magazine->rounds, magazine->count);

@@ -73,9 +73,12 @@ struct shelf {
     struct magazine_list full, empty;
     uint32_t visitor;           /* which thread came last; 0: none yet */
     uint32_t visits, contended; /* since the last tick */
-    uint32_t misses;            /* magazines taken, likewise */
+    uint32_t misses;            /* arrays found empty, likewise */
     bool changed_hands;         /* another thread than before has come since then */
-    uint64_t allocs, frees;     /* as in the depot */
+    uint8_t trust, trusted; /* so many looks in a row may do without sorting; and have, since rounds were sorted last: home.c; atomic, without it */
+    uint32_t went_past;     /* to the slabs, for want of room here; atomic, without the lock: a rule of thumb */
+    uint32_t came_back;     /* of these, since the depot was told last */
+    uint64_t allocs, frees; /* as in the depot */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 /*
@@ -85,44 +88,49 @@ struct shelf {
  */
 enum depot_keeps { DEPOT_KEEPS_BURSTS, DEPOT_KEEPS_FEW, DEPOT_KEEPS_ALL };
 
-/* One a cache. Guarded by lock where nothing else is said. */
+/*
+ * One a cache. Guarded by lock where nothing else is said. Three cache lines: what every visit looks at, which few events change, so that CPUs that
+ * visit shelves alone don't wait for each other; the lists; and the rest.
+ */
 struct depot {
-    struct platform_lock lock;
+    uint32_t full_max;     /* beyond this, full magazines go to the slabs; also read without the lock */
+    uint32_t object_bytes; /* immutable */
+    uint16_t rounds;       /* m: read without the lock */
+    uint16_t rounds_start; /* where m begins, and returns to (depot_rounds.c); immutable, as is the next */
+    uint16_t rounds_max;   /* 0: the cache has no arrays, every object comes from the backend and goes there */
+    uint16_t bottom;       /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
+    uint16_t kind;         /* magazines of m/2 rounds come from this magazine cache */
+    uint8_t keeps;         /* enum depot_keeps; immutable */
+    bool shelved;          /* there are shelves; atomic, written under the lock, once */
+    bool shared;           /* more than one thread visits; also read without the lock */
+    bool cycles;           /* objects went past it to the slabs and came back, many of them: so more may wait here; likewise */
+    uint8_t passed;        /* how often others' rounds were met of late: home.c; atomic, written without the lock */
+    bool leaving;          /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
+    uint8_t shut;          /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
+    uint32_t giving;       /* drains that have taken rounds out of an area and not brought them home yet; atomic, a futex, under the drain lock */
+
+    struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES);
+    uint32_t visitor; /* which thread came last; 0: none yet */
     struct magazine_list empty;
-    struct magazine_list full; /* those that are anyone's */
-    uint32_t full_max;         /* beyond this, full magazines go to the slabs; also read without the lock */
-    uint32_t shelves_used;     /* how many have full magazines; atomic */
-    uint32_t shelf_visits;     /* of shelves, between the last two ticks */
-    bool shelved;              /* there are shelves; atomic, written under the lock, once */
-    uint16_t rounds;           /* m: read without the lock */
-    uint16_t rounds_start;     /* where m begins, and returns to (depot_rounds.c); immutable, as is the next */
-    uint16_t rounds_max;       /* 0: the cache has no arrays, every object comes from the backend and goes there */
-    uint16_t bottom;        /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
-    uint8_t keeps;          /* enum depot_keeps; immutable */
-    bool leaving;           /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
-    uint8_t shut;           /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
-    uint16_t kind;          /* magazines of m/2 rounds come from this magazine cache */
-    uint32_t giving;        /* drains that have taken rounds out of an area and not brought them home yet; atomic, a futex, under the drain lock */
-    uint32_t contended;     /* since the last tick */
-    uint32_t visitor;       /* which thread came last; 0: none yet */
-    uint64_t contention;    /* since the start */
-    uint64_t allocs, frees; /* objects handed to and taken from the CPU layer */
-    uint32_t ticks_idle;
-    uint32_t misses;              /* arrays found empty since the last tick, but for those that a shelf filled */
-    uint32_t object_bytes;        /* immutable */
+    struct magazine_list full;    /* those that are anyone's; the count also read without the lock */
     uint64_t visits, visits_seen; /* at the last tick */
-    struct magazine *bucket;      /* what odd-sized lists are regrouped in; NULL: nothing */
-    bool bucket_touched;          /* since the last tick */
-    bool contends;                /* contention has doubled m, which is no reason to halve it for the others' sake */
-    bool cycles;                  /* objects went past it to the slabs and came back, many of them: so more may wait here */
-    uint8_t reaps;                /* of the bytes that must have come back the power of two: reaps have ended it */
-    uint32_t went_past;           /* to the slabs, for want of room here; atomic, a rule of thumb */
-    uint32_t came_back;           /* of these, since the last tick */
-    uint8_t passed;               /* how often others' rounds were met of late: home.c; atomic, written without the lock, as the next two */
-    uint8_t trust, trusted;       /* so many looks in a row may do without sorting; and have, since rounds were sorted last */
-    bool shared, changed_hands;   /* whether more than one thread visits (also read without the lock), and whether another one than before has since
-                                     the last tick */
-} STRATA_ALIGNED(CACHE_LINE_BYTES);
+
+    uint64_t allocs, frees;  /* objects handed to and taken from the CPU layer */
+    uint64_t contention;     /* since the start */
+    struct magazine *bucket; /* what odd-sized lists are regrouped in; NULL: nothing */
+    uint32_t shelves_used;   /* how many have full magazines; atomic */
+    uint32_t shelf_visits;   /* of shelves, between the last two ticks */
+    uint32_t went_past;      /* to the slabs, for want of room here, but for what shelves had no room for; atomic, a rule of thumb */
+    uint32_t came_back;      /* of what went past the depot or its shelves, since the last tick */
+    uint32_t contended;      /* since the last tick, as the next one */
+    uint32_t misses;         /* arrays found empty, but for those of who visits a shelf */
+    uint32_t ticks_idle;
+    bool bucket_touched; /* since the last tick */
+    bool changed_hands;  /* another thread than before has visited since the last tick */
+    bool contends;       /* contention has doubled m, which is no reason to halve it for the others' sake */
+    uint8_t reaps;       /* of the bytes that must have come back the power of two: reaps have ended it */
+};
+_Static_assert(sizeof(struct depot) == 3 * CACHE_LINE_BYTES, "as it says");
 
 /*
  * The caches first..end-1 with their areas. The first layer is malloc's, over the slabs; later ones are for object caches, whatever they cache.

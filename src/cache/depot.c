@@ -98,18 +98,29 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
     set_full_limit(caches, depot);
 }
 
-/*
- * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them.
- */
-static void note_empty(struct cache_layer *caches, struct depot *depot) {
-    const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
-    __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
+/* Under the lock: so many rounds came back from the slabs. */
+static void note_back(struct cache_layer *caches, struct depot *depot, uint32_t back) {
     depot->came_back += back;
     const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
     if (depot->cycles && caches->main != caches) set_full_limit(caches, depot); /* in small heaps no tick does it for object caches */
     if (depot->cycles || depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
     rounds_cycle(caches, depot);
     set_full_limit(caches, depot);
+}
+
+/*
+ * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them.
+ */
+static void note_empty(struct cache_layer *caches, struct depot *depot) {
+    const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
+    __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
+    note_back(caches, depot, back);
+}
+
+STRATA_COLD void depot_note_back(struct cache_layer *caches, struct depot *depot, uint32_t count) {
+    platform_lock_acquire(&depot->lock);
+    note_back(caches, depot, count);
+    platform_lock_release(&depot->lock);
 }
 
 /* The most rounds of an object's size in so many bytes: a power of two, 2 at least. */
@@ -132,7 +143,7 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max,
     depot->bottom = 0; /* cache_init may run twice */
     depot->kind = (uint16_t)magazine_kind(start / 2);
     depot->shared = depot->changed_hands = depot->cycles = depot->contends = false;
-    depot->passed = depot->trust = depot->trusted = 0;
+    depot->passed = 0;
     depot->went_past = depot->came_back = 0;
     depot->reaps = 0;
     depot->giving = 0;
@@ -178,8 +189,10 @@ STRATA_COLD void depot_grow(struct cache_layer *caches, struct depot *depot) {
 
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
     const unsigned home = depot_shelf(caches, depot);
-    struct magazine *magazine = home != 0 ? shelf_take_full(caches, depot, home) : NULL;
-    if (magazine != NULL) return magazine;
+    struct magazine *magazine = NULL;
+    bool nowhere = false;
+    if (home != 0) magazine = shelf_take_full(caches, depot, home, &nowhere);
+    if (magazine != NULL || nowhere) return magazine;
     depot_lock(depot);
     note_visit(caches, depot);
     magazine = magazine_pop(&depot->full);

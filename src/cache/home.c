@@ -41,10 +41,8 @@ static bool all_own(const struct cache_layer *caches, unsigned cache, unsigned o
 /* Without the lock: a note that is lost, as two come at once, is one of many. */
 static void note_homes(struct cache_layer *caches, unsigned cache, bool own) {
     uint8_t *passed = &caches->depots[cache].passed, was = __atomic_load_n(passed, __ATOMIC_RELAXED);
-    if (!own)
-        __atomic_store_n(passed, (uint8_t)min_u64(was + PASSED_STEP, PASSED_MAX), __ATOMIC_RELAXED);
-    else if (was != 0)
-        __atomic_store_n(passed, (uint8_t)(was - 1), __ATOMIC_RELAXED);
+    const uint8_t now = (uint8_t)(!own ? min_u64(was + PASSED_STEP, PASSED_MAX) : was != 0 ? was - 1u : 0);
+    if (now != was) __atomic_store_n(passed, now, __ATOMIC_RELAXED); /* the line is one that all look at */
 }
 
 /*
@@ -55,21 +53,23 @@ static unsigned sort_rounds(const struct cache_layer *caches, unsigned cache, un
     return caches->backend->sort(caches->backend_context, cache, own, rounds, count);
 }
 
-/* Whether a look that found the caller's own alone is enough this time. Likewise. */
-static bool is_trusted(struct depot *depot) {
-    const uint8_t trusted = __atomic_load_n(&depot->trusted, __ATOMIC_RELAXED);
-    const bool enough = trusted < __atomic_load_n(&depot->trust, __ATOMIC_RELAXED);
-    __atomic_store_n(&depot->trusted, enough ? (uint8_t)(trusted + 1) : 0, __ATOMIC_RELAXED);
+/* Whether a look that found the caller's own alone is enough this time. Noted on the caller's shelf, likewise; NULL: it has none yet. */
+static bool is_trusted(struct shelf *shelf) {
+    if (shelf == NULL) return false;
+    const uint8_t trusted = __atomic_load_n(&shelf->trusted, __ATOMIC_RELAXED);
+    const bool enough = trusted < __atomic_load_n(&shelf->trust, __ATOMIC_RELAXED);
+    __atomic_store_n(&shelf->trusted, enough ? (uint8_t)(trusted + 1) : 0, __ATOMIC_RELAXED);
     return enough;
 }
-static void note_sorted(struct depot *depot, bool own) {
-    const uint8_t trust = __atomic_load_n(&depot->trust, __ATOMIC_RELAXED);
-    __atomic_store_n(&depot->trust, own ? (uint8_t)min_u64(2u * trust + 1, TRUST_MAX) : 0, __ATOMIC_RELAXED);
+static void note_sorted(struct shelf *shelf, bool own) {
+    if (shelf == NULL) return;
+    const uint8_t trust = __atomic_load_n(&shelf->trust, __ATOMIC_RELAXED);
+    __atomic_store_n(&shelf->trust, own ? (uint8_t)min_u64(2u * trust + 1, TRUST_MAX) : 0, __ATOMIC_RELAXED);
 }
 
 unsigned home_pop(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted, unsigned *home) {
     const unsigned own = cache_home();
-    unsigned count = cpu_pop_batch_in(&caches->areas_at, cache, rounds, wanted), kept = 0;
+    unsigned count = cpu_pop_upper_in(&caches->areas_at, cache, rounds, wanted), kept = 0;
     *home = 0;
     if (count == 0) return 0;
     const bool apart = cache_keeps_apart(caches, cache), few = apart && count <= SAMPLES; /* then sorting them tells as much */
@@ -78,17 +78,17 @@ unsigned home_pop(struct cache_layer *caches, unsigned cache, void **rounds, uns
     note_homes(caches, cache, own_seen);
     if (!apart || !cache_keeps_apart(caches, cache)) return count;
     if (!few) {
-        struct depot *depot = &caches->depots[cache];
-        const bool trusted = own_seen && is_trusted(depot);
+        struct shelf *shelf = depot_shelf(caches, &caches->depots[cache]) != 0 ? shelf_at(cache, shelf_number(own)) : NULL;
+        const bool trusted = own_seen && is_trusted(shelf);
         kept = trusted ? count : sort_rounds(caches, cache, own, rounds, count);
-        if (!trusted) note_sorted(depot, kept == count);
+        if (!trusted) note_sorted(shelf, kept == count);
     }
     if (kept < count) {
         backend_free(caches, cache, rounds + kept, count - kept);
         count = kept;
         /* What is missing comes from deeper in the array: a visit for every few rounds would be dearer than this one. */
         if (kept >= wanted / 2) {
-            count += cpu_pop_batch_in(&caches->areas_at, cache, rounds + kept, wanted - kept);
+            count += cpu_pop_upper_in(&caches->areas_at, cache, rounds + kept, wanted - kept);
             kept += sort_rounds(caches, cache, own, rounds + kept, count - kept);
             if (kept < count) backend_free(caches, cache, rounds + kept, count - kept);
             count = kept;

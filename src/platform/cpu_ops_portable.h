@@ -87,7 +87,8 @@ again:;
     return true;
 }
 
-static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
+/* Both orders of taking several. */
+static inline unsigned cpu_pop_several(char *const *areas, unsigned cache, void **out, unsigned count, bool top_first) {
     unsigned taken;
     CHECK(count != 0); /* the sequences in assembly count on it */
     cpu_sequence_begin();
@@ -100,12 +101,18 @@ again:
     unsigned bottom = CPU_OPS_READ(&header->bottom);
     if (top > bottom) {
         taken = (unsigned)min_u64(count, top - bottom);
-        for (unsigned i = 0; i < taken; i++) out[i] = cpu_area_slots(area)[top - 1 - i];
+        for (unsigned i = 0; i < taken; i++) out[top_first ? i : taken - 1 - i] = cpu_area_slots(area)[top - 1 - i];
         CPU_OPS_STORE(again);
         CPU_OPS_WRITE(&header->top, top - taken);
     }
     cpu_sequence_end();
     return taken;
+}
+static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
+    return cpu_pop_several(areas, cache, out, count, true);
+}
+static inline unsigned cpu_pop_upper_in(char *const *areas, unsigned cache, void **out, unsigned count) {
+    return cpu_pop_several(areas, cache, out, count, false);
 }
 
 static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, void *const *in, unsigned count) {
