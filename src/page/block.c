@@ -9,9 +9,6 @@
 #include "base/check.h"
 #include "page/cost.h"
 
-/* Beyond this a block gets superpages of its own: address space is cheaper than holes between long runs. */
-#define RUN_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
-
 uint64_t block_mark_allocated(struct zone *zone, struct superpage *first, size_t from, size_t to, bool *zeroed) {
     uint64_t fresh = 0;
     *zeroed = true;
@@ -162,8 +159,7 @@ static void *create(struct zone *zone, const struct zone_block_config *config, b
     struct zone_run run = {.address = rested};
     struct run_touches touches = {0};
     if (rested == NULL) {
-        /* A block of this size is likely to grow beyond a MiB: behind slabs its first step would be a move. */
-        const bool grouped = config->grouped || granules > SUPERPAGE_GRANULES / 4;
+        const bool grouped = config->grouped || granules > BLOCK_GROUPED_GRANULES;
         if (rests) zone_wake_resting_runs(zone); /* their pages serve before others do */
         if (!zone_run_take(zone, (unsigned)granules, (unsigned)align_granules, config->mobility, grouped, RUN_PAGES_AHEAD, &run, &touches)) {
             platform_lock_release(&zone->lock);

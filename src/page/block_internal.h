@@ -6,6 +6,11 @@
 
 #include "page/zone_internal.h"
 
+/* Beyond this a block gets superpages of its own: address space is cheaper than holes between long runs. */
+#define RUN_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
+/* A block of more is likely to grow beyond a MiB: it lies with others of its mobility, as behind slabs its first step would be a move. */
+#define BLOCK_GROUPED_GRANULES (SUPERPAGE_GRANULES / 4)
+
 /* Whole pages for so many bytes; whole superpages for so many granules. */
 STRATA_INLINE size_t block_granules(const struct zone *zone, size_t bytes) {
     return align_up((bytes >> GRANULE_SHIFT) + ((bytes & (GRANULE_BYTES - 1)) != 0), zone->page_granules);
@@ -23,6 +28,11 @@ void block_give_up(struct zone *zone, struct superpage *first, size_t from, size
 void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, size_t granules, bool alike, struct huge_question *question);
 /* The address space of a block of superpages, from `old` of them to so many. False: what lies behind is taken. */
 bool block_resize_space(struct zone *zone, const char *address, uint64_t old, uint64_t superpages);
+/*
+ * A run that can't grow where it is goes elsewhere, with its pages, to a run of `granules`. NULL: a copy is the better way, or the only one. The lock
+ * may be dropped, once the block is what it will be.
+ */
+void *block_carry(struct zone *zone, char *address, const struct block_desc *block, size_t granules);
 /* What has its granules becomes a block. */
 void block_begin(struct zone *zone, char *address, struct block_desc block);
 /* It is none any more: its tag goes, and the zone no longer counts it; its granules are as they were. */

@@ -36,7 +36,7 @@ static void marks_follow(struct zone *zone, struct superpage *source, unsigned a
     superpage_recount_idle(source); /* what is allocated has not changed */
     superpage_recount_idle(target);
     zone_superpage_relink(zone, source, source_idle);
-    zone_superpage_relink(zone, target, target_idle);
+    if (target != source) zone_superpage_relink(zone, target, target_idle);
 }
 
 /* Granules that the marks left, but whose pages are there, as zeros: the source of a copy, that could not be given back. */

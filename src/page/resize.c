@@ -199,6 +199,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
             if (granules > old && granules >= SUPERPAGE_GRANULES) zone_grow_ahead(zone, address + (granules << GRANULE_SHIFT), heap_before);
         } else if (may_move && !block->fixed && granules > old) {
             void *moved = move_block(zone, address, block, granules);
+            if (moved == NULL) moved = block_carry(zone, address, block, granules);
             if (moved != NULL) {
                 *at = moved;
                 status = ZONE_OK;

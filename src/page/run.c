@@ -249,52 +249,68 @@ static void fill_run(struct zone *zone, struct superpage *superpage, unsigned st
     }
 }
 
-bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
-                   struct zone_run *run, struct run_touches *touches) {
-    granules = (unsigned)align_up(granules, zone->page_granules);
-    if (align < zone->page_granules) align = zone->page_granules;
+bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
+                   struct run_place *place, struct run_touches *touches) {
     struct superpage *superpage = NULL;
     unsigned start = 0, fresh_huge = 0;
     *touches = (struct run_touches){0};
-    if (zone_within_limit(zone, granules)) {
-        if (zone->counters.idle < granules) (void)zone_wake_own_runs(zone);
-        if (zone->counters.idle < granules && pages != RUN_PAGES_PRESENT) zone_wake_pages(zone);
-        const uint64_t from = zone->config.grouped_granules;
-        grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
-        enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
-        if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
-        /* What rests may have them, before any page is touched for the first time; then what CPUs keep. */
-        if (superpage == NULL && zone->resting.count != 0) {
-            zone_wake_resting_runs(zone);
-            superpage = search_present(zone, group, granules, align, &start);
-        }
-        if (superpage == NULL && zone_wake_own_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
-        if (superpage == NULL && pages != RUN_PAGES_PRESENT && zone_wake_used_runs(zone))
-            superpage = search_present(zone, group, granules, align, &start);
-        if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
-        if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
-        if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
+    if (!zone_within_limit(zone, granules)) return false;
+    if (zone->counters.idle < granules) (void)zone_wake_own_runs(zone);
+    if (zone->counters.idle < granules && pages != RUN_PAGES_PRESENT) zone_wake_pages(zone);
+    const uint64_t from = zone->config.grouped_granules;
+    grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
+    enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
+    if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
+    /* What rests may have them, before any page is touched for the first time; then what CPUs keep. */
+    if (superpage == NULL && zone->resting.count != 0) {
+        zone_wake_resting_runs(zone);
+        superpage = search_present(zone, group, granules, align, &start);
+    }
+    if (superpage == NULL && zone_wake_own_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
+    if (superpage == NULL && pages != RUN_PAGES_PRESENT && zone_wake_used_runs(zone))
+        superpage = search_present(zone, group, granules, align, &start);
+    if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
+    if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
+    if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
+    if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
+    if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
+    if (superpage == NULL && zone_wake_runs(zone)) { /* for their address space */
+        superpage = zone_group_find(zone, group, granules, align, &start);
         if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
-        if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
-        if (superpage == NULL && zone_wake_runs(zone)) { /* for their address space */
-            superpage = zone_group_find(zone, group, granules, align, &start);
-            if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
-        }
     }
     if (superpage == NULL) return false;
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
-    run->address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
+    *place = (struct run_place){superpage, start, fresh_huge};
+    return true;
+}
+
+void zone_run_occupy(struct zone *zone, const struct run_place *place, unsigned granules, enum mobility mobility, bool used, struct zone_run *run) {
+    run->address = superpage_address(zone, place->superpage) + ((size_t)place->start << GRANULE_SHIFT);
     run->granules = granules;
-    fill_run(zone, superpage, start, granules, mobility, pages != RUN_PAGES_LAZY);
-    run->fresh = zone_mark_allocated(zone, superpage, start, granules, &run->zeroed);
-    run->huge = superpage->huge;
-    superpage->young = fresh_huge != 0; /* what is not there yet can't be handed back */
-    uint64_t touched = mobility == MOBILITY_MOVABLE && granules >= LONG_RUN_GRANULES ? zone_expect_touched(zone, false, run->fresh) : run->fresh;
-    if (run->fresh + fresh_huge != 0) zone_make_room(zone, touched + fresh_huge);
-    superpage->young = false;
+    fill_run(zone, place->superpage, place->start, granules, mobility, used);
+    run->fresh = zone_mark_allocated(zone, place->superpage, place->start, granules, &run->zeroed);
+    run->huge = place->superpage->huge;
+}
+
+void zone_run_make_room(struct zone *zone, const struct run_place *place, enum mobility mobility, const struct zone_run *run) {
+    if (run->fresh + place->fresh_huge == 0) return;
+    const bool long_block = mobility == MOBILITY_MOVABLE && run->granules >= LONG_RUN_GRANULES;
+    place->superpage->young = place->fresh_huge != 0; /* what is not there yet can't be handed back */
+    zone_make_room(zone, (long_block ? zone_expect_touched(zone, false, run->fresh) : run->fresh) + place->fresh_huge);
+    place->superpage->young = false;
+}
+
+bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
+                   struct zone_run *run, struct run_touches *touches) {
+    struct run_place place;
+    granules = (unsigned)align_up(granules, zone->page_granules);
+    if (align < zone->page_granules) align = zone->page_granules;
+    if (!zone_run_find(zone, granules, align, mobility, grouped, pages, &place, touches)) return false;
+    zone_run_occupy(zone, &place, granules, mobility, pages != RUN_PAGES_LAZY, run);
+    zone_run_make_room(zone, &place, mobility, run);
     /* After room was made: pages that are marked ahead must not be handed back before they are there. */
     if (run->fresh == granules && mobility != MOBILITY_MOVABLE && pages == RUN_PAGES_AHEAD)
-        touches->populate = populate_ahead(zone, superpage, start, granules);
+        touches->populate = populate_ahead(zone, place.superpage, place.start, granules);
     return true;
 }
 

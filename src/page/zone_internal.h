@@ -125,9 +125,10 @@ char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_
 /*
  * Runs that CPUs keep for themselves (run_cache.c), without the zone's lock. give: false: the block is none that may wait there, or none at all.
  * take: one of this size, or longer where that will do, whose contents are anything; sparse: one of which little is there will do; NULL: this CPU has
- * none.
+ * none. has: whether take would find one for malloc now; a look.
  */
 bool zone_run_cache_give(struct zone *zone, char *address);
+bool zone_run_cache_has(struct zone *zone, size_t granules);
 char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse);
 /* This CPU's become idle pages, as far as they are worth it: others' may be in use again soon. Then everybody's. False: there were none. */
 bool zone_wake_own_runs(struct zone *zone);
@@ -292,6 +293,20 @@ struct run_touches {
 };
 bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
                    struct zone_run *run, struct run_touches *touches);
+/*
+ * Its three steps, for who does something between them; granules and align are whole pages. find: a place, of which nothing is taken yet; who finds
+ * another way settles the superpage. occupy: absent pages come from where they are idle, if `used`, and the run is allocated. make_room: for what is
+ * fresh, other pages go where the heap would become larger than it was; the lock may be dropped.
+ */
+struct run_place {
+    struct superpage *superpage;
+    unsigned start;      /* the first granule */
+    unsigned fresh_huge; /* granules that a huge page brings beside the run's own */
+};
+bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
+                   struct run_place *place, struct run_touches *touches);
+void zone_run_occupy(struct zone *zone, const struct run_place *place, unsigned granules, enum mobility mobility, bool used, struct zone_run *run);
+void zone_run_make_room(struct zone *zone, const struct run_place *place, enum mobility mobility, const struct zone_run *run);
 STRATA_INLINE void zone_run_touch(struct zone *zone, const struct zone_run *run, const struct run_touches *touches) {
     if (touches->populate != 0) platform_populate(run->address, (size_t)touches->populate << GRANULE_SHIFT);
     if (touches->measure) zone_measure_huge(zone, run->address);
