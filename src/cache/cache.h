@@ -98,16 +98,18 @@ struct depot {
     uint16_t rounds;       /* m: read without the lock */
     uint16_t rounds_start; /* where m begins, and returns to (depot_rounds.c); immutable, as is the next */
     uint16_t rounds_max;   /* 0: the cache has no arrays, every object comes from the backend and goes there */
-    uint16_t bottom;       /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on; read without the lock */
     uint16_t kind;         /* magazines of m/2 rounds come from this magazine cache */
     uint8_t keeps;         /* enum depot_keeps; immutable */
-    bool shelved;          /* there are shelves; atomic, written under the lock, once */
-    bool shared;           /* more than one thread visits; also read without the lock */
-    bool cycles;           /* objects went past it to the slabs and came back, many of them: so more may wait here; likewise */
-    uint8_t passed;        /* how often others' rounds were met of late: home.c; atomic, written without the lock */
-    bool leaving;          /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
-    uint8_t shut;          /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
-    uint32_t giving;       /* drains that have taken rounds out of an area and not brought them home yet; atomic, a futex, under the drain lock */
+    bool cycles;           /* objects went past it to the slabs and came back, many of them: so more may wait here; also read without the lock */
+
+    /* What may be written without the lock is apart, as the compiler reads flags above together, with what lies between them. */
+    uint16_t bottom STRATA_ALIGNED(8); /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on */
+    uint8_t passed;                    /* how often others' rounds were met of late: home.c; atomic */
+    bool shelved;                      /* there are shelves; atomic, written under the lock, once */
+    bool shared;                       /* more than one thread visits; atomic, written under the lock */
+    bool leaving;                      /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
+    uint8_t shut;                      /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
+    uint32_t giving; /* drains that have taken rounds out of an area and not brought them home yet; atomic, a futex, under the drain lock */
 
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES);
     uint32_t visitor; /* which thread came last; 0: none yet */
