@@ -141,7 +141,7 @@ static int move_to_new(const struct batch_request *request, unsigned tag, size_t
 /* A block gets another size by what the zone can do. Else the block is as it was, and ZONE_NO_MEMORY or ZONE_NO_ROOM says why. */
 static enum zone_status resize_block(const struct batch_request *request, size_t old, void **block, size_t *usable, size_t *capacity) {
     bool may_move = (request->flags & STRATA_BATCH_NO_MOVE) == 0 && request->align <= SUPERPAGE_BYTES;
-    enum zone_status status = zone_block_resize_at(&heap.zone, block, request->bytes, may_move);
+    enum zone_status status = zone_block_resize_at(&heap.zone, block, request->bytes, may_move, request->align);
     if (status != ZONE_OK) return status;
     char *now = *block;
     *usable = zone_block_bytes(&heap.zone, now);

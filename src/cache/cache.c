@@ -109,8 +109,8 @@ static void note_past(const struct cache_layer *caches, struct depot *depot, uns
 }
 
 /*
- * Rounds off this CPU's array, the topmost last; how many, and whose they are, as far as that counts here. One for all callers, as a sequence takes
- * room.
+ * Rounds off this CPU's array, the topmost last (but for what took the place of others': home.c); how many, and whose they are, as far as that counts
+ * here. One for all callers, as a sequence takes room.
  */
 static STRATA_NOINLINE unsigned pop_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned wanted, unsigned *home) {
     if (STRATA_UNLIKELY(home != NULL && cache_has_homes(caches, cache))) return home_pop(caches, cache, rounds, wanted, home);

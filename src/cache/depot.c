@@ -217,7 +217,7 @@ static bool link_empty(struct depot *depot, struct magazine *magazine) {
 unsigned depot_take_few(struct cache_layer *caches, struct depot *depot, void **rounds) {
     const unsigned home = depot_shelf(caches, depot);
     unsigned count = home != 0 ? shelf_take(caches, depot, home, rounds) : 0;
-    if (count != 0) return count;
+    if (count != 0 || (home != 0 && __atomic_load_n(&depot->full.count, __ATOMIC_RELAXED) == 0)) return count;
     depot_lock(depot);
     struct magazine *magazine = depot->full.first;
     if (magazine != NULL && magazine->count <= DEPOT_FEW) { /* else the caller looks for one, and finds out what else there is */

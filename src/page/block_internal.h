@@ -1,5 +1,5 @@
 /*
- * block_internal.h - what block.c and resize.c share. Private to page/; all functions run under the zone's lock.
+ * block_internal.h - what block.c, carry.c and resize.c share. Private to page/; all functions run under the zone's lock.
  */
 #ifndef STRATA_PAGE_BLOCK_INTERNAL_H
 #define STRATA_PAGE_BLOCK_INTERNAL_H
@@ -30,9 +30,9 @@ void block_decide_huge(struct zone *zone, struct superpage *first, size_t from, 
 bool block_resize_space(struct zone *zone, const char *address, uint64_t old, uint64_t superpages);
 /*
  * A run that can't grow where it is goes elsewhere, with its pages, to a run of `granules`. NULL: a copy is the better way, or the only one. The lock
- * may be dropped, once the block is what it will be.
+ * may be dropped, once the block is what it will be. align: in bytes, of the new address.
  */
-void *block_carry(struct zone *zone, char *address, const struct block_desc *block, size_t granules);
+void *block_carry(struct zone *zone, char *address, const struct block_desc *block, size_t granules, size_t align);
 /* What has its granules becomes a block. */
 void block_begin(struct zone *zone, char *address, struct block_desc block);
 /* It is none any more: its tag goes, and the zone no longer counts it; its granules are as they were. */

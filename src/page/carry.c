@@ -8,14 +8,20 @@
  */
 #include "page/block_internal.h"
 #include "page/cost.h"
+#include "platform/cpu_ops.h"
 
 /*
- * Nothing was said of it that its pages would not take along, and no CPU keeps a run that would do as it is. Nor where several CPUs have blocks: each
- * page that goes interrupts the others, which is dearer than its copy and a first touch.
+ * So many blocks in a row must have outgrown their places on one CPU: each page that goes interrupts the others that run the program, which is dearer
+ * than its copy and a first touch.
  */
-static STRATA_RARE bool may_move(struct zone *zone, const struct block_desc *block, size_t granules) {
-    return zone->run_caches_used <= 1 && block->superpages == 0 && granules <= RUN_GRANULES_MAX && block->align_shift <= GRANULE_SHIFT &&
-           block->move == NULL && !block->holes && zone->config.thp != ZONE_THP_ALWAYS && !zone_run_cache_has(zone, granules);
+#define CARRIER_ROW 16
+
+static STRATA_RARE bool one_cpu_grows(struct zone *zone) {
+    const uint32_t cpu = cpu_current_id();
+    if (zone->carrier.cpu != cpu) zone->carrier.row = 0;
+    zone->carrier.cpu = cpu;
+    if (zone->carrier.row < CARRIER_ROW) zone->carrier.row++;
+    return zone->carrier.row >= CARRIER_ROW;
 }
 
 /* How many of granules [start, start + count) are absent in gaps that are worth a call. */
@@ -29,7 +35,10 @@ static STRATA_RARE unsigned count_absent(const struct superpage *superpage, unsi
     return absent;
 }
 
-/* The pages of `from` go to the gaps of a place, whose target is open: who touched it now would wait for ever. Which granules came, by their bits. */
+/*
+ * The pages of `from` go to the gaps of a place, whose target is open: who touched it now would wait for ever. What the system won't move stays.
+ * Which granules came, by their bits.
+ */
 static STRATA_RARE void move_gaps(struct zone *zone, char *from, struct superpage *superpage, unsigned start, unsigned count,
                                   uint64_t came[SUPERPAGE_WORDS]) {
     char *to = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
@@ -39,14 +48,16 @@ static STRATA_RARE void move_gaps(struct zone *zone, char *from, struct superpag
         at = (unsigned)min_u64(bits_next(superpage->populated, gap, 0), end);
         if (at - gap < COST_FILL_PAGES_MIN) continue;
         const size_t offset = (size_t)(gap - start) << GRANULE_SHIFT;
-        const size_t moved = zone_target_move(zone, from + offset, to + offset, (size_t)(at - gap) << GRANULE_SHIFT, page);
+        const size_t bytes = zone_target_move(zone, from + offset, to + offset, (size_t)(at - gap) << GRANULE_SHIFT, page);
+        const unsigned moved = (unsigned)(bytes >> GRANULE_SHIFT);
         if (moved == 0) continue;
-        bits_set(came, gap, (unsigned)(moved >> GRANULE_SHIFT));
-        zone_moved_pages(zone, from + offset, to + offset, moved >> GRANULE_SHIFT, 0);
+        bits_set(came, gap, moved);
+        zone_moved_pages(zone, from + offset, to + offset, moved, 0);
+        at = gap + moved; /* to a border of mappings, perhaps */
     }
 }
 
-/* The rest is copied: to what is present there, or because the system won't move it. */
+/* The rest is copied: to what is present there, or because it would not move. Once the new run has its pages, so that nothing comes over it. */
 static STRATA_RARE void copy_rest(const char *from, char *to, unsigned start, unsigned count, const uint64_t came[SUPERPAGE_WORDS]) {
     for (unsigned at = start, end = start + count; at < end;) {
         const unsigned rest = (unsigned)min_u64(bits_next(came, at, ~UINT64_C(0)), end);
@@ -56,45 +67,47 @@ static STRATA_RARE void copy_rest(const char *from, char *to, unsigned start, un
     }
 }
 
-/* The block that was there ends; of its pages the marks say which are left. */
-static STRATA_RARE void end_old(struct zone *zone, char *address) {
+/* The block that was there ends. Of `came` of its granules the marks know that they are absent; of others that may be, the system does. */
+static STRATA_RARE void end_old(struct zone *zone, char *address, unsigned came) {
     struct block_desc old = *block_of(zone, address);
+    if (old.fresh != 0 && came < old.granules) (void)zone_mark_holes(zone, address, old.granules);
     old.fresh = 0;
     block_uncount(zone, address, &old);
     zone_block_dissolve(zone, address, &old); /* it shall not rest: its pages are gone */
     zone_exchanges_settle(zone);
 }
 
-STRATA_RARE void *block_carry(struct zone *zone, char *address, const struct block_desc *block, size_t granules) {
+STRATA_RARE void *block_carry(struct zone *zone, char *address, const struct block_desc *block, size_t granules, size_t align) {
     struct block_desc moved = *block;
     struct run_place place;
     struct run_touches touches;
     struct zone_run run;
     const unsigned old = (unsigned)block_asked(block), wanted = (unsigned)granules;
-    if (!may_move(zone, block, granules) || !cost_prefers_faults(old, 1, true)) return NULL;
+    align = max_u64(max_u64(align, (size_t)1 << block->align_shift) >> GRANULE_SHIFT, zone->page_granules);
+    if (block->superpages != 0 || block->holes || block->move != NULL || granules > RUN_GRANULES_MAX || align > RUN_GRANULES_MAX) return NULL;
+    if (!cost_prefers_faults(old, 1, true) || !one_cpu_grows(zone) || !zone_target_ready(zone)) return NULL;
     const bool grouped = moved.grouped || granules > BLOCK_GROUPED_GRANULES;
-    if (!zone_run_find(zone, wanted, zone->page_granules, (enum mobility)moved.mobility, grouped, RUN_PAGES_LAZY, &place, &touches)) return NULL;
+    if (!zone_run_find(zone, wanted, (unsigned)align, (enum mobility)moved.mobility, grouped, RUN_PAGES_CARRIED, &place, &touches)) return NULL;
     struct superpage *superpage = place.superpage;
     const unsigned absent = count_absent(superpage, place.start, old);
     char *to = superpage_address(zone, superpage) + ((size_t)place.start << GRANULE_SHIFT);
     const bool better =
         absent >= old / 2 && cost_prefers_faults(absent, 1, true) && !superpage->huge && !superpage_of(zone, address)->huge && !superpage->littered;
     if (!better || !zone_target_open(zone, to, (size_t)old << GRANULE_SHIFT)) {
-        zone_superpage_settle(zone, superpage);
+        zone_run_leave(zone, &place);
         return NULL;
     }
     zone_end_watches(zone, block, address, (size_t)moved.granules << GRANULE_SHIFT);
     uint64_t came[SUPERPAGE_WORDS] = {0};
     move_gaps(zone, address, superpage, place.start, old, came);
     zone_target_close(zone, to, (size_t)old << GRANULE_SHIFT);
+    zone_run_occupy(zone, &place, wanted, (enum mobility)moved.mobility, RUN_PAGES_CARRIED, &run);
     copy_rest(address, to, place.start, old, came);
-    zone_run_occupy(zone, &place, wanted, (enum mobility)moved.mobility, true, &run);
-    end_old(zone, address);
+    end_old(zone, address, bits_count(came));
     moved.granules = run.granules;
     moved.longer = 0;
     moved.watched = false;
     zone_note_fresh(zone, &moved, run.fresh);
-    zone_litter_taken(zone, superpage, run.fresh);
     block_begin(zone, run.address, moved);
     zone_run_make_room(zone, &place, (enum mobility)moved.mobility, &run);
     return run.address;

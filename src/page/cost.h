@@ -33,8 +33,8 @@ STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool abse
 }
 
 /*
- * A block that gets another size is never moved below this one, whatever is absent: a moved block has superpages of its own, so that what it leaves
- * behind when it ends serves no run; and what a copy leaves behind serves the next one, so that its first touches are paid once.
+ * A block that gets another size is never moved to superpages of its own below this one, whatever is absent: what it leaves behind when it ends would
+ * serve no run. From run to run its pages go one by one, if at all: carry.c.
  */
 #define COST_GROW_GRANULES_MIN 64
 /* Absent granules in a row that a new block gets from elsewhere: three moves' worth of first touches at least, as the search and the cuts cost too.

@@ -56,6 +56,14 @@ static bool may_open(const struct zone *zone) {
     return zone->counters.populated >= TARGET_HEAP_GRANULES && !platform_is_filtered();
 }
 
+bool zone_target_ready(struct zone *zone) {
+    struct mover *mover = &zone->mover;
+    if (!may_open(zone)) return false;
+    if (mover->pause_left == 0) return mover->process != platform_process_id() || mover->faults.file >= 0;
+    mover->pause_left--;
+    return false;
+}
+
 bool zone_target_open(struct zone *zone, char *to, size_t bytes) {
     struct mover *mover = &zone->mover;
     if (!may_open(zone)) return false;

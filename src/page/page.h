@@ -267,7 +267,10 @@ struct zone {
     } runs; /* see zone_runs_fewer; read without the lock */
     struct compaction compaction;
     struct metadata metadata;
-    unsigned run_caches_used;                /* changed under the lock */
+    unsigned run_caches_used; /* changed under the lock */
+    struct {
+        uint32_t cpu, row;                   /* so many blocks have outgrown their places there in a row, up to a bound */
+    } carrier;                               /* of carry.c; under the lock */
     struct run_cache run_caches[RUN_CACHES]; /* last, and not looked at before they are used: most programs have none */
 };
 
@@ -355,8 +358,11 @@ unsigned zone_block_ties(struct zone *zone, const void *address);
  * more cheaply than by a copy, or there is no memory; the block is as it was.
  */
 void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move);
-/* The same of *address, and why not: ZONE_NO_MEMORY, which a limit says too, or ZONE_NO_ROOM. */
-enum zone_status zone_block_resize_at(struct zone *zone, void **address, size_t bytes, bool may_move);
+/*
+ * The same of *address, and why not: ZONE_NO_MEMORY, which a limit says too, or ZONE_NO_ROOM. align: what a new address is a multiple of, a power of
+ * two, at most that of a superpage.
+ */
+enum zone_status zone_block_resize_at(struct zone *zone, void **address, size_t bytes, bool may_move, size_t align);
 
 /*
  * The owner's word that the block may move when superpages are wanted: `move` gets contents and pointers to the block at `to`, of the same size, and

@@ -1,8 +1,8 @@
 /*
  * remap.c - pages that change their address without a copy, a fault or clearing (UMPA, section 2).
  *
- * Two uses: a block that grows beyond its address space takes its pages along; and a new block gets pages that are present and free, wherever these
- * are, before it would fault in fresh ones. What moves of page tables cost beside time (cost.h) is mappings: a moved range can't merge with its
+ * Two uses: a block that outgrows its place takes its pages along (resize.c, carry.c); and a new block gets pages that are present and free, wherever
+ * these are, before it would fault in fresh ones. What moves of page tables cost beside time (cost.h) is mappings: a moved range can't merge with its
  * neighbours until it is reset. So idle pages go one by one where they can, and by page tables as whole superpages. Lock: LOCK_RANK_ZONE.
  */
 #include "page/cost.h"

@@ -160,7 +160,7 @@ static enum zone_status resize_in_place(struct zone *zone, char *address, struct
     return resize_run(zone, address, block, granules) ? ZONE_OK : grow_out_of_run(zone, address, block, granules);
 }
 
-enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes, bool may_move) {
+enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes, bool may_move, size_t align) {
     size_t granules = block_granules(zone, bytes == 0 ? 1 : bytes);
     char *address = *at;
     enum zone_status status;
@@ -199,7 +199,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
             if (granules > old && granules >= SUPERPAGE_GRANULES) zone_grow_ahead(zone, address + (granules << GRANULE_SHIFT), heap_before);
         } else if (may_move && !block->fixed && granules > old) {
             void *moved = move_block(zone, address, block, granules);
-            if (moved == NULL) moved = block_carry(zone, address, block, granules);
+            if (moved == NULL) moved = block_carry(zone, address, block, granules, align);
             if (moved != NULL) {
                 *at = moved;
                 status = ZONE_OK;
@@ -212,5 +212,5 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
 }
 
 void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move) {
-    return zone_block_resize_at(zone, &address, bytes, may_move) == ZONE_OK ? address : NULL;
+    return zone_block_resize_at(zone, &address, bytes, may_move, 1) == ZONE_OK ? address : NULL;
 }

@@ -138,7 +138,8 @@ struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, uns
  * `fresh`: how many granules will be present with the first touch, beside those that are touched; 0 without a huge page. `measure`: the
  * caller shall touch it, without the lock, by zone_measure_huge.
  */
-static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, bool used, unsigned *fresh, bool *measure) {
+static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, enum run_pages pages, unsigned *fresh,
+                                    bool *measure) {
     struct superpage *superpage = zone->counters.idle >= SEARCHED_IDLE_GRANULES ? zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES)
                                                                                 : zone_superpages_take(zone, 1, 1);
     if (superpage == NULL) return NULL;
@@ -148,10 +149,10 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     superpage->mobility = (uint8_t)mobility;
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
-    bool huge = zone_decide_huge(zone, superpage, granules, used);
+    bool huge = zone_decide_huge(zone, superpage, granules, pages != RUN_PAGES_LAZY && pages != RUN_PAGES_CARRIED);
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     unsigned idle_before = superpage->idle;
-    if (superpage->huge) {
+    if (superpage->huge && pages != RUN_PAGES_CARRIED) {
         /* The first touch of any of its pages brings them all. */
         unsigned absent = SUPERPAGE_GRANULES - bits_count(superpage->populated);
         bits_set(superpage->populated, 0, SUPERPAGE_GRANULES);
@@ -272,11 +273,11 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
     if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
     if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
     if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
-    if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
+    if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages, &fresh_huge, &touches->measure);
     if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
     if (superpage == NULL && zone_wake_runs(zone)) { /* for their address space */
         superpage = zone_group_find(zone, group, granules, align, &start);
-        if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages != RUN_PAGES_LAZY, &fresh_huge, &touches->measure);
+        if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages, &fresh_huge, &touches->measure);
     }
     if (superpage == NULL) return false;
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
@@ -284,10 +285,16 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
     return true;
 }
 
-void zone_run_occupy(struct zone *zone, const struct run_place *place, unsigned granules, enum mobility mobility, bool used, struct zone_run *run) {
+STRATA_RARE void zone_run_leave(struct zone *zone, const struct run_place *place) {
+    zone_superpage_relink(zone, place->superpage, place->superpage->idle); /* it may be of another group now */
+    zone_superpage_settle(zone, place->superpage);
+}
+
+void zone_run_occupy(struct zone *zone, const struct run_place *place, unsigned granules, enum mobility mobility, enum run_pages pages,
+                     struct zone_run *run) {
     run->address = superpage_address(zone, place->superpage) + ((size_t)place->start << GRANULE_SHIFT);
     run->granules = granules;
-    fill_run(zone, place->superpage, place->start, granules, mobility, used);
+    fill_run(zone, place->superpage, place->start, granules, mobility, pages != RUN_PAGES_LAZY);
     run->fresh = zone_mark_allocated(zone, place->superpage, place->start, granules, &run->zeroed);
     run->huge = place->superpage->huge;
 }
@@ -306,7 +313,7 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
     granules = (unsigned)align_up(granules, zone->page_granules);
     if (align < zone->page_granules) align = zone->page_granules;
     if (!zone_run_find(zone, granules, align, mobility, grouped, pages, &place, touches)) return false;
-    zone_run_occupy(zone, &place, granules, mobility, pages != RUN_PAGES_LAZY, run);
+    zone_run_occupy(zone, &place, granules, mobility, pages, run);
     zone_run_make_room(zone, &place, mobility, run);
     /* After room was made: pages that are marked ahead must not be handed back before they are there. */
     if (run->fresh == granules && mobility != MOBILITY_MOVABLE && pages == RUN_PAGES_AHEAD)

@@ -161,11 +161,16 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     return true;
 }
 
-/* The one that fits best: longer: also one that is a little longer. Under the cache's lock; RUN_CACHE_RUNS: none does. */
-static unsigned find_fit(const struct zone *zone, const struct run_cache *cache, size_t granules, size_t align, bool longer, bool sparse) {
+char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse) {
+    const unsigned number = own_number();
+    struct run_cache *cache = &zone->run_caches[number];
+    if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
+    if (granules > CACHED_GRANULES_MAX && count_of(cache, true) == 0) return NULL;
     const size_t most = longer ? granules + granules / ZONE_LONGER_SHARE : granules, most_sparse = !sparse ? 0 : longer ? 2 * granules : granules;
+    struct cached_run run = {0};
     unsigned best = RUN_CACHE_RUNS;
     size_t best_granules = SIZE_MAX;
+    platform_lock_acquire_here(&cache->lock);
     for (unsigned i = cache->count; i-- != 0;) {
         const struct cached_run *at = &cache->runs[i];
         if (at->granules < granules || at->granules >= best_granules || at->granules > (is_sparse(at) ? most_sparse : most)) continue;
@@ -174,27 +179,6 @@ static unsigned find_fit(const struct zone *zone, const struct run_cache *cache,
         best_granules = at->granules;
         if (best_granules == granules) break;
     }
-    return best;
-}
-
-STRATA_RARE bool zone_run_cache_has(struct zone *zone, size_t granules) {
-    const unsigned number = own_number();
-    struct run_cache *cache = &zone->run_caches[number];
-    if (number >= caches_used(zone) || !has_runs(cache)) return false;
-    platform_lock_acquire_here(&cache->lock);
-    const unsigned fit = find_fit(zone, cache, granules, 0, true, true);
-    platform_lock_release_here(&cache->lock);
-    return fit != RUN_CACHE_RUNS;
-}
-
-char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse) {
-    const unsigned number = own_number();
-    struct run_cache *cache = &zone->run_caches[number];
-    if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
-    if (granules > CACHED_GRANULES_MAX && count_of(cache, true) == 0) return NULL;
-    struct cached_run run = {0};
-    platform_lock_acquire_here(&cache->lock);
-    const unsigned best = find_fit(zone, cache, granules, align, longer, sparse);
     if (best != RUN_CACHE_RUNS) run = remove_run(cache, best);
     platform_lock_release_here(&cache->lock);
     if (best == RUN_CACHE_RUNS) return NULL;

@@ -125,10 +125,9 @@ char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_
 /*
  * Runs that CPUs keep for themselves (run_cache.c), without the zone's lock. give: false: the block is none that may wait there, or none at all.
  * take: one of this size, or longer where that will do, whose contents are anything; sparse: one of which little is there will do; NULL: this CPU has
- * none. has: whether take would find one for malloc now; a look.
+ * none.
  */
 bool zone_run_cache_give(struct zone *zone, char *address);
-bool zone_run_cache_has(struct zone *zone, size_t granules);
 char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse);
 /* This CPU's become idle pages, as far as they are worth it: others' may be in use again soon. Then everybody's. False: there were none. */
 bool zone_wake_own_runs(struct zone *zone);
@@ -222,7 +221,9 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
  * superpages behind, where nothing is, as far as these reach.
  */
 void zone_clear_way(struct zone *zone, struct superpage *first, size_t to, size_t count);
-/* After zone_move of `granules` from `from` to `to`, which kept so many bytes: the marks follow the pages. Neither side is allocated at this moment.
+/*
+ * After zone_move of `granules` from `from` to `to`, which kept so many bytes: the marks follow the pages. The target is not allocated at this
+ * moment; if the source is, it ends before the lock is let go.
  */
 void zone_moved_pages(struct zone *zone, char *from, char *to, size_t granules, size_t kept_bytes);
 
@@ -242,10 +243,11 @@ bool zone_can_move_tables(const struct zone *zone);
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
 /*
- * In heaps of TARGET_HEAP_GRANULES on: idle pages, page by page, to absent ones of a range that nobody uses, of which there may be several between
- * open and close. open: false: they can't, or shall not. move: returns how many bytes from the start have moved, `least_bytes` or more, or 0; the
- * marks are the caller's affair.
+ * In heaps of TARGET_HEAP_GRANULES on: pages, one by one, to absent ones of a range that nobody uses, of which there may be several between
+ * open and close. ready: whether open is worth a search; a pause is one look shorter then. open: false: they can't, or shall not. move: returns how
+ * many bytes from the start have moved, `least_bytes` or more, or 0; the marks are the caller's affair.
  */
+bool zone_target_ready(struct zone *zone);
 bool zone_target_open(struct zone *zone, char *to, size_t bytes);
 size_t zone_target_move(struct zone *zone, char *from, char *to, size_t bytes, size_t least_bytes);
 void zone_target_close(struct zone *zone, char *to, size_t bytes);
@@ -279,8 +281,11 @@ STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
 /* The exchange itself (exchange.c), of two ranges apart; tidy: what lay in between is mapped anew. False: nothing has happened. */
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
-/* Which pages of a run of slabs are made present before they are touched: with those behind it; none, but it has to lie where all are; none. */
-enum run_pages { RUN_PAGES_AHEAD, RUN_PAGES_PRESENT, RUN_PAGES_LAZY };
+/*
+ * Which pages of a run of slabs are made present before they are touched: with those behind it; none, but it has to lie where all are; none. carried:
+ * of a run whose owner brings some; no huge page comes for it.
+ */
+enum run_pages { RUN_PAGES_AHEAD, RUN_PAGES_PRESENT, RUN_PAGES_LAZY, RUN_PAGES_CARRIED };
 /* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
 void zone_measure_huge(struct zone *zone, void *address);
 /*
@@ -294,9 +299,9 @@ struct run_touches {
 bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
                    struct zone_run *run, struct run_touches *touches);
 /*
- * Its three steps, for who does something between them; granules and align are whole pages. find: a place, of which nothing is taken yet; who finds
- * another way settles the superpage. occupy: absent pages come from where they are idle, if `used`, and the run is allocated. make_room: for what is
- * fresh, other pages go where the heap would become larger than it was; the lock may be dropped.
+ * Its three steps, for who does something between them; granules and align are whole pages. find: a place, of which nothing is taken yet; leave: it
+ * won't be (of a place that was found for carried pages). occupy: absent pages come from where they are idle, and the run is allocated. make_room:
+ * for what is fresh, other pages go where the heap would become larger than it was; the lock may be dropped.
  */
 struct run_place {
     struct superpage *superpage;
@@ -305,7 +310,9 @@ struct run_place {
 };
 bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
                    struct run_place *place, struct run_touches *touches);
-void zone_run_occupy(struct zone *zone, const struct run_place *place, unsigned granules, enum mobility mobility, bool used, struct zone_run *run);
+void zone_run_leave(struct zone *zone, const struct run_place *place);
+void zone_run_occupy(struct zone *zone, const struct run_place *place, unsigned granules, enum mobility mobility, enum run_pages pages,
+                     struct zone_run *run);
 void zone_run_make_room(struct zone *zone, const struct run_place *place, enum mobility mobility, const struct zone_run *run);
 STRATA_INLINE void zone_run_touch(struct zone *zone, const struct zone_run *run, const struct run_touches *touches) {
     if (touches->populate != 0) platform_populate(run->address, (size_t)touches->populate << GRANULE_SHIFT);

@@ -17,6 +17,8 @@ static void begin_heap(const struct sim_config *sim, struct zone_config config, 
     block = must_block(OLD * GRANULE_BYTES, 1);
     wall = must_block(GRANULE_BYTES, 1);
     mark(block, OLD, 1), mark(wall, 1, 2);
+    zone.carrier.cpu = sim_cpu_id();
+    zone.carrier.row = 1000; /* this CPU has grown enough of them */
 }
 static void begin_runs(void) { begin_heap(NULL, plain_config(), 16 * MIB); }
 
@@ -109,6 +111,8 @@ static void absent_pages_stay_absent(void **state) {
     begin(NULL, plain_config());
     sim_faults_offer(PLATFORM_FAULTS_MOVE);
     large = must_block(16 * MIB, 1);
+    zone.carrier.cpu = sim_cpu_id();
+    zone.carrier.row = 1000;
     block = must_block(60 * GRANULE_BYTES, 1);
     wall = must_block(GRANULE_BYTES, 1);
     mark(block, OLD, 1), mark(wall, 1, 2);
@@ -133,7 +137,46 @@ static void what_will_not_move_is_copied(void **state) {
     }
 }
 
-/* A kept run that fits is as good as the caller's own place, and costs nothing. */
+/* What was copied, as it would not move, is not taken for a gap that idle pages of others would fill. */
+static void nothing_comes_over_what_was_copied(void **state) {
+    (void)state;
+    for (unsigned nth = 1; nth <= 80; nth += 13) {
+        begin_runs();
+        char *other = must_block(80 * GRANULE_BYTES, 1), *behind = must_block(GRANULE_BYTES, 1);
+        struct zone_run idle = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+        drop_run(idle); /* a superpage that is free and present, which runs leave alone */
+        mark(other, 80, 7);
+        sim_fail_only(UINT64_C(1) << SIM_FAULTS_MOVE);
+        sim_fail_call(nth, SIM_FOREVER);
+        char *moved = zone_block_resize(&zone, other, 150 * GRANULE_BYTES, true);
+        if (moved != NULL) other = moved;
+        assert_true(is_marked(other, 80, 7));
+        ASSERT_SOUND();
+        drop_block(other), drop_block(behind);
+        zone_wake_blocks(&zone);
+        end_runs();
+    }
+}
+
+static void a_new_address_is_aligned_as_wanted(void **state) {
+    (void)state;
+    for (size_t align = 2 * GRANULE_BYTES; align <= 64 * GRANULE_BYTES; align *= 2) {
+        begin_runs();
+        void *at = block;
+        assert_int_equal(zone_block_resize_at(&zone, &at, NEW * GRANULE_BYTES, true, align), ZONE_OK);
+        block = at;
+        assert_int_equal((uintptr_t)block % align, 0);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), OLD);
+        end_runs();
+    }
+    begin_runs();
+    void *at = block;
+    assert_int_equal(zone_block_resize_at(&zone, &at, NEW * GRANULE_BYTES, true, SUPERPAGE_BYTES), ZONE_NO_ROOM);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 0);
+    end_runs();
+}
+
+/* A run that is there and present is as good as the caller's own place, for a copy. */
 static void a_run_that_waits_is_left_to_malloc(void **state) {
     (void)state;
     begin_runs();
@@ -152,16 +195,35 @@ static void few_pages_are_left_to_a_copy(void **state) {
 }
 
 /* Each page that goes would interrupt the others. */
-static void where_several_cpus_have_blocks_they_are_copied(void **state) {
+static void where_several_cpus_grow_blocks_they_are_copied(void **state) {
     (void)state;
     begin_runs();
-    char *here = must_block(NEW * GRANULE_BYTES, 1), *there = must_block(NEW * GRANULE_BYTES, 1);
-    drop_block(here);
     sim_cpu_set(1);
-    drop_block(there);
+    for (unsigned row = 1; row < 16; row++) assert_null(grown());
     sim_cpu_set(0);
-    zone_wake_blocks(&zone);
-    zone_release(&zone, 0);
+    assert_null(grown());
+    sim_cpu_set(1);
+    for (unsigned row = 1; row < 16; row++) assert_null(grown());
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 0);
+    block = grown();
+    assert_non_null(block);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), OLD);
+    sim_cpu_set(0);
+    end_runs();
+}
+
+/* No place is looked for where the system has said that it moves nothing. */
+static void who_was_refused_does_not_search(void **state) {
+    (void)state;
+    begin(NULL, plain_config()); /* a system without such moves */
+    large = must_block(16 * MIB, 1);
+    block = must_block(OLD * GRANULE_BYTES, 1);
+    wall = must_block(GRANULE_BYTES, 1);
+    mark(block, OLD, 1), mark(wall, 1, 2);
+    zone.carrier.cpu = sim_cpu_id();
+    zone.carrier.row = 1000;
+    for (unsigned i = 0; i < 20; i++) assert_null(grown());
+    assert_false(zone_target_ready(&zone));
     expect_left_to_the_caller();
 }
 
@@ -236,17 +298,13 @@ static void nothing_is_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_takes_its_pages_along),
-        cmocka_unit_test(a_superpage_that_is_left_goes_back),
-        cmocka_unit_test(present_pages_are_copied_to),
-        cmocka_unit_test(absent_pages_stay_absent),
-        cmocka_unit_test(what_will_not_move_is_copied),
-        cmocka_unit_test(a_run_that_waits_is_left_to_malloc),
-        cmocka_unit_test(few_pages_are_left_to_a_copy),
-        cmocka_unit_test(where_several_cpus_have_blocks_they_are_copied),
-        cmocka_unit_test(small_heaps_open_no_file),
-        cmocka_unit_test(who_has_an_owner_or_an_address_stays),
-        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(a_run_takes_its_pages_along),          cmocka_unit_test(a_superpage_that_is_left_goes_back),
+        cmocka_unit_test(present_pages_are_copied_to),          cmocka_unit_test(absent_pages_stay_absent),
+        cmocka_unit_test(what_will_not_move_is_copied),         cmocka_unit_test(a_run_that_waits_is_left_to_malloc),
+        cmocka_unit_test(few_pages_are_left_to_a_copy),         cmocka_unit_test(where_several_cpus_grow_blocks_they_are_copied),
+        cmocka_unit_test(who_was_refused_does_not_search),      cmocka_unit_test(nothing_comes_over_what_was_copied),
+        cmocka_unit_test(a_new_address_is_aligned_as_wanted),   cmocka_unit_test(small_heaps_open_no_file),
+        cmocka_unit_test(who_has_an_owner_or_an_address_stays), cmocka_unit_test(nothing_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

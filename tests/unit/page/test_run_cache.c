@@ -90,7 +90,7 @@ static void one_that_is_a_little_longer_will_do(void **state) {
     assert_int_equal(zone_block_bytes(&zone, longer), 17 * GRANULE_BYTES); /* its owner knows of no more */
     assert_ptr_equal(cached(18, 1), longest);
     void *at = longer;
-    assert_int_equal(zone_block_resize_at(&zone, &at, 65 * MIB, false), ZONE_NO_ROOM); /* which changes nothing */
+    assert_int_equal(zone_block_resize_at(&zone, &at, 65 * MIB, false, 1), ZONE_NO_ROOM); /* which changes nothing */
     assert_int_equal(zone_block_bytes(&zone, longer), 17 * GRANULE_BYTES);
     struct zone_block_info info;
     assert_int_equal(zone_block_find(&zone, longer, 1, &info), ZONE_OK);
