@@ -99,13 +99,9 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
 /* Where several threads come by, each visit waits for cache lines of the one before, which costs as much as some tens of objects. */
 #define OVERFLOW_PIECE_SHARED 64
 
-/* Without a lock: notes that are lost, as two come at once, are some of many. */
-static void note_past(const struct cache_layer *caches, struct depot *depot, unsigned count) {
-    const unsigned home = depot_shelf(caches, depot);
-    if (STRATA_LIKELY(home == 0))
-        __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
-    else
-        shelf_note_past(caches, depot, home, count);
+/* Without the lock: notes that are lost, as two come at once, are some of many. */
+static void note_past(struct depot *depot, unsigned count) {
+    __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
 }
 
 /*
@@ -130,7 +126,7 @@ static STRATA_NOINLINE void overflow_to_slabs(struct cache_layer *caches, unsign
     const unsigned piece = __atomic_load_n(&caches->depots[cache].shared, __ATOMIC_RELAXED) ? OVERFLOW_PIECE_SHARED : OVERFLOW_PIECE;
     const unsigned count = pop_rounds(caches, cache, rounds, (unsigned)min_u64(wanted, piece), NULL);
     if (count != 0) backend_free(caches, cache, rounds, count);
-    note_past(caches, &caches->depots[cache], count);
+    note_past(&caches->depots[cache], count);
 }
 
 /* What was popped, in the order of a magazine's, for which there is none yet: it becomes one; or goes to the slabs. */
@@ -146,7 +142,7 @@ static STRATA_COLD STRATA_NOINLINE void put_rounds_by(struct cache_layer *caches
     magazine_fill(magazine, rounds, count);
     magazine->home = (uint16_t)home;
     if (depot_give_full(caches, depot, magazine)) return;
-    note_past(caches, depot, count);
+    note_past(depot, count);
     backend_free(caches, cache, rounds, count);
     depot_give_empty(caches, depot, magazine);
 }
@@ -179,7 +175,7 @@ static void overflow(struct cache_layer *caches, unsigned cache) {
     magazine->home = (uint16_t)home;
     if (magazine->count == wanted && depot_give_full(caches, depot, magazine)) return;
     if (magazine->count == wanted) {
-        note_past(caches, depot, wanted);
+        note_past(depot, wanted);
         backend_free(caches, cache, magazine->rounds, wanted);
     } else {
         depot_give_odd(caches, cache, magazine->rounds, magazine->count);

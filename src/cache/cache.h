@@ -73,11 +73,9 @@ struct shelf {
     struct magazine_list full, empty;
     uint32_t visitor;           /* which thread came last; 0: none yet */
     uint32_t visits, contended; /* since the last tick */
-    uint32_t misses;            /* arrays found empty, likewise */
+    uint32_t misses;            /* magazines taken, likewise */
     bool changed_hands;         /* another thread than before has come since then */
     uint8_t trust, trusted; /* so many looks in a row may do without sorting; and have, since rounds were sorted last: home.c; atomic, without it */
-    uint32_t went_past;     /* to the slabs, for want of room here; atomic, without the lock: a rule of thumb */
-    uint32_t came_back;     /* of these, since the depot was told last */
     uint64_t allocs, frees; /* as in the depot */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
@@ -122,10 +120,10 @@ struct depot {
     struct magazine *bucket; /* what odd-sized lists are regrouped in; NULL: nothing */
     uint32_t shelves_used;   /* how many have full magazines; atomic */
     uint32_t shelf_visits;   /* of shelves, between the last two ticks */
-    uint32_t went_past;      /* to the slabs, for want of room here, but for what shelves had no room for; atomic, a rule of thumb */
-    uint32_t came_back;      /* of what went past the depot or its shelves, since the last tick */
+    uint32_t went_past;      /* to the slabs, for want of room here; atomic, a rule of thumb */
+    uint32_t came_back;      /* of these, since the last tick */
     uint32_t contended;      /* since the last tick, as the next one */
-    uint32_t misses;         /* arrays found empty, but for those of who visits a shelf */
+    uint32_t misses;         /* arrays found empty, but for those that a shelf filled */
     uint32_t ticks_idle;
     bool bucket_touched; /* since the last tick */
     bool changed_hands;  /* another thread than before has visited since the last tick */

@@ -90,8 +90,6 @@ void rounds_adapt(struct cache_layer *caches, struct depot *depot);
 /* So many arrays that were found empty are the time to ask whether m may be doubled; what a shelf has counted asks so. */
 #define DEPOT_GROWTH_MISSES 32
 void depot_grow(struct cache_layer *caches, struct depot *depot);
-/* So many rounds that had gone past a shelf to the slabs have come back from there: once for some tens of KiB. */
-void depot_note_back(struct cache_layer *caches, struct depot *depot, uint32_t count);
 /* A full magazine, or NULL, off the caller's shelf or from under the depot's lock; the magazine is the caller's. */
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot);
 /* Hands a full magazine over. False: the depot has enough, its rounds belong into the slabs. */
@@ -141,11 +139,8 @@ unsigned depot_place(struct cache_layer *caches, struct depot *depot);
 STRATA_INLINE unsigned shelf_number(unsigned home) { return home % DEPOT_HOMES; }
 /* A shelf of a cache that has some; see shelf.c. */
 struct shelf *shelf_at(unsigned cache, unsigned number);
-/*
- * As of depots, on the shelf of a home; NULL, or false: there are no shelves, it has none of this home's, or it has enough. take_full: *nowhere,
- * whether neither shelf nor depot has any, so that the slabs are next; that is noted here.
- */
-struct magazine *shelf_take_full(struct cache_layer *caches, struct depot *depot, unsigned home, bool *nowhere);
+/* As of depots, on the shelf of a home; NULL, or false: there are no shelves, it has none of this home's, or it has enough. */
+struct magazine *shelf_take_full(struct cache_layer *caches, struct depot *depot, unsigned home);
 bool shelf_give_full(const struct cache_layer *caches, struct depot *depot, struct magazine *magazine);
 bool shelf_has_room(const struct cache_layer *caches, const struct depot *depot, unsigned home);
 struct magazine *shelf_take_empty(const struct cache_layer *caches, struct depot *depot, unsigned home);
@@ -153,8 +148,6 @@ bool shelf_give_empty(const struct cache_layer *caches, struct depot *depot, str
 /* Few rounds, as of depots; give also returns false where there is no empty magazine. */
 unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned home, void **rounds);
 bool shelf_give(const struct cache_layer *caches, struct depot *depot, unsigned home, void *const *rounds, unsigned count);
-/* So many of its rounds went past a shelf to the slabs. Without a lock. */
-void shelf_note_past(const struct cache_layer *caches, const struct depot *depot, unsigned home, unsigned count);
 /* Of a depot that has shelves: a full magazine of the shelf of a home, or, with 0, of any, whoever's it is. have_any: a look without a lock. */
 bool shelves_have_any(const struct cache_layer *caches, const struct depot *depot, unsigned home);
 struct magazine *shelf_take_any(const struct cache_layer *caches, struct depot *depot, unsigned home);

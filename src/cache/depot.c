@@ -98,29 +98,18 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
     set_full_limit(caches, depot);
 }
 
-/* Under the lock: so many rounds came back from the slabs. */
-static void note_back(struct cache_layer *caches, struct depot *depot, uint32_t back) {
-    depot->came_back += back;
-    const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
-    if (depot->cycles && caches->main != caches) set_full_limit(caches, depot); /* in small heaps no tick does it for object caches */
-    if (depot->cycles || depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
-    rounds_cycle(caches, depot);
-    set_full_limit(caches, depot);
-}
-
 /*
  * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them.
  */
 static void note_empty(struct cache_layer *caches, struct depot *depot) {
     const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
-    note_back(caches, depot, back);
-}
-
-STRATA_COLD void depot_note_back(struct cache_layer *caches, struct depot *depot, uint32_t count) {
-    platform_lock_acquire(&depot->lock);
-    note_back(caches, depot, count);
-    platform_lock_release(&depot->lock);
+    depot->came_back += back;
+    const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
+    if (depot->cycles && caches->main != caches) set_full_limit(caches, depot); /* in small heaps no tick does it for object caches */
+    if (depot->cycles || depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
+    rounds_cycle(caches, depot);
+    set_full_limit(caches, depot);
 }
 
 /* The most rounds of an object's size in so many bytes: a power of two, 2 at least. */
@@ -189,10 +178,8 @@ STRATA_COLD void depot_grow(struct cache_layer *caches, struct depot *depot) {
 
 struct magazine *depot_take_full(struct cache_layer *caches, struct depot *depot) {
     const unsigned home = depot_shelf(caches, depot);
-    struct magazine *magazine = NULL;
-    bool nowhere = false;
-    if (home != 0) magazine = shelf_take_full(caches, depot, home, &nowhere);
-    if (magazine != NULL || nowhere) return magazine;
+    struct magazine *magazine = home != 0 ? shelf_take_full(caches, depot, home) : NULL;
+    if (magazine != NULL) return magazine;
     depot_lock(depot);
     note_visit(caches, depot);
     magazine = magazine_pop(&depot->full);
@@ -217,7 +204,7 @@ static bool link_empty(struct depot *depot, struct magazine *magazine) {
 unsigned depot_take_few(struct cache_layer *caches, struct depot *depot, void **rounds) {
     const unsigned home = depot_shelf(caches, depot);
     unsigned count = home != 0 ? shelf_take(caches, depot, home, rounds) : 0;
-    if (count != 0 || (home != 0 && __atomic_load_n(&depot->full.count, __ATOMIC_RELAXED) == 0)) return count;
+    if (count != 0) return count;
     depot_lock(depot);
     struct magazine *magazine = depot->full.first;
     if (magazine != NULL && magazine->count <= DEPOT_FEW) { /* else the caller looks for one, and finds out what else there is */

@@ -20,9 +20,6 @@
 /* Empty ones, as in a depot; with more full ones as many as can become empty. */
 #define SHELF_EMPTY_MIN 8
 
-/* The depot is told of what came back from the slabs by so much. */
-#define CAME_BACK_BYTES (64 * KIB)
-
 /* Of malloc's layer, the only one whose rounds have homes; there is one in a process. */
 static struct shelf shelves[SLAB_CACHE_MAGAZINES][DEPOT_HOMES];
 
@@ -105,39 +102,15 @@ static struct magazine *take(struct depot *depot, struct shelf *shelf, struct ma
     return magazine;
 }
 
-void shelf_note_past(const struct cache_layer *caches, const struct depot *depot, unsigned home, unsigned count) {
-    uint32_t *past = &shelf_of(caches, depot, home)->went_past;
-    __atomic_store_n(past, __atomic_load_n(past, __ATOMIC_RELAXED) + count, __ATOMIC_RELAXED);
-}
-
-/*
- * What is taken from the slabs may be what went past the shelf to them: how many rounds the depot is to be told of, in pieces, as its line is
- * other CPUs', too. Under the lock.
- */
-static uint32_t note_back(const struct depot *depot, struct shelf *shelf) {
-    const uint32_t went = __atomic_load_n(&shelf->went_past, __ATOMIC_RELAXED), m = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
-    const uint32_t back = (uint32_t)min_u64(went, m / 2);
-    __atomic_store_n(&shelf->went_past, went - back, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&depot->cycles, __ATOMIC_RELAXED)) return 0;
-    shelf->came_back += back;
-    if ((uint64_t)shelf->came_back * depot->object_bytes < CAME_BACK_BYTES) return 0;
-    const uint32_t told = shelf->came_back;
-    shelf->came_back = 0;
-    return told;
-}
-
-struct magazine *shelf_take_full(struct cache_layer *caches, struct depot *depot, unsigned home, bool *nowhere) {
+struct magazine *shelf_take_full(struct cache_layer *caches, struct depot *depot, unsigned home) {
     if (!is_shelved(depot)) return NULL;
     struct shelf *shelf = shelf_of(caches, depot, home);
     lock(shelf);
     note_visit(shelf);
     struct magazine *magazine = take(depot, shelf, find_own(shelf, home));
-    *nowhere = magazine == NULL && shelf->full.count == 0 && __atomic_load_n(&depot->full.count, __ATOMIC_RELAXED) == 0;
-    const bool often = (magazine != NULL || *nowhere) && note_miss(shelf);
-    const uint32_t back = *nowhere ? note_back(depot, shelf) : 0;
+    const bool often = magazine != NULL && note_miss(shelf);
     unlock(shelf);
     if (STRATA_UNLIKELY(often)) depot_grow(caches, depot);
-    if (STRATA_UNLIKELY(back != 0)) depot_note_back(caches, depot, back);
     return magazine;
 }
 
@@ -254,9 +227,8 @@ struct shelf_activity shelves_look(const struct cache_layer *caches, struct depo
             activity.changed_hands |= shelf->changed_hands || (visitor != 0 && visitor != shelf->visitor);
             visitor = shelf->visitor;
         }
-        shelf->visits = shelf->contended = shelf->misses = shelf->came_back = 0;
+        shelf->visits = shelf->contended = shelf->misses = 0;
         shelf->changed_hands = false;
-        __atomic_store_n(&shelf->went_past, __atomic_load_n(&shelf->went_past, __ATOMIC_RELAXED) / 2, __ATOMIC_RELAXED); /* as the depot's */
         platform_lock_release(&shelf->lock);
     }
     return activity;
@@ -270,7 +242,6 @@ void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all) {
         const uint32_t most = full_max(depot, shelf); /* which others that came since have made less */
         unsigned full = magazine_unneeded(&shelf->full, all), empty = magazine_unneeded(&shelf->empty, all);
         if (shelf->full.count > most) full = (unsigned)max_u64(full, shelf->full.count - most);
-        if (all) shelf->came_back = 0;
         platform_lock_release(&shelf->lock);
         while (full-- != 0 && (magazine = take_unneeded(depot, shelf, true)) != NULL) depot_put_away(caches, depot, magazine);
         while (empty-- != 0 && (magazine = take_unneeded(depot, shelf, false)) != NULL) depot_put_away(caches, depot, magazine);

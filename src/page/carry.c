@@ -50,10 +50,12 @@ static STRATA_RARE void move_gaps(struct zone *zone, char *from, struct superpag
         const size_t offset = (size_t)(gap - start) << GRANULE_SHIFT;
         const size_t bytes = zone_target_move(zone, from + offset, to + offset, (size_t)(at - gap) << GRANULE_SHIFT, page);
         const unsigned moved = (unsigned)(bytes >> GRANULE_SHIFT);
-        if (moved == 0) continue;
-        bits_set(came, gap, moved);
-        zone_moved_pages(zone, from + offset, to + offset, moved, 0);
-        at = gap + moved; /* to a border of mappings, perhaps */
+        if (moved != 0) {
+            bits_set(came, gap, moved);
+            zone_moved_pages(zone, from + offset, to + offset, moved, 0);
+            at = gap + moved; /* to a border of mappings, perhaps */
+        }
+        if (zone->mover.pause_left != 0) return; /* the system refuses: each further question would make the pause longer */
     }
 }
 
@@ -67,10 +69,11 @@ static STRATA_RARE void copy_rest(const char *from, char *to, unsigned start, un
     }
 }
 
-/* The block that was there ends. Of `came` of its granules the marks know that they are absent; of others that may be, the system does. */
-static STRATA_RARE void end_old(struct zone *zone, char *address, unsigned came) {
+/* The block that was there ends. What came is absent by the marks, what was copied is there; of a tail that nobody knew of the system can tell. */
+static STRATA_RARE void end_old(struct zone *zone, char *address) {
     struct block_desc old = *block_of(zone, address);
-    if (old.fresh != 0 && came < old.granules) (void)zone_mark_holes(zone, address, old.granules);
+    if (old.fresh != 0 && old.longer >= HOLES_GRANULES_MIN && !platform_is_filtered())
+        (void)zone_mark_holes(zone, address + (block_asked(&old) << GRANULE_SHIFT), old.longer);
     old.fresh = 0;
     block_uncount(zone, address, &old);
     zone_block_dissolve(zone, address, &old); /* it shall not rest: its pages are gone */
@@ -85,14 +88,14 @@ STRATA_RARE void *block_carry(struct zone *zone, char *address, const struct blo
     const unsigned old = (unsigned)block_asked(block), wanted = (unsigned)granules;
     align = max_u64(max_u64(align, (size_t)1 << block->align_shift) >> GRANULE_SHIFT, zone->page_granules);
     if (block->superpages != 0 || block->holes || block->move != NULL || granules > RUN_GRANULES_MAX || align > RUN_GRANULES_MAX) return NULL;
+    if (superpage_of(zone, address)->huge) return NULL; /* which moves would break up */
     if (!cost_prefers_faults(old, 1, true) || !one_cpu_grows(zone) || !zone_target_ready(zone)) return NULL;
     const bool grouped = moved.grouped || granules > BLOCK_GROUPED_GRANULES;
     if (!zone_run_find(zone, wanted, (unsigned)align, (enum mobility)moved.mobility, grouped, RUN_PAGES_CARRIED, &place, &touches)) return NULL;
     struct superpage *superpage = place.superpage;
     const unsigned absent = count_absent(superpage, place.start, old);
     char *to = superpage_address(zone, superpage) + ((size_t)place.start << GRANULE_SHIFT);
-    const bool better =
-        absent >= old / 2 && cost_prefers_faults(absent, 1, true) && !superpage->huge && !superpage_of(zone, address)->huge && !superpage->littered;
+    const bool better = absent >= old / 2 && cost_prefers_faults(absent, 1, true) && !superpage->huge && !superpage->littered;
     if (!better || !zone_target_open(zone, to, (size_t)old << GRANULE_SHIFT)) {
         zone_run_leave(zone, &place);
         return NULL;
@@ -103,7 +106,7 @@ STRATA_RARE void *block_carry(struct zone *zone, char *address, const struct blo
     zone_target_close(zone, to, (size_t)old << GRANULE_SHIFT);
     zone_run_occupy(zone, &place, wanted, (enum mobility)moved.mobility, RUN_PAGES_CARRIED, &run);
     copy_rest(address, to, place.start, old, came);
-    end_old(zone, address, bits_count(came));
+    end_old(zone, address);
     moved.granules = run.granules;
     moved.longer = 0;
     moved.watched = false;

@@ -141,6 +141,8 @@ static void adopt_m(struct model *model, bool reap) {
         const struct reference_cache *cache = &ref.caches[c];
         if (cache->contended > 8) contended += (min_u64(cache->m * 2, caches.depots[cache->tag].rounds_max) - cache->m) * cache->bytes;
     }
+    ref.heap_bytes =
+        min_u64(ref.heap_bytes, zone.counters.populated * GRANULE_BYTES); /* what a tick gives back may make the heap too small for them */
     const bool outgrown = !is_room_for_growth(contended);
     for (unsigned c = 0; c < CACHES; c++) {
         struct reference_cache *cache = &ref.caches[c];
