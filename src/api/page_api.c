@@ -127,7 +127,7 @@ enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned
     if (block == NULL || bytes == 0 || bytes > HEAP_BYTES_MAX || (flags & ~PAGE_API_REALLOC_FLAGS) != 0) return STRATA_PAGE_BAD_ARGUMENT;
     if (!heap_serves() || zone_block_find(&heap.zone, *block, 1, &info) != ZONE_OK || info.start != *block) return STRATA_PAGE_NO_BLOCK;
     bool may_move = !info.fixed && (flags & STRATA_PAGE_NO_MOVE) == 0;
-    enum zone_status status = zone_block_resize_at(&heap.zone, block, bytes, may_move, info.align);
+    enum zone_status status = zone_block_resize_at(&heap.zone, block, bytes, may_move, 1);
     if (status != ZONE_OK && !may_move) return page_api_status(status);
     if (status != ZONE_OK) {
         void *copy = copy_to_new(*block, &info, bytes);

@@ -75,8 +75,8 @@ struct shelf {
     uint32_t visits, contended; /* since the last tick */
     uint32_t misses;            /* magazines taken, likewise */
     bool changed_hands;         /* another thread than before has come since then */
-    uint8_t trust, trusted; /* so many looks in a row may do without sorting; and have, since rounds were sorted last: home.c; atomic, without it */
-    uint64_t allocs, frees; /* as in the depot */
+    uint8_t trust, trusted;     /* so many looks in a row may do without sorting; and have, since rounds were sorted last: home.c; atomic */
+    uint64_t allocs, frees;     /* as in the depot */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
 
 /*
@@ -98,7 +98,7 @@ struct depot {
     uint16_t rounds_max;   /* 0: the cache has no arrays, every object comes from the backend and goes there */
     uint16_t kind;         /* magazines of m/2 rounds come from this magazine cache */
     uint8_t keeps;         /* enum depot_keeps; immutable */
-    bool cycles;           /* objects went past it to the slabs and came back, many of them: so more may wait here; also read without the lock */
+    bool cycles;           /* objects went past it to the slabs and came back, many of them: so more may wait here */
 
     /* What may be written without the lock is apart, as the compiler reads flags above together, with what lies between them. */
     uint16_t bottom STRATA_ALIGNED(8); /* the first slot in every CPU area; 0 until one of the arrays is opened, immutable from then on */

@@ -33,7 +33,7 @@ static uint64_t grown_bytes(const struct depot *depot) {
 /* Others read m and the kind without the lock. */
 static STRATA_NOINLINE void set_rounds(struct cache_layer *caches, struct depot *depot, unsigned rounds, bool cycles) {
     const uint64_t before = grown_bytes(depot);
-    __atomic_store_n(&depot->cycles, cycles, __ATOMIC_RELAXED);
+    depot->cycles = cycles;
     __atomic_store_n(&depot->rounds, (uint16_t)rounds, __ATOMIC_RELAXED);
     __atomic_store_n(&depot->kind, (uint16_t)magazine_kind(rounds / 2u), __ATOMIC_RELAXED);
     const uint64_t more = grown_bytes(depot) - before;                                     /* modulo 2^64 where it is less */

@@ -221,6 +221,14 @@ void block_end(struct zone *zone, void *address) {
     if (!zone_block_rest(zone, address, &block)) zone_block_dissolve(zone, address, &block);
 }
 
+void block_end_moved(struct zone *zone, char *address) {
+    struct block_desc block = *block_of(zone, address);
+    block.holes = false; /* what is absent there is what has moved */
+    block.fresh = 0;
+    block_uncount(zone, address, &block);
+    zone_block_dissolve(zone, address, &block);
+}
+
 bool zone_block_free(struct zone *zone, void *address) {
     if (zone_run_cache_give(zone, address)) return true;
     if (STRATA_LIKELY(zone_contains(zone, address))) { /* what is read under the lock is on its way before it */

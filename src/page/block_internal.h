@@ -1,5 +1,5 @@
 /*
- * block_internal.h - what block.c, carry.c and resize.c share. Private to page/; all functions run under the zone's lock.
+ * block_internal.h - what block.c, move_run.c and resize.c share. Private to page/; all functions run under the zone's lock.
  */
 #ifndef STRATA_PAGE_BLOCK_INTERNAL_H
 #define STRATA_PAGE_BLOCK_INTERNAL_H
@@ -32,12 +32,14 @@ bool block_resize_space(struct zone *zone, const char *address, uint64_t old, ui
  * A run that can't grow where it is goes elsewhere, with its pages, to a run of `granules`. NULL: a copy is the better way, or the only one. The lock
  * may be dropped, once the block is what it will be. align: in bytes, of the new address.
  */
-void *block_carry(struct zone *zone, char *address, const struct block_desc *block, size_t granules, size_t align);
+void *block_move_run(struct zone *zone, char *address, const struct block_desc *block, size_t granules, size_t align);
 /* What has its granules becomes a block. */
 void block_begin(struct zone *zone, char *address, struct block_desc block);
 /* It is none any more: its tag goes, and the zone no longer counts it; its granules are as they were. */
 void block_uncount(struct zone *zone, char *address, const struct block_desc *block);
 /* The block goes; its tag first, so that a second free is seen. */
 void block_end(struct zone *zone, void *address);
+/* The same of one whose pages have moved, and whose watches have ended: it does not rest, and nobody looks for what is absent. */
+void block_end_moved(struct zone *zone, char *address);
 
 #endif

@@ -34,7 +34,7 @@ STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool abse
 
 /*
  * A block that gets another size is never moved to superpages of its own below this one, whatever is absent: what it leaves behind when it ends would
- * serve no run. From run to run its pages go one by one, if at all: carry.c.
+ * serve no run. From run to run its pages go one by one, if at all: move_run.c.
  */
 #define COST_GROW_GRANULES_MIN 64
 /* Absent granules in a row that a new block gets from elsewhere: three moves' worth of first touches at least, as the search and the cuts cost too.

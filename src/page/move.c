@@ -65,12 +65,6 @@ bool zone_target_ready(struct zone *zone) {
 }
 
 bool zone_target_open(struct zone *zone, char *to, size_t bytes) {
-    struct mover *mover = &zone->mover;
-    if (!may_open(zone)) return false;
-    if (mover->pause_left != 0) {
-        mover->pause_left--;
-        return false;
-    }
     if (mover_ready(zone) && begin_target(zone, to, bytes)) return true;
     pause_targets(zone);
     return false;

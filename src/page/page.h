@@ -270,7 +270,7 @@ struct zone {
     unsigned run_caches_used; /* changed under the lock */
     struct {
         uint32_t cpu, row;                   /* so many blocks have outgrown their places there in a row, up to a bound */
-    } carrier;                               /* of carry.c; under the lock */
+    } grower;                                /* of move_run.c; under the lock */
     struct run_cache run_caches[RUN_CACHES]; /* last, and not looked at before they are used: most programs have none */
 };
 
@@ -359,8 +359,8 @@ unsigned zone_block_ties(struct zone *zone, const void *address);
  */
 void *zone_block_resize(struct zone *zone, void *address, size_t bytes, bool may_move);
 /*
- * The same of *address, and why not: ZONE_NO_MEMORY, which a limit says too, or ZONE_NO_ROOM. align: what a new address is a multiple of, a power of
- * two, at most that of a superpage.
+ * The same of *address, and why not: ZONE_NO_MEMORY, which a limit says too, or ZONE_NO_ROOM. align: what a new address is a multiple of beyond
+ * what the block itself keeps, a power of two, at most that of a superpage.
  */
 enum zone_status zone_block_resize_at(struct zone *zone, void **address, size_t bytes, bool may_move, size_t align);
 

@@ -1,9 +1,9 @@
 /*
  * remap.c - pages that change their address without a copy, a fault or clearing (UMPA, section 2).
  *
- * Two uses: a block that outgrows its place takes its pages along (resize.c, carry.c); and a new block gets pages that are present and free, wherever
- * these are, before it would fault in fresh ones. What moves of page tables cost beside time (cost.h) is mappings: a moved range can't merge with its
- * neighbours until it is reset. So idle pages go one by one where they can, and by page tables as whole superpages. Lock: LOCK_RANK_ZONE.
+ * Two uses: a block that outgrows its place takes its pages along (resize.c, move_run.c); and a new block gets pages that are present and free,
+ * wherever these are, before it would fault in fresh ones. What moves of page tables cost beside time (cost.h) is mappings: a moved range can't merge
+ * with its neighbours until it is reset. So idle pages go one by one where they can, and by page tables as whole superpages. Lock: LOCK_RANK_ZONE.
  */
 #include "page/cost.h"
 #include "page/zone_internal.h"
@@ -141,7 +141,7 @@ static struct source find_source(struct zone *zone, struct target *target, const
 
 static bool way_is_open(struct zone *zone, struct way *way) {
     if (way->by_tables) return zone_can_move(zone);
-    if (!way->opened) way->refused = !(way->opened = zone_target_open(zone, way->first, way->bytes));
+    if (!way->opened) way->refused = !(way->opened = zone_target_ready(zone) && zone_target_open(zone, way->first, way->bytes));
     return way->opened;
 }
 
@@ -175,8 +175,7 @@ static bool fill_superpage(struct zone *zone, struct target *target, struct supe
     bool more = true;
     pages.refused = target->who == FILL_GROWTH; /* whose step shall be short */
     for (unsigned at = start, absent; more && at < end;) {
-        absent = (unsigned)min_u64(bits_next(superpage->populated, at, ~UINT64_C(0)), end);
-        at = (unsigned)min_u64(bits_next(superpage->populated, absent, 0), end);
+        absent = bits_next_gap(superpage->populated, at, end, &at);
         if (!pages.opened) {
             pages.first = superpage_address(zone, superpage) + ((size_t)absent << GRANULE_SHIFT);
             pages.bytes = (size_t)(end - absent) << GRANULE_SHIFT;

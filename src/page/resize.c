@@ -138,10 +138,8 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
         block_give_up(zone, first, 0, moved.superpages);
         return NULL;
     }
-    block_of(zone, address)->holes = false; /* what is absent there is what has moved */
-    block_of(zone, address)->fresh = 0;
-    block_end(zone, address);
-    zone_wake_blocks(zone); /* it shall not rest: its pages are gone */
+    block_end_moved(zone, address);
+    zone_wake_blocks(zone); /* what rests serves the growth */
     zone_moved_pages(zone, address, target, old, kept_bytes);
     fill_growth(zone, first, &moved, old, granules);
     bool zeroed;
@@ -199,7 +197,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
             if (granules > old && granules >= SUPERPAGE_GRANULES) zone_grow_ahead(zone, address + (granules << GRANULE_SHIFT), heap_before);
         } else if (may_move && !block->fixed && granules > old) {
             void *moved = move_block(zone, address, block, granules);
-            if (moved == NULL) moved = block_carry(zone, address, block, granules, align);
+            if (moved == NULL) moved = block_move_run(zone, address, block, granules, align);
             if (moved != NULL) {
                 *at = moved;
                 status = ZONE_OK;

@@ -149,10 +149,10 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
     superpage->mobility = (uint8_t)mobility;
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
-    bool huge = zone_decide_huge(zone, superpage, granules, pages != RUN_PAGES_LAZY && pages != RUN_PAGES_CARRIED);
+    bool huge = zone_decide_huge(zone, superpage, granules, pages != RUN_PAGES_LAZY && pages != RUN_PAGES_MOVED);
     zone->counters.idle_huge += superpage_kept_idle(superpage, superpage->idle);
     unsigned idle_before = superpage->idle;
-    if (superpage->huge && pages != RUN_PAGES_CARRIED) {
+    if (superpage->huge && pages != RUN_PAGES_MOVED) {
         /* The first touch of any of its pages brings them all. */
         unsigned absent = SUPERPAGE_GRANULES - bits_count(superpage->populated);
         bits_set(superpage->populated, 0, SUPERPAGE_GRANULES);

@@ -20,6 +20,13 @@ STRATA_INLINE unsigned bits_next(const uint64_t bits[SUPERPAGE_WORDS], unsigned 
     return bitfield_next(bits, from, SUPERPAGE_GRANULES, invert);
 }
 
+/* The first run of clear bits in [from, end): its first bit, and in *stop the one behind its last; both `end` where there is none. */
+STRATA_INLINE unsigned bits_next_gap(const uint64_t bits[SUPERPAGE_WORDS], unsigned from, unsigned end, unsigned *stop) {
+    const unsigned first = bitfield_next(bits, from, end, ~UINT64_C(0));
+    *stop = bitfield_next(bits, first, end, 0);
+    return first;
+}
+
 /* The first bit of the run of clear bits that ends before `before`; `before` itself where the bit in front of it is set. */
 STRATA_INLINE unsigned bits_clear_from(const uint64_t bits[SUPERPAGE_WORDS], unsigned before) {
     return before == 0 ? 0 : bitfield_last(bits, before - 1) + 1; /* BITFIELD_NONE + 1 is 0 */

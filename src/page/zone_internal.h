@@ -244,8 +244,8 @@ bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
 /*
  * In heaps of TARGET_HEAP_GRANULES on: pages, one by one, to absent ones of a range that nobody uses, of which there may be several between
- * open and close. ready: whether open is worth a search; a pause is one look shorter then. open: false: they can't, or shall not. move: returns how
- * many bytes from the start have moved, `least_bytes` or more, or 0; the marks are the caller's affair.
+ * open and close. ready: false: they can't, or shall not now; a pause is one question shorter then. open: only where they were ready; false: they
+ * can't after all. move: returns how many bytes from the start have moved, `least_bytes` or more, or 0; the marks are the caller's affair.
  */
 bool zone_target_ready(struct zone *zone);
 bool zone_target_open(struct zone *zone, char *to, size_t bytes);
@@ -282,10 +282,10 @@ STRATA_INLINE void zone_exchanges_settle(struct zone *zone) {
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy);
 
 /*
- * Which pages of a run of slabs are made present before they are touched: with those behind it; none, but it has to lie where all are; none. carried:
+ * Which pages of a run of slabs are made present before they are touched: with those behind it; none, but it has to lie where all are; none. moved:
  * of a run whose owner brings some; no huge page comes for it.
  */
-enum run_pages { RUN_PAGES_AHEAD, RUN_PAGES_PRESENT, RUN_PAGES_LAZY, RUN_PAGES_CARRIED };
+enum run_pages { RUN_PAGES_AHEAD, RUN_PAGES_PRESENT, RUN_PAGES_LAZY, RUN_PAGES_MOVED };
 /* Touches the page at `address`, the caller's, in a superpage for which zone_decide_huge was true, and learns what that costs. Not under the lock. */
 void zone_measure_huge(struct zone *zone, void *address);
 /*
@@ -300,7 +300,7 @@ bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mo
                    struct zone_run *run, struct run_touches *touches);
 /*
  * Its three steps, for who does something between them; granules and align are whole pages. find: a place, of which nothing is taken yet; leave: it
- * won't be (of a place that was found for carried pages). occupy: absent pages come from where they are idle, and the run is allocated. make_room:
+ * won't be (of a place that was found for moved pages). occupy: absent pages come from where they are idle, and the run is allocated. make_room:
  * for what is fresh, other pages go where the heap would become larger than it was; the lock may be dropped.
  */
 struct run_place {

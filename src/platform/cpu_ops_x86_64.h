@@ -45,25 +45,37 @@
     [rseq] "r"(platform_cpu.rseq_offset), [id] "r"(platform_cpu.id_offset), [areas] "rm"(*areas), [shift] "i"(CPU_AREA_SHIFT), \
         [header] "r"((uint64_t)cache)
 
+/* Several off the top: the top in ecx, how many in edx, at most %[count]; who finds none leaves. */
+#define CPU_OPS_TAKE_SEVERAL                                               \
+    "movl (%%rax,%[header],8), %%ecx\n\t"                                  \
+    "movzwl 4(%%rax,%[header],8), %%edx\n\t"                               \
+    "subl %%ecx, %%edx\n\t" /* bottom - top: minus the number of rounds */ \
+    "jae %l[empty]\n\t"                                                    \
+    "negl %%edx\n\t"                                                       \
+    "cmpl %[count], %%edx\n\t"                                             \
+    "cmoval %[count], %%edx\n\t"
+
 /*
- * Copies edx (>= 1) rounds, in pairs but for the first of an odd number. Upwards: the uppermost of an array may just have been stored one by one, and
- * a load of two waits until both are in the processor's cache. `done`, the low half of `index`, is edx at the end.
+ * Copies edx (>= 1) rounds between the array, at r8, and %[rounds], in pairs but for the first of an odd number; %[done] is how many. Upwards: the
+ * uppermost of an array may just have been stored one by one, and a load of two waits until both are in the processor's cache.
  */
-#define CPU_OPS_COPY(from, to, index, done)        \
-    "xorl " done ", " done "\n\t"                  \
-    "testb $1, %%dl\n\t"                           \
-    "jz 6f\n\t"                                    \
-    "movq (" from "), %%xmm0\n\t"                  \
-    "movq %%xmm0, (" to ")\n\t"                    \
-    "incl " done "\n\t"                            \
-    "cmpl %%edx, " done "\n\t"                     \
-    "je 7f\n\t"                                    \
-    "6: movups (" from "," index ",8), %%xmm0\n\t" \
-    "movups %%xmm0, (" to "," index ",8)\n\t"      \
-    "addl $2, " done "\n\t"                        \
-    "cmpl %%edx, " done "\n\t"                     \
-    "jb 6b\n\t"                                    \
+#define CPU_OPS_COPY(from, to)                   \
+    "xorl %k[done], %k[done]\n\t"                \
+    "testb $1, %%dl\n\t"                         \
+    "jz 6f\n\t"                                  \
+    "movq (" from "), %%xmm0\n\t"                \
+    "movq %%xmm0, (" to ")\n\t"                  \
+    "incl %k[done]\n\t"                          \
+    "cmpl %%edx, %k[done]\n\t"                   \
+    "je 7f\n\t"                                  \
+    "6: movups (" from ",%[done],8), %%xmm0\n\t" \
+    "movups %%xmm0, (" to ",%[done],8)\n\t"      \
+    "addl $2, %k[done]\n\t"                      \
+    "cmpl %%edx, %k[done]\n\t"                   \
+    "jb 6b\n\t"                                  \
     "7:\n\t"
+#define CPU_OPS_COPY_OUT CPU_OPS_COPY("%%r8", "%[rounds]")
+#define CPU_OPS_COPY_IN CPU_OPS_COPY("%[rounds]", "%%r8")
 
 _Static_assert(sizeof(struct cpu_header) == 8, "the scale of the index in the sequences");
 
@@ -114,21 +126,14 @@ full:
 /* Takes up to `count` (>= 1) rounds into `out`, the top one first; returns how many. */
 static inline unsigned cpu_pop_batch_in(char *const *areas, unsigned cache, void **out, unsigned count) {
     uint64_t taken;
-    __asm__ goto(CPU_OPS_BEGIN "movl (%%rax,%[header],8), %%ecx\n\t"
-                               "movzwl 4(%%rax,%[header],8), %%edx\n\t"
-                               "subl %%ecx, %%edx\n\t" /* bottom - top: minus the number of rounds */
-                               "jae %l[empty]\n\t"
-                               "negl %%edx\n\t"
-                               "cmpl %[count], %%edx\n\t"
-                               "cmoval %[count], %%edx\n\t"
-                               "xorl %k[taken], %k[taken]\n\t"
-                               "6: movq -8(%%rax,%%rcx,8), %%r8\n\t"
-                               "movq %%r8, (%[out],%[taken],8)\n\t"
-                               "decl %%ecx\n\t"
-                               "incl %k[taken]\n\t"
-                               "cmpl %%edx, %k[taken]\n\t"
-                               "jb 6b\n\t"
-                               "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
+    __asm__ goto(CPU_OPS_BEGIN CPU_OPS_TAKE_SEVERAL "xorl %k[taken], %k[taken]\n\t"
+                                                    "6: movq -8(%%rax,%%rcx,8), %%r8\n\t"
+                                                    "movq %%r8, (%[out],%[taken],8)\n\t"
+                                                    "decl %%ecx\n\t"
+                                                    "incl %k[taken]\n\t"
+                                                    "cmpl %%edx, %k[taken]\n\t"
+                                                    "jb 6b\n\t"
+                                                    "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
                  : [taken] "=&r"(taken)
                  : CPU_OPS_INPUTS, [out] "r"(out), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "cc", "memory"
@@ -142,18 +147,11 @@ empty:
 /* The same, in the order of the array: the top one last. */
 static inline unsigned cpu_pop_upper_in(char *const *areas, unsigned cache, void **out, unsigned count) {
     uint64_t taken;
-    __asm__ goto(CPU_OPS_BEGIN "movl (%%rax,%[header],8), %%ecx\n\t"
-                               "movzwl 4(%%rax,%[header],8), %%edx\n\t"
-                               "subl %%ecx, %%edx\n\t"
-                               "jae %l[empty]\n\t"
-                               "negl %%edx\n\t"
-                               "cmpl %[count], %%edx\n\t"
-                               "cmoval %[count], %%edx\n\t"
-                               "subl %%edx, %%ecx\n\t"
-                               "leaq (%%rax,%%rcx,8), %%r8\n\t" CPU_OPS_COPY("%%r8", "%[out]", "%[taken]",
-                                                                             "%k[taken]") "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
-                 : [taken] "=&r"(taken)
-                 : CPU_OPS_INPUTS, [out] "r"(out), [count] "r"(count)
+    __asm__ goto(CPU_OPS_BEGIN CPU_OPS_TAKE_SEVERAL "subl %%edx, %%ecx\n\t"
+                                                    "leaq (%%rax,%%rcx,8), %%r8\n\t" CPU_OPS_COPY_OUT
+                                                    "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
+                 : [done] "=&r"(taken)
+                 : CPU_OPS_INPUTS, [rounds] "r"(out), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "xmm0", "cc", "memory"
                  : empty);
     return (unsigned)taken;
@@ -165,17 +163,16 @@ empty:
 /* Puts up to `count` (>= 1) rounds of `in` on top, in order; returns how many found room. */
 static inline unsigned cpu_push_batch_in(char *const *areas, unsigned cache, void *const *in, unsigned count) {
     uint64_t put;
-    __asm__ goto(CPU_OPS_BEGIN
-                 "movl (%%rax,%[header],8), %%ecx\n\t"
-                 "movzwl 6(%%rax,%[header],8), %%edx\n\t"
-                 "subl %%ecx, %%edx\n\t" /* limit - top: the room */
-                 "jbe %l[full]\n\t"
-                 "cmpl %[count], %%edx\n\t"
-                 "cmoval %[count], %%edx\n\t"
-                 "leaq (%%rax,%%rcx,8), %%r8\n\t"
-                 "addl %%edx, %%ecx\n\t" CPU_OPS_COPY("%[in]", "%%r8", "%[put]", "%k[put]") "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
-                 : [put] "=&r"(put)
-                 : CPU_OPS_INPUTS, [in] "r"(in), [count] "r"(count)
+    __asm__ goto(CPU_OPS_BEGIN "movl (%%rax,%[header],8), %%ecx\n\t"
+                               "movzwl 6(%%rax,%[header],8), %%edx\n\t"
+                               "subl %%ecx, %%edx\n\t" /* limit - top: the room */
+                               "jbe %l[full]\n\t"
+                               "cmpl %[count], %%edx\n\t"
+                               "cmoval %[count], %%edx\n\t"
+                               "leaq (%%rax,%%rcx,8), %%r8\n\t"
+                               "addl %%edx, %%ecx\n\t" CPU_OPS_COPY_IN "movl %%ecx, (%%rax,%[header],8)\n\t" CPU_OPS_END_TOLD
+                 : [done] "=&r"(put)
+                 : CPU_OPS_INPUTS, [rounds] "r"(in), [count] "r"(count)
                  : "rax", "rcx", "rdx", "r8", "xmm0", "cc", "memory"
                  : full);
     return (unsigned)put;

@@ -3,8 +3,13 @@
  * place, moves by its page tables, or is copied.
  *
  * resize pairs: each pair of sizes around every boundary there may be. resize growth: blocks that grow and shrink step by step beside
- * others that are in their way. resize walk STEPS: many blocks, random sizes.
+ * others that are in their way. resize walk STEPS: many blocks, random sizes. resize turns BYTES [forks|locked]: blocks that grow up to so many
+ * bytes in turns, and begin anew; beside children that have the same pages and grow them, too, or with all memory locked, neither of which can move
+ * to another address.
  */
+#include <sys/mman.h>
+#include <sys/wait.h>
+
 #include "stress/support.h"
 
 enum { MAX_SIZES = 200, WHOLE_BYTES = 128 * 1024, SAMPLE_STEP = 4096 };
@@ -108,11 +113,60 @@ static void run_walk(size_t steps) {
     }
 }
 
+enum { TURNS = 8000, TURN_BLOCKS = 120, TURN_FIRST = 30000 };
+static struct turn {
+    unsigned char *block;
+    size_t bytes;
+} turns[TURN_BLOCKS];
+
+static void turn_to(size_t i, size_t next) {
+    struct turn *turn = &turns[i];
+    turn->block = realloc(turn->block, next);
+    REQUIRE(turn->block != NULL);
+    contents_check(turn->block, turn->bytes, turn->bytes < next ? turn->bytes : next, i, "turns");
+    turn->bytes = next;
+    contents_write(turn->block, next, i);
+}
+
+static void turn_all_in_a_child(void) {
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        for (size_t i = 0; i < TURN_BLOCKS; i++) turn_to(i, turns[i].bytes + 50000);
+        heap_check("in a child");
+        _exit(0);
+    }
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void run_turns(size_t most, const char *beside) {
+    uint64_t rng = 78;
+    if (strcmp(beside, "locked") == 0) REQUIRE(mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0);
+    for (size_t i = 0; i < TURN_BLOCKS; i++) turn_to(i, TURN_FIRST);
+    for (unsigned n = 0; n < TURNS; n++) {
+        size_t i = rng_next(&rng) % TURN_BLOCKS, next = turns[i].bytes * rng_between(&rng, 5, 9) / 4 + rng_between(&rng, 0, 99);
+        if (next > most) {
+            free(turns[i].block);
+            turns[i] = (struct turn){0};
+            next = rng_between(&rng, TURN_FIRST, 50000);
+        }
+        turn_to(i, next);
+        if (strcmp(beside, "forks") == 0 && n % 500 == 0) turn_all_in_a_child();
+        if (n % 1000 == 0) heap_check("in the midst of turns");
+    }
+    for (size_t i = 0; i < TURN_BLOCKS; i++) {
+        contents_check(turns[i].block, turns[i].bytes, turns[i].bytes, i, "turns, end");
+        free(turns[i].block);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "pairs";
     if (strcmp(how, "pairs") == 0) run_pairs();
     if (strcmp(how, "growth") == 0) run_growth();
     if (strcmp(how, "walk") == 0) run_walk(argument_number(argc, argv, 2, 50000));
+    if (strcmp(how, "turns") == 0) run_turns(argument_number(argc, argv, 2, 900000), argc > 3 ? argv[3] : "");
     heap_check("at the end");
     return 0;
 }

@@ -1,7 +1,10 @@
 """What programs rely on in glibc's malloc family and in the C++ operators. Where glibc can be asked, it has to agree."""
 
+import platform
+import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +60,31 @@ def test_resize(strata, helper, arguments):
 @pytest.mark.parametrize("arguments", RESIZES, ids=lambda arguments: arguments[0])
 def test_resize_with_extreme_options(strata, helper, arguments):
     strata.run([helper("stress/resize"), *arguments], conf="magazine_max:0,decay_ms:0,populate_pages:1")
+
+
+@BOTH
+@pytest.mark.strata_only
+@pytest.mark.parametrize("beside", ["nothing", "forks", "locked"])
+@pytest.mark.parametrize("conf", ["", "page_moves:uffd", "grouping:on", "thp:always"])
+def test_resize_in_turns(strata, helper, beside, conf):
+    """What a block that grows holds goes along by moved pages or by copies, also where the system refuses to move some."""
+    strata.run([helper("stress/resize"), "turns", 900000, beside], conf=conf)
+
+
+def moves_pages():
+    """Whether the system moves single pages (userfaultfd, from Linux 6.8 on), and no filter stands in front of it, behind which strata does not ask."""
+    version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", platform.release()).groups())
+    return version >= (6, 8) and re.search(r"^Seccomp:\s*0$", Path("/proc/self/status").read_text(), re.MULTILINE) is not None
+
+
+@BOTH
+@pytest.mark.strata_only
+def test_runs_that_grow_take_their_pages_along(strata, helper):
+    """Below 256 KiB no page tables move. Without ticks it is the same count each time; six are of idle pages that fill gaps."""
+    quiet = "background:off,decay_ms:3600000"
+    moves, copies = (strata.run([helper("stress/resize"), "turns", 250000], conf=quiet + way).stats["heap"]["moves"] for way in ("", ",page_moves:copy"))
+    assert copies == 0
+    assert (moves > 100) == moves_pages()
 
 
 @pytest.mark.slow

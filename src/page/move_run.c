@@ -1,5 +1,5 @@
 /*
- * carry.c - a block that is a run and outgrows its place takes its pages along to the next one (UMPA, section 2).
+ * move_run.c - a block that is a run and outgrows its place takes its pages along to the next one (UMPA, section 2).
  *
  * A copy into pages that are absent pays a first touch for each, and leaves as many idle behind, which at the peak of the heap go back to the system
  * for them: a program whose buffers grow by realloc would do both at each step. Here the pages themselves go, one by one, so that a run stays a run
@@ -14,22 +14,21 @@
  * So many blocks in a row must have outgrown their places on one CPU: each page that goes interrupts the others that run the program, which is dearer
  * than its copy and a first touch.
  */
-#define CARRIER_ROW 16
+#define GROWER_ROW 16
 
 static STRATA_RARE bool one_cpu_grows(struct zone *zone) {
     const uint32_t cpu = cpu_current_id();
-    if (zone->carrier.cpu != cpu) zone->carrier.row = 0;
-    zone->carrier.cpu = cpu;
-    if (zone->carrier.row < CARRIER_ROW) zone->carrier.row++;
-    return zone->carrier.row >= CARRIER_ROW;
+    if (zone->grower.cpu != cpu) zone->grower.row = 0;
+    zone->grower.cpu = cpu;
+    if (zone->grower.row < GROWER_ROW) zone->grower.row++;
+    return zone->grower.row >= GROWER_ROW;
 }
 
 /* How many of granules [start, start + count) are absent in gaps that are worth a call. */
 static STRATA_RARE unsigned count_absent(const struct superpage *superpage, unsigned start, unsigned count) {
     unsigned absent = 0;
     for (unsigned at = start, end = start + count; at < end;) {
-        const unsigned gap = (unsigned)min_u64(bits_next(superpage->populated, at, ~UINT64_C(0)), end);
-        at = (unsigned)min_u64(bits_next(superpage->populated, gap, 0), end);
+        const unsigned gap = bits_next_gap(superpage->populated, at, end, &at);
         if (at - gap >= COST_FILL_PAGES_MIN) absent += at - gap;
     }
     return absent;
@@ -44,8 +43,7 @@ static STRATA_RARE void move_gaps(struct zone *zone, char *from, struct superpag
     char *to = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     const size_t page = (size_t)zone->page_granules << GRANULE_SHIFT;
     for (unsigned at = start, end = start + count; at < end;) {
-        const unsigned gap = (unsigned)min_u64(bits_next(superpage->populated, at, ~UINT64_C(0)), end);
-        at = (unsigned)min_u64(bits_next(superpage->populated, gap, 0), end);
+        const unsigned gap = bits_next_gap(superpage->populated, at, end, &at);
         if (at - gap < COST_FILL_PAGES_MIN) continue;
         const size_t offset = (size_t)(gap - start) << GRANULE_SHIFT;
         const size_t bytes = zone_target_move(zone, from + offset, to + offset, (size_t)(at - gap) << GRANULE_SHIFT, page);
@@ -62,8 +60,7 @@ static STRATA_RARE void move_gaps(struct zone *zone, char *from, struct superpag
 /* The rest is copied: to what is present there, or because it would not move. Once the new run has its pages, so that nothing comes over it. */
 static STRATA_RARE void copy_rest(const char *from, char *to, unsigned start, unsigned count, const uint64_t came[SUPERPAGE_WORDS]) {
     for (unsigned at = start, end = start + count; at < end;) {
-        const unsigned rest = (unsigned)min_u64(bits_next(came, at, ~UINT64_C(0)), end);
-        at = (unsigned)min_u64(bits_next(came, rest, 0), end);
+        const unsigned rest = bits_next_gap(came, at, end, &at);
         const size_t offset = (size_t)(rest - start) << GRANULE_SHIFT;
         __builtin_memcpy(to + offset, from + offset, (size_t)(at - rest) << GRANULE_SHIFT);
     }
@@ -71,16 +68,13 @@ static STRATA_RARE void copy_rest(const char *from, char *to, unsigned start, un
 
 /* The block that was there ends. What came is absent by the marks, what was copied is there; of a tail that nobody knew of the system can tell. */
 static STRATA_RARE void end_old(struct zone *zone, char *address) {
-    struct block_desc old = *block_of(zone, address);
-    if (old.fresh != 0 && old.longer >= HOLES_GRANULES_MIN && !platform_is_filtered())
-        (void)zone_mark_holes(zone, address + (block_asked(&old) << GRANULE_SHIFT), old.longer);
-    old.fresh = 0;
-    block_uncount(zone, address, &old);
-    zone_block_dissolve(zone, address, &old); /* it shall not rest: its pages are gone */
-    zone_exchanges_settle(zone);
+    const struct block_desc *old = block_of(zone, address);
+    if (old->fresh != 0 && old->longer >= HOLES_GRANULES_MIN && !platform_is_filtered())
+        (void)zone_mark_holes(zone, address + (block_asked(old) << GRANULE_SHIFT), old->longer);
+    block_end_moved(zone, address);
 }
 
-STRATA_RARE void *block_carry(struct zone *zone, char *address, const struct block_desc *block, size_t granules, size_t align) {
+STRATA_RARE void *block_move_run(struct zone *zone, char *address, const struct block_desc *block, size_t granules, size_t align) {
     struct block_desc moved = *block;
     struct run_place place;
     struct run_touches touches;
@@ -91,7 +85,7 @@ STRATA_RARE void *block_carry(struct zone *zone, char *address, const struct blo
     if (superpage_of(zone, address)->huge) return NULL; /* which moves would break up */
     if (!cost_prefers_faults(old, 1, true) || !one_cpu_grows(zone) || !zone_target_ready(zone)) return NULL;
     const bool grouped = moved.grouped || granules > BLOCK_GROUPED_GRANULES;
-    if (!zone_run_find(zone, wanted, (unsigned)align, (enum mobility)moved.mobility, grouped, RUN_PAGES_CARRIED, &place, &touches)) return NULL;
+    if (!zone_run_find(zone, wanted, (unsigned)align, (enum mobility)moved.mobility, grouped, RUN_PAGES_MOVED, &place, &touches)) return NULL;
     struct superpage *superpage = place.superpage;
     const unsigned absent = count_absent(superpage, place.start, old);
     char *to = superpage_address(zone, superpage) + ((size_t)place.start << GRANULE_SHIFT);
@@ -104,7 +98,7 @@ STRATA_RARE void *block_carry(struct zone *zone, char *address, const struct blo
     uint64_t came[SUPERPAGE_WORDS] = {0};
     move_gaps(zone, address, superpage, place.start, old, came);
     zone_target_close(zone, to, (size_t)old << GRANULE_SHIFT);
-    zone_run_occupy(zone, &place, wanted, (enum mobility)moved.mobility, RUN_PAGES_CARRIED, &run);
+    zone_run_occupy(zone, &place, wanted, (enum mobility)moved.mobility, RUN_PAGES_MOVED, &run);
     copy_rest(address, to, place.start, old, came);
     end_old(zone, address);
     moved.granules = run.granules;
