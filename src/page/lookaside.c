@@ -47,21 +47,10 @@ static void release_descriptors(struct zone *zone, struct superpage *superpage) 
     zone->counters.described--;
 }
 
-/* A superpage of which nothing is in use; the arena has it, so the lock stays held. */
-static unsigned release_free_superpage(struct zone *zone, struct superpage *superpage) {
-    unsigned idle = superpage->idle;
-    char *address = superpage_address(zone, superpage);
-    if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
-        zone_note_reset(zone, superpage);
-    } else if (!platform_release(address, SUPERPAGE_BYTES)) {
-        return 0;
-    }
-    zone_mark_released(zone, superpage, 0, SUPERPAGE_GRANULES);
-    release_descriptors(zone, superpage);
-    return idle;
-}
+/* Idle granules leave in parts of at least so many; shorter runs of them leave whole. */
+#define PART_GRANULES 64
 
-/* Idle granules of a superpage, the highest first, at most `want` but whole runs where they are shorter than 64. */
+/* Idle granules of a superpage, the highest first of each run: `want` or fewer than PART_GRANULES more, where there are as many. */
 static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsigned unit, uint64_t picked[SUPERPAGE_WORDS]) {
     uint64_t idle[SUPERPAGE_WORDS];
     unsigned count = 0;
@@ -73,7 +62,7 @@ static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsi
         unsigned end = bits_next(idle, start, ~UINT64_C(0));
         unsigned length = end - start;
         uint64_t left = align_up(want - count, unit);
-        if (length > 64 && length > left) length = (unsigned)max_u64(left, 64);
+        if (length > PART_GRANULES && length > left) length = (unsigned)max_u64(left, PART_GRANULES);
         bits_set(picked, end - length, length);
         count += length;
         start = bits_next(idle, end, 0);
@@ -116,6 +105,31 @@ static void mark_picked(struct zone *zone, struct superpage *superpage, const ui
     }
     superpage_recount(superpage);
     zone_superpage_relink(zone, superpage, idle_before);
+}
+
+/*
+ * A superpage of which nothing is in use; the arena has it, so the lock stays held. Where much more of it is idle than is wanted, the rest stays: a
+ * few fresh pages would cost a whole superpage of idle ones else, which the next blocks would have to touch again. A huge page goes whole, and what
+ * moves have cut is one mapping again where all of it goes.
+ */
+static unsigned release_free_superpage(struct zone *zone, struct superpage *superpage, uint64_t want) {
+    unsigned idle = superpage->idle;
+    char *address = superpage_address(zone, superpage);
+    if (idle >= want + PART_GRANULES && !superpage->huge && !superpage->moved) {
+        uint64_t picked[SUPERPAGE_WORDS];
+        unsigned count = pick_idle(superpage, want, zone->page_granules, picked);
+        if (!zone_release_picked(zone, superpage, picked)) return 0;
+        mark_picked(zone, superpage, picked, false, true);
+        return count;
+    }
+    if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
+        zone_note_reset(zone, superpage);
+    } else if (!platform_release(address, SUPERPAGE_BYTES)) {
+        return 0;
+    }
+    zone_mark_released(zone, superpage, 0, SUPERPAGE_GRANULES);
+    release_descriptors(zone, superpage);
+    return idle;
 }
 
 /* Idle granules on their way to the system: marked allocated, owned by a thread that does not hold the lock. On its stack. */
@@ -178,7 +192,7 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsi
         struct superpage *superpage = idle > keep ? next_victim(zone, holes_min, split_huge) : NULL;
         if (superpage == NULL) break;
         uint64_t some = min_u64(want - released, idle - keep);
-        unsigned count = superpage->state == SUPERPAGE_FREE ? release_free_superpage(zone, superpage) : release_holes(zone, superpage, some);
+        unsigned count = superpage->state == SUPERPAGE_FREE ? release_free_superpage(zone, superpage, some) : release_holes(zone, superpage, some);
         if (count == 0) break; /* the system refused: another attempt would not end */
         released += count;
     }

@@ -43,6 +43,29 @@ static void below_its_peak_a_heap_keeps_a_share(void **state) {
     assert_empty();
 }
 
+/*
+ * Of superpages that are wholly free a part leaves in exchange for a few fresh pages, not one whole: the next runs would touch all of it again. What
+ * is wanted in larger numbers goes whole.
+ */
+static void few_fresh_pages_cost_few_idle_ones(void **state) {
+    (void)state;
+    struct zone_run former[3] = {must_run(500, 1, MOBILITY_UNMOVABLE), must_run(500, 1, MOBILITY_UNMOVABLE), must_run(500, 1, MOBILITY_UNMOVABLE)};
+    drop_all(former, 3);
+    assert_int_equal(counters().idle, 1500);
+    struct zone_run longer = must_run(506, 1, MOBILITY_UNMOVABLE); /* as none was before: six are fresh */
+    assert_int_equal(longer.fresh, 6);
+    assert_int_equal(counters().released_total, 64);
+    assert_int_equal(counters().idle, 1000 - 64);
+    assert_int_equal(present_granules(), counters().populated);
+    struct zone_run again = must_run(500, 1, MOBILITY_UNMOVABLE), rest = must_run(430, 1, MOBILITY_UNMOVABLE);
+    assert_int_equal(again.fresh + rest.fresh, 0); /* what stayed serves them */
+    drop_run(again), drop_run(rest), drop_run(longer);
+    assert_int_equal(counters().idle, 1442);
+    assert_int_equal(zone_release(&zone, 0), 1442 * GRANULE_BYTES);
+    assert_int_equal(present_granules(), 0);
+    assert_empty();
+}
+
 /* Where a run's pages can't be all present it lies where most are, not in the fullest superpage. */
 static void a_run_lies_where_most_is_present(void **state) {
     (void)state;
@@ -64,6 +87,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(below_its_peak_a_heap_keeps_its_holes, plain_zone),
         cmocka_unit_test_setup(below_its_peak_a_heap_keeps_a_share, plain_zone),
+        cmocka_unit_test_setup(few_fresh_pages_cost_few_idle_ones, plain_zone),
         cmocka_unit_test_setup(a_run_lies_where_most_is_present, plain_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
