@@ -4,9 +4,9 @@
  * A free page stays present, as a first touch costs ten times a hand-back. It goes back
  *   - one in, one out: when fresh pages are about to be touched and the heap would be larger than it ever was, idle ones beyond a small reserve leave
  * in exchange, so that the peak of the resident set follows the peak of what is in use, not the sum of the peaks of all sizes. Below its peak a heap
- * loses nothing by idle pages, which would be touched again soon: there only those beyond a share of the peak leave, for the sake of memory that the
- * program has outside of the heap. What fits nowhere in a superpage that is more than half in use stays for what will: blocks of many sizes that come
- * and go would exchange the same holes for ever;
+ * loses nothing by idle pages, which would be touched again soon: there none leave. What fits nowhere in a superpage that is more than half in use
+ * stays for what will: blocks of many sizes that come and go would exchange the same holes for ever. And as a page that was exchanged may have to be
+ * touched again, who exchanges much of late keeps more: the heap grows by a part of what exchanges have cost it, up to a share of what is in use;
  *   - by working set: at each tick, as many as were never needed since the last one;
  *   - by limit and by request.
  * Superpages leave in the order in which they first got idle pages. Superpages of huge pages that are in use keep their holes
@@ -19,8 +19,10 @@
 /* Idle pages that no exchange touches: enough for the slabs that come and go, and a share of what is in use. */
 #define RESERVE_GRANULES_MIN 16
 #define RESERVE_SHARE 32
-/* Below its peak a heap keeps this share of it. */
-#define PEAK_SHARE 4
+/* And in addition one for so many that were exchanged of late, up to a share of what is in use and a few for small heaps. */
+#define EXCHANGED_SHARE 8
+#define SLACK_SHARE 4
+#define SLACK_GRANULES_MIN 128
 /* Idle pages inside huge pages in use, at most this share of what is allocated; and how many superpages are looked at for the emptiest. */
 #define HUGE_IDLE_SHARE 8
 #define HUGE_LOOKS 16
@@ -199,7 +201,10 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsi
     return released;
 }
 
-static uint64_t reserve_granules(const struct zone *zone) { return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE); }
+static uint64_t reserve_granules(const struct zone *zone) {
+    const uint64_t slack_max = zone->counters.allocated / SLACK_SHARE + SLACK_GRANULES_MIN;
+    return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE) + min_u64(zone->exchanged / EXCHANGED_SHARE, slack_max);
+}
 
 /* The emptiest of the first few superpages of huge pages in use; NULL: there is none. */
 static struct superpage *emptiest_huge(struct zone *zone) {
@@ -232,12 +237,11 @@ static void break_up_huge(struct zone *zone) {
 
 void zone_make_room(struct zone *zone, uint64_t fresh) {
     zone_wake_pages(zone);
-    uint64_t reserve = reserve_granules(zone);
-    uint64_t idle = zone->counters.idle - zone->counters.idle_huge, populated = zone->counters.populated;
-    bool grows = populated > zone->populated_peak;
-    uint64_t keep = grows ? reserve : max_u64(reserve, zone->populated_peak / PEAK_SHARE);
-    if (grows) fresh = min_u64(fresh, populated - zone->populated_peak);
-    if (idle > keep) zone_release_idle(zone, keep, fresh, SPARED_FREE_GRANULES, false);
+    uint64_t reserve = reserve_granules(zone), idle = zone->counters.idle - zone->counters.idle_huge;
+    if (zone->counters.populated > zone->populated_peak && idle > reserve) {
+        fresh = min_u64(fresh, zone->counters.populated - zone->populated_peak);
+        zone->exchanged += zone_release_idle(zone, reserve, fresh, SPARED_FREE_GRANULES, false);
+    }
     zone->populated_peak = max_u64(zone->populated_peak, zone->counters.populated);
     break_up_huge(zone);
     zone_trim_to_limit(zone);
@@ -293,6 +297,7 @@ size_t zone_tick(struct zone *zone) {
     zone_litter_sweep(zone);
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
+    zone->exchanged /= 2;
     platform_lock_release(&zone->lock);
     if (STRATA_UNLIKELY(zone_is_untidy(zone))) zone_tidy(zone);
     return released << GRANULE_SHIFT;
