@@ -49,10 +49,7 @@ static void release_descriptors(struct zone *zone, struct superpage *superpage) 
     zone->counters.described--;
 }
 
-/* Idle granules leave in parts of at least so many; shorter runs of them leave whole. */
-#define PART_GRANULES 64
-
-/* Idle granules of a superpage, the highest first of each run: `want` or fewer than PART_GRANULES more, where there are as many. */
+/* Idle granules of a superpage, the highest first, at most `want` but whole runs where they are shorter than 64. */
 static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsigned unit, uint64_t picked[SUPERPAGE_WORDS]) {
     uint64_t idle[SUPERPAGE_WORDS];
     unsigned count = 0;
@@ -64,7 +61,7 @@ static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsi
         unsigned end = bits_next(idle, start, ~UINT64_C(0));
         unsigned length = end - start;
         uint64_t left = align_up(want - count, unit);
-        if (length > PART_GRANULES && length > left) length = (unsigned)max_u64(left, PART_GRANULES);
+        if (length > 64 && length > left) length = (unsigned)max_u64(left, 64);
         bits_set(picked, end - length, length);
         count += length;
         start = bits_next(idle, end, 0);
@@ -109,29 +106,32 @@ static void mark_picked(struct zone *zone, struct superpage *superpage, const ui
     zone_superpage_relink(zone, superpage, idle_before);
 }
 
+/* What a free superpage loses at its end, in steps of a word, so that `want` leave; 0: all of it has to go. */
+static unsigned part_start(const struct superpage *superpage, uint64_t want) {
+    unsigned start = SUPERPAGE_GRANULES, count = 0;
+    while (count < want && start != 0) {
+        start -= 64;
+        count += bit_count(superpage->populated[start / 64]);
+    }
+    return count == superpage->idle ? 0 : start;
+}
+
 /*
- * A superpage of which nothing is in use; the arena has it, so the lock stays held. Where much more of it is idle than is wanted, the rest stays: a
- * few fresh pages would cost a whole superpage of idle ones else, which the next blocks would have to touch again. A huge page goes whole, and what
- * moves have cut is one mapping again where all of it goes.
+ * A superpage of which nothing is in use; the arena has it, so the lock stays held. Where more of it is idle than is wanted, its start stays: a few
+ * fresh pages would cost a whole superpage of idle ones else, which the next blocks would have to touch again. A huge page goes whole, and what moves
+ * have cut is one mapping again where all of it goes.
  */
 static unsigned release_free_superpage(struct zone *zone, struct superpage *superpage, uint64_t want) {
-    unsigned idle = superpage->idle;
-    char *address = superpage_address(zone, superpage);
-    if (idle >= want + PART_GRANULES && !superpage->huge && !superpage->moved) {
-        uint64_t picked[SUPERPAGE_WORDS];
-        unsigned count = pick_idle(superpage, want, zone->page_granules, picked);
-        if (!zone_release_picked(zone, superpage, picked)) return 0;
-        mark_picked(zone, superpage, picked, false, true);
-        return count;
-    }
+    const unsigned start = superpage->huge || superpage->moved ? 0 : part_start(superpage, want), idle = superpage->idle;
+    char *address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
         zone_note_reset(zone, superpage);
-    } else if (!platform_release(address, SUPERPAGE_BYTES)) {
+    } else if (!platform_release(address, (size_t)(SUPERPAGE_GRANULES - start) << GRANULE_SHIFT)) {
         return 0;
     }
-    zone_mark_released(zone, superpage, 0, SUPERPAGE_GRANULES);
-    release_descriptors(zone, superpage);
-    return idle;
+    zone_mark_released(zone, superpage, start, SUPERPAGE_GRANULES - start);
+    if (start == 0) release_descriptors(zone, superpage);
+    return idle - superpage->idle;
 }
 
 /* Idle granules on their way to the system: marked allocated, owned by a thread that does not hold the lock. On its stack. */
@@ -201,9 +201,10 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsi
     return released;
 }
 
+static uint64_t slack_max(const struct zone *zone) { return zone->counters.allocated / SLACK_SHARE + SLACK_GRANULES_MIN; }
 static uint64_t reserve_granules(const struct zone *zone) {
-    const uint64_t slack_max = zone->counters.allocated / SLACK_SHARE + SLACK_GRANULES_MIN;
-    return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE) + min_u64(zone->exchanged / EXCHANGED_SHARE, slack_max);
+    const uint64_t slack = min_u64(zone->exchanged / EXCHANGED_SHARE, slack_max(zone));
+    return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE) + slack;
 }
 
 /* The emptiest of the first few superpages of huge pages in use; NULL: there is none. */
@@ -236,11 +237,11 @@ static void break_up_huge(struct zone *zone) {
 }
 
 void zone_make_room(struct zone *zone, uint64_t fresh) {
-    zone_wake_pages(zone);
-    uint64_t reserve = reserve_granules(zone), idle = zone->counters.idle - zone->counters.idle_huge;
-    if (zone->counters.populated > zone->populated_peak && idle > reserve) {
-        fresh = min_u64(fresh, zone->counters.populated - zone->populated_peak);
-        zone->exchanged += zone_release_idle(zone, reserve, fresh, SPARED_FREE_GRANULES, false);
+    if (zone->counters.populated > zone->populated_peak) {
+        zone_wake_pages(zone); /* of which some may prove to be absent */
+        const uint64_t reserve = reserve_granules(zone), above = zone->counters.populated - min_u64(zone->counters.populated, zone->populated_peak);
+        const uint64_t released = zone_release_idle(zone, reserve, min_u64(fresh, above), SPARED_FREE_GRANULES, false);
+        zone->exchanged = min_u64(zone->exchanged + released, EXCHANGED_SHARE * slack_max(zone));
     }
     zone->populated_peak = max_u64(zone->populated_peak, zone->counters.populated);
     break_up_huge(zone);
@@ -259,13 +260,13 @@ void zone_trim_to_limit(struct zone *zone) {
     if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, 0, true);
 }
 
-void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
+STRATA_COLD void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
     zone_lock(zone);
     __atomic_store_n(&zone->config.soft_limit_bytes, bytes, __ATOMIC_RELAXED); /* slabs read it without the lock */
     platform_lock_release(&zone->lock);
 }
 
-uint64_t zone_soft_limit(struct zone *zone) {
+STRATA_COLD uint64_t zone_soft_limit(struct zone *zone) {
     zone_lock(zone);
     uint64_t bytes = zone->config.soft_limit_bytes;
     platform_lock_release(&zone->lock);

@@ -324,7 +324,7 @@ STRATA_INLINE void zone_run_touch(struct zone *zone, const struct zone_run *run,
 
 /* Whether `granules` more may be allocated under the hard limit; before it says no, cached runs are woken. */
 bool zone_within_limit(struct zone *zone, uint64_t granules);
-/* One in, one out: before `fresh` absent granules are touched, hand back as many idle ones beyond the reserve. */
+/* One in, one out: before `fresh` absent granules are touched that make the heap larger than ever, hand back as many idle ones beyond the reserve. */
 void zone_make_room(struct zone *zone, uint64_t fresh);
 /*
  * Hands back idle granules until `keep` are left, at most `want`; returns how many. holes_min: not from superpages in use of which fewer granules are
