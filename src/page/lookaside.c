@@ -49,7 +49,7 @@ static void release_descriptors(struct zone *zone, struct superpage *superpage) 
     zone->counters.described--;
 }
 
-/* Idle granules of a superpage, the highest first, at most `want` but whole runs where they are shorter than 64. */
+/* Idle granules of a superpage, the highest of each run, at most `want` but whole runs where they are shorter than 64. */
 static unsigned pick_idle(const struct superpage *superpage, uint64_t want, unsigned unit, uint64_t picked[SUPERPAGE_WORDS]) {
     uint64_t idle[SUPERPAGE_WORDS];
     unsigned count = 0;
@@ -201,10 +201,8 @@ uint64_t zone_release_idle(struct zone *zone, uint64_t keep, uint64_t want, unsi
     return released;
 }
 
-static uint64_t slack_max(const struct zone *zone) { return zone->counters.allocated / SLACK_SHARE + SLACK_GRANULES_MIN; }
 static uint64_t reserve_granules(const struct zone *zone) {
-    const uint64_t slack = min_u64(zone->exchanged / EXCHANGED_SHARE, slack_max(zone));
-    return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE) + slack;
+    return max_u64(RESERVE_GRANULES_MIN, zone->counters.allocated / RESERVE_SHARE) + zone->exchanged / EXCHANGED_SHARE;
 }
 
 /* The emptiest of the first few superpages of huge pages in use; NULL: there is none. */
@@ -232,16 +230,17 @@ static void break_up_huge(struct zone *zone) {
         if (superpage == NULL || !platform_advise_huge(superpage_address(zone, superpage), SUPERPAGE_BYTES, false)) return;
         zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
         zone_note_advice(zone, superpage, 1, false);
-        if (release_holes(zone, superpage, UINT64_MAX) == 0) return;
+        if (release_holes(zone, superpage, superpage->idle) == 0) return;
     }
 }
 
 void zone_make_room(struct zone *zone, uint64_t fresh) {
     if (zone->counters.populated > zone->populated_peak) {
         zone_wake_pages(zone); /* of which some may prove to be absent */
-        const uint64_t reserve = reserve_granules(zone), above = zone->counters.populated - min_u64(zone->counters.populated, zone->populated_peak);
-        const uint64_t released = zone_release_idle(zone, reserve, min_u64(fresh, above), SPARED_FREE_GRANULES, false);
-        zone->exchanged = min_u64(zone->exchanged + released, EXCHANGED_SHARE * slack_max(zone));
+        const uint64_t above = zone->counters.populated - min_u64(zone->counters.populated, zone->populated_peak);
+        const uint64_t released = zone_release_idle(zone, reserve_granules(zone), min_u64(fresh, above), SPARED_FREE_GRANULES, false);
+        const uint64_t slack_max = zone->counters.allocated / SLACK_SHARE + SLACK_GRANULES_MIN;
+        zone->exchanged = min_u64(zone->exchanged + released, EXCHANGED_SHARE * slack_max);
     }
     zone->populated_peak = max_u64(zone->populated_peak, zone->counters.populated);
     break_up_huge(zone);

@@ -247,7 +247,7 @@ struct zone {
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
     uint64_t populated_peak; /* the most that counters.populated was when room had been made */
-    uint64_t exchanged;      /* idle granules that left for fresh ones, of late: halved by each zone_tick. See lookaside.c */
+    uint64_t exchanged;      /* idle granules that left for fresh ones, of late, with a bound: halved by each zone_tick. See lookaside.c */
     uint64_t head_units;     /* taken; changed atomically */
     uint32_t limit_state;    /* enum zone_limit: atomically, as its owner reads it without the lock */
     bool commits_asked;      /* something is left of the question about commits: for zone_tidy. Atomic, as limit_state */

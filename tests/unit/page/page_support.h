@@ -143,6 +143,12 @@ static inline void drop_run(struct zone_run run) {
     zone_run_free(&zone, run.address, run.granules);
 }
 
+/* The function of an owner who keeps every block where it is. */
+static inline bool never_moves(void *from, void *to, size_t bytes, void *argument) {
+    (void)from, (void)to, (void)bytes, (void)argument;
+    return false;
+}
+
 /* The same for blocks. */
 static inline char *must_block(size_t bytes, size_t align) {
     bool zeroed = false;

@@ -126,11 +126,6 @@ static void it_is_aligned_as_asked(void **state) {
     end();
 }
 
-static bool no_move(void *from, void *to, size_t bytes, void *argument) {
-    (void)from, (void)to, (void)bytes, (void)argument;
-    return false;
-}
-
 static void what_is_special_goes_to_the_zone(void **state) {
     (void)state;
     const struct zone_block_config special[] = {{.bytes = RUN_BYTES, .mobility = MOBILITY_UNMOVABLE},
@@ -145,7 +140,7 @@ static void what_is_special_goes_to_the_zone(void **state) {
         assert_int_equal(kept(), 0);
     }
     char *block = must_block(RUN_BYTES, 1);
-    assert_int_equal(zone_block_set_move(&zone, block, no_move, NULL), ZONE_OK);
+    assert_int_equal(zone_block_set_move(&zone, block, never_moves, NULL), ZONE_OK);
     drop_block(block);
     assert_int_equal(kept(), 0);
     block = must_block(RUN_BYTES, 1);
