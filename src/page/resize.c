@@ -118,10 +118,27 @@ static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct
     return resize_superpages(zone, address, block, granules);
 }
 
+/*
+ * Whether a copy costs less than a new address: at most a superpage that goes to where as much is idle. Its pages, once moved, would leave nothing
+ * but address space behind, which the next block has to touch; a copy leaves them present. But behind a copy all is present, also what the program
+ * never touched: where such pages are possible, the system is asked, and of few in a block it does not matter.
+ */
+#define ABSENT_SHARE 8
+static STRATA_RARE bool prefers_copy(struct zone *zone, const char *address, const struct block_desc *block, size_t granules) {
+    uint8_t resident[SUPERPAGE_GRANULES];
+    if (granules > SUPERPAGE_GRANULES || zone->counters.idle < granules || !zone_within_limit(zone, granules)) return false;
+    if (!zone_may_lack_pages(block) || platform_is_filtered()) return true;
+    if (!platform_resident(address, block->granules << GRANULE_SHIFT, resident)) return true;
+    const size_t pages = block->granules / zone->page_granules;
+    size_t absent = 0;
+    for (size_t i = 0; i < pages; i++) absent += resident[i] == 0;
+    return absent <= pages / ABSENT_SHARE;
+}
+
 /* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */
 static void *move_block(struct zone *zone, char *address, const struct block_desc *block, size_t granules) {
     if (block->granules < COST_GROW_GRANULES_MIN || !cost_prefers_tables(block->granules, zone->counters.idle < granules)) return NULL;
-    if (!zone_can_move(zone) || block->align_shift > SUPERPAGE_SHIFT) return NULL;
+    if (!zone_can_move(zone) || block->align_shift > SUPERPAGE_SHIFT || prefers_copy(zone, address, block, granules)) return NULL;
     struct block_desc moved = *block;
     size_t needed = block_superpages(granules);
     moved.superpages = zone->growing ? needed : needed * 2;

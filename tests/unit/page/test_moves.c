@@ -256,8 +256,75 @@ static void a_refusal_in_a_row_loses_nothing(void **state) {
     }
 }
 
+/* A block with something behind it, and present granules idle elsewhere, in a heap that looks at what is there. */
+static void block_beside_idle(void) {
+    begin(NULL, plain_config());
+    char *large = must_block(6 * MIB, 1); /* the peak of this heap */
+    drop_block(large);
+    zone_release(&zone, 0);
+    bool zeroed;
+    block = zone_block_alloc(&zone, 200 * GRANULE_BYTES, 1, &zeroed); /* not even read */
+    assert_non_null(block);
+    wall = must_block(GRANULE_BYTES, 1);
+    mark(wall, 1, 2);
+    char *others = must_block(400 * GRANULE_BYTES, 1);
+    mark(others, 400, 3);
+    drop_block(others);
+}
+static char *grown_in_a_superpage(void) { return zone_block_resize(&zone, block, 300 * GRANULE_BYTES, true); }
+
+/* Pages that move leave none behind; a copy to where as many are idle leaves them for the next block. */
+static void what_is_idle_is_copied_to(void **state) {
+    (void)state;
+    block_beside_idle();
+    mark(block, 200, 1);
+    assert_null(grown_in_a_superpage());
+    assert_int_equal(sim_calls(SIM_MOVE), 0);
+    assert_true(is_marked(block, 200, 1));
+    ASSERT_SOUND();
+    zone_release(&zone, 0); /* nothing is idle: there is nowhere to copy to */
+    char *moved = grown_in_a_superpage();
+    assert_non_null(moved);
+    assert_int_equal(sim_calls(SIM_MOVE), 1);
+    assert_true(is_marked(moved, 200, 1));
+    block = moved;
+    drop_both();
+}
+
+/* Behind a copy all of it would be present. */
+static void what_was_never_touched_moves(void **state) {
+    (void)state;
+    for (unsigned touched = 150; touched <= 200; touched += 25) {
+        block_beside_idle();
+        mark(block, touched, 1);
+        const size_t present = sim_populated_pages(block, 200 * GRANULE_BYTES);
+        char *moved = grown_in_a_superpage();
+        assert_int_equal(moved != NULL, touched < 175);
+        if (moved != NULL) block = moved;
+        assert_int_equal(sim_populated_pages(block, 200 * GRANULE_BYTES), present);
+        assert_true(is_marked(block, touched, 1));
+        drop_both();
+    }
+}
+
+/* Old and new block are there together while the one is copied: where a limit forbids that, a move has to do. */
+static void a_limit_leaves_no_room_for_a_copy(void **state) {
+    (void)state;
+    block_beside_idle();
+    mark(block, 200, 1);
+    zone.config.hard_limit_bytes = 450 * GRANULE_BYTES;
+    char *moved = grown_in_a_superpage();
+    assert_non_null(moved);
+    assert_true(is_marked(moved, 200, 1));
+    block = moved;
+    drop_both();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_idle_is_copied_to),
+        cmocka_unit_test(what_was_never_touched_moves),
+        cmocka_unit_test(a_limit_leaves_no_room_for_a_copy),
         cmocka_unit_test(without_mappings_pages_move_one_by_one),
         cmocka_unit_test(what_will_not_move_is_copied),
         cmocka_unit_test(what_is_in_the_way_is_marked_wherever_it_is),
