@@ -56,6 +56,24 @@ static bool may_open(const struct zone *zone) {
     return zone->counters.populated >= TARGET_HEAP_GRANULES && !platform_is_filtered();
 }
 
+/*
+ * What moves interrupts the processors that run the program's other threads, a page by itself each time anew, which is dearer than its copy, or a
+ * first touch; and they wait for the lock meanwhile. So after another thread one has to ask so many times in a row.
+ */
+#define ASKED_ROW 16
+
+bool zone_one_thread_moves(struct zone *zone) {
+    struct mover *mover = &zone->mover;
+    const uint32_t thread = platform_thread_token();
+    if (mover->thread == thread) {
+        if (mover->others != 0) mover->others--;
+    } else {
+        if (mover->thread != 0) mover->others = ASKED_ROW - 1;
+        mover->thread = thread;
+    }
+    return mover->others == 0;
+}
+
 bool zone_target_ready(struct zone *zone) {
     struct mover *mover = &zone->mover;
     if (!may_open(zone)) return false;

@@ -8,21 +8,6 @@
  */
 #include "page/block_internal.h"
 #include "page/cost.h"
-#include "platform/cpu_ops.h"
-
-/*
- * So many blocks in a row must have outgrown their places on one CPU: each page that goes interrupts the others that run the program, which is dearer
- * than its copy and a first touch.
- */
-#define GROWER_ROW 16
-
-static STRATA_RARE bool one_cpu_grows(struct zone *zone) {
-    const uint32_t cpu = cpu_current_id();
-    if (zone->grower.cpu != cpu) zone->grower.row = 0;
-    zone->grower.cpu = cpu;
-    if (zone->grower.row < GROWER_ROW) zone->grower.row++;
-    return zone->grower.row >= GROWER_ROW;
-}
 
 /* How many of granules [start, start + count) are absent in gaps that are worth a call. */
 static STRATA_RARE unsigned count_absent(const struct superpage *superpage, unsigned start, unsigned count) {
@@ -83,7 +68,7 @@ STRATA_RARE void *block_move_run(struct zone *zone, char *address, const struct 
     align = max_u64(max_u64(align, (size_t)1 << block->align_shift) >> GRANULE_SHIFT, zone->page_granules);
     if (block->superpages != 0 || block->holes || block->move != NULL || granules > RUN_GRANULES_MAX || align > RUN_GRANULES_MAX) return NULL;
     if (superpage_of(zone, address)->huge) return NULL; /* which moves would break up */
-    if (!cost_prefers_faults(old, 1, true) || !one_cpu_grows(zone) || !zone_target_ready(zone)) return NULL;
+    if (!cost_prefers_faults(old, 1, true) || !zone_one_thread_moves(zone) || !zone_target_ready(zone)) return NULL;
     const bool grouped = moved.grouped || granules > BLOCK_GROUPED_GRANULES;
     if (!zone_run_find(zone, wanted, (unsigned)align, (enum mobility)moved.mobility, grouped, RUN_PAGES_MOVED, &place, &touches)) return NULL;
     struct superpage *superpage = place.superpage;

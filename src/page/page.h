@@ -189,6 +189,7 @@ struct mover {
     struct platform_faults faults;
     uint32_t process;           /* whose it is; 0: nobody has asked */
     uint32_t pause, pause_left; /* of targets for idle pages: how many went without since the last refusal, and still are to */
+    uint32_t thread, others;    /* who asked last whether pages shall move; how many more times it has to ask, after another one */
 };
 
 /* Of compact.c. Guarded by the zone's lock, but for `thread`. */
@@ -268,10 +269,7 @@ struct zone {
     } runs; /* see zone_runs_fewer; read without the lock */
     struct compaction compaction;
     struct metadata metadata;
-    unsigned run_caches_used; /* changed under the lock */
-    struct {
-        uint32_t cpu, row;                   /* so many blocks have outgrown their places there in a row, up to a bound */
-    } grower;                                /* of move_run.c; under the lock */
+    unsigned run_caches_used;                /* changed under the lock */
     struct run_cache run_caches[RUN_CACHES]; /* last, and not looked at before they are used: most programs have none */
 };
 

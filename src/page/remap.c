@@ -243,6 +243,7 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
             from += filled * SUPERPAGE_GRANULES;
             if (filled != 0) continue;
         }
+        if (who != FILL_GROWTH && !zone_one_thread_moves(zone)) return;
         if (!fill_superpage(zone, &target, superpage, start, end)) return;
         from += end - start;
     }

@@ -243,6 +243,10 @@ bool zone_can_move_tables(const struct zone *zone);
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
 /*
+ * Whether pages shall move that would otherwise be copied, or touched: false where threads take turns at asking.
+ */
+bool zone_one_thread_moves(struct zone *zone);
+/*
  * In heaps of TARGET_HEAP_GRANULES on: pages, one by one, to absent ones of a range that nobody uses, of which there may be several between
  * open and close. ready: false: they can't, or shall not now; a pause is one question shorter then. open: only where they were ready; false: they
  * can't after all. move: returns how many bytes from the start have moved, `least_bytes` or more, or 0; the marks are the caller's affair.
