@@ -120,8 +120,9 @@ STRATA_API void *strata_calloc(size_t count, size_t size) STRATA_NOEXCEPT STRATA
  * Returns the block's new address, which may be the old one; then `p` is no longer valid. NULL and ENOMEM on failure: the block stays as it is.
  * An alignment that was asked for at allocation is not kept where the block moves.
  * Cost: constant where a small block stays in its size class, or shrinks to half of it at most. Large blocks shrink in place, and grow in place
- * where what lies behind is free; else, from 64 KiB on, they get a new address by their page tables: linear in the pages, but without
- * reading them. What is left is copied: linear in the smaller of both sizes. (Douglas, section 3.2: block resizing.)
+ * where what lies behind is free; else they get a new address by their page tables: linear in the pages, but without reading them. Up to 2 MiB only
+ * where a copy would have to touch fresh pages: to present ones they are copied, as is what is left: linear in the smaller of both sizes. (Douglas,
+ * section 3.2: block resizing.)
  */
 STRATA_API void *strata_realloc(void *p, size_t size) STRATA_NOEXCEPT STRATA_NODISCARD STRATA_ALLOC_SIZE(2);
 

@@ -107,7 +107,7 @@ enum strata_page_status strata_page_free(void *block) {
 
 /* ------------------------------------------------------------------ size */
 
-/* Where no page tables can be had for it, or it is small. */
+/* Where no page tables can be had for it, or a copy costs less. */
 static void *copy_to_new(void *block, const struct zone_block_info *info, size_t bytes) {
     unsigned group = info->mobility == MOBILITY_UNMOVABLE     ? STRATA_PAGE_UNMOVABLE
                      : info->mobility == MOBILITY_RECLAIMABLE ? STRATA_PAGE_RECLAIMABLE

@@ -150,7 +150,10 @@ static bool prefers_tables(const struct zone *zone, size_t granules, const char 
 }
 
 bool zone_pages_prefer_move(struct zone *zone, size_t bytes, char *to) {
-    return bytes >> GRANULE_SHIFT >= COST_GROW_GRANULES_MIN && prefers_tables(zone, bytes >> GRANULE_SHIFT, to);
+    const size_t granules = bytes >> GRANULE_SHIFT;
+    if (granules < COST_GROW_GRANULES_MIN) return false;
+    /* Up to a superpage what a move leaves behind is dearer than the copy, as of a block that grows (resize.c). */
+    return granules <= SUPERPAGE_GRANULES ? is_absent(zone, to, bytes) : prefers_tables(zone, granules, to);
 }
 
 /* Moves into one block that go together. */

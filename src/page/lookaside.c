@@ -144,6 +144,7 @@ struct capture {
 
 static void end_capture(struct zone *zone, struct capture *capture, bool released) {
     list_remove(&capture->link);
+    zone->captured -= capture->count;
     zone->counters.allocated -= capture->count;
     mark_picked(zone, capture->superpage, capture->picked, false, released);
     zone_superpage_settle(zone, capture->superpage);
@@ -162,6 +163,7 @@ static STRATA_RARE unsigned release_holes(struct zone *zone, struct superpage *s
         return ok ? count : 0;
     }
     list_push_back(&zone->captures, &capture.link);
+    zone->captured += count;
     mark_picked(zone, superpage, capture.picked, true, false);
     zone->counters.allocated += count;
     platform_lock_release(&zone->lock);
@@ -222,7 +224,7 @@ static struct superpage *emptiest_huge(struct zone *zone) {
  * Huge pages are worth some idle pages, not any number: beyond a share of what is in use the emptiest ones are broken up and
  * give their holes back. The advice goes first, or the kernel would soon fill the holes with a huge page again.
  */
-static void break_up_huge(struct zone *zone) {
+static STRATA_RARE void break_up_huge(struct zone *zone) {
     for (;;) {
         uint64_t kept = zone->counters.idle_huge;
         if (kept <= SUPERPAGE_GRANULES || kept <= zone->counters.allocated / HUGE_IDLE_SHARE || !zone_mappings_left(zone)) return;
@@ -234,16 +236,19 @@ static void break_up_huge(struct zone *zone) {
     }
 }
 
+/* Of what is present, all but what other threads are giving back at this moment: it would be taken for a new peak, again and again. */
+static uint64_t lasting(const struct zone *zone) { return zone->counters.populated - zone->captured; }
+
 void zone_make_room(struct zone *zone, uint64_t fresh) {
-    if (zone->counters.populated > zone->populated_peak) {
+    if (lasting(zone) > zone->populated_peak) {
         zone_wake_pages(zone); /* of which some may prove to be absent */
-        const uint64_t above = zone->counters.populated - min_u64(zone->counters.populated, zone->populated_peak);
+        const uint64_t above = lasting(zone) - min_u64(lasting(zone), zone->populated_peak);
         const uint64_t released = zone_release_idle(zone, reserve_granules(zone), min_u64(fresh, above), SPARED_FREE_GRANULES, false);
         const uint64_t slack_max = zone->counters.allocated / SLACK_SHARE + SLACK_GRANULES_MIN;
         zone->exchanged = min_u64(zone->exchanged + released, EXCHANGED_SHARE * slack_max);
     }
-    zone->populated_peak = max_u64(zone->populated_peak, zone->counters.populated);
-    break_up_huge(zone);
+    zone->populated_peak = max_u64(zone->populated_peak, lasting(zone));
+    if (STRATA_UNLIKELY(zone->counters.idle_huge > SUPERPAGE_GRANULES)) break_up_huge(zone);
     zone_trim_to_limit(zone);
 }
 

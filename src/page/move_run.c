@@ -3,8 +3,8 @@
  *
  * A copy into pages that are absent pays a first touch for each, and leaves as many idle behind, which at the peak of the heap go back to the system
  * for them: a program whose buffers grow by realloc would do both at each step. Here the pages themselves go, one by one, so that a run stays a run
- * and no mapping is cut; the new one lies where any other would. Where it would lie among present pages, a copy is the cheaper way (cost.h), and the
- * caller's affair. Lock: LOCK_RANK_ZONE.
+ * and no mapping is cut; the new one lies where any other would. Where it would lie among present pages, or threads take turns, a copy is the cheaper
+ * way (cost.h, move.c), and the caller's affair. Lock: LOCK_RANK_ZONE.
  */
 #include "page/block_internal.h"
 #include "page/cost.h"

@@ -247,7 +247,8 @@ struct zone {
     struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
-    uint64_t populated_peak; /* the most that counters.populated was when room had been made */
+    uint64_t populated_peak; /* the most that counters.populated was when room had been made, but for what was on its way out */
+    uint64_t captured;       /* granules on their way to the system: those of captures */
     uint64_t exchanged;      /* idle granules that left for fresh ones, of late, with a bound: halved by each zone_tick. See lookaside.c */
     uint64_t head_units;     /* taken; changed atomically */
     uint32_t limit_state;    /* enum zone_limit: atomically, as its owner reads it without the lock */

@@ -59,6 +59,13 @@ static struct superpage *find_present(struct zone *zone, const struct wish *wish
     return best;
 }
 
+/* Just these. False: refused, where address space was reserved piece by piece, and they are not of one piece. */
+static bool take_at(struct zone *zone, const struct superpage *first, size_t count) {
+    const uint64_t address = (uintptr_t)superpage_address(zone, first), bytes = (uint64_t)count << SUPERPAGE_SHIFT;
+    uint64_t taken;
+    return arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_INSTANT_FIT, &taken) == ARENA_OK;
+}
+
 struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to) {
     struct superpage *first = zone_superpages_take(zone, count, align);
     to = min_u64(to, from + WEIGHED_SUPERPAGES * SUPERPAGE_GRANULES);
@@ -67,10 +74,18 @@ struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, 
     struct superpage *better = find_present(zone, &wish, present_granules(zone, first, &wish) + PLACE_GAIN_GRANULES);
     if (better == NULL) return first;
     zone_superpages_give(zone, first, count);
-    uint64_t address = (uintptr_t)superpage_address(zone, better), bytes = (uint64_t)count << SUPERPAGE_SHIFT, taken;
-    /* Refused where address space was reserved piece by piece, and they are not of one piece. */
-    if (arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_INSTANT_FIT, &taken) == ARENA_OK) return better;
-    return zone_superpages_take(zone, count, align);
+    return take_at(zone, better, count) ? better : zone_superpages_take(zone, count, align);
+}
+
+struct superpage *zone_superpage_take_run(struct zone *zone, unsigned granules, unsigned align) {
+    unsigned looks = 0;
+    LIST_FOR_EACH(&zone->idle_free, node) {
+        struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
+        if (!superpage->apart && superpage_find_present(superpage, granules, align) < SUPERPAGE_GRANULES)
+            return take_at(zone, superpage, 1) ? superpage : NULL;
+        if (++looks == PLACES) break;
+    }
+    return NULL;
 }
 
 /* Superpages of which pages in the way of others would be dropped, as nothing behind them is free of present ones (zone_clear_way). */

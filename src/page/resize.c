@@ -2,7 +2,8 @@
  * resize.c - blocks that change their size: in place where they can, else by giving their pages a new address (UMPA, section 2).
  *
  * What lies behind a block of superpages costs address space only, so growth goes there first. A block that must move gets twice what it asked for,
- * so that a sequence of n growing steps moves its pages O(log n) times, and each move changes page tables instead of copying. Lock: LOCK_RANK_ZONE.
+ * so that a sequence of n growing steps moves its pages O(log n) times, and each move changes page tables instead of copying; but for steps that
+ * leave more present pages behind where they copy (prefers_copy). Lock: LOCK_RANK_ZONE.
  */
 #include "base/check.h"
 #include "page/block_internal.h"
@@ -119,26 +120,28 @@ static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct
 }
 
 /*
- * Whether a copy costs less than a new address: at most a superpage that goes to where as much is idle. Its pages, once moved, would leave nothing
- * but address space behind, which the next block has to touch; a copy leaves them present. But behind a copy all is present, also what the program
- * never touched: where such pages are possible, the system is asked, and of few in a block it does not matter.
+ * Whether a copy costs less than a new address: of a block that grows by a quarter at least, to a superpage at most, where as much is idle. Its
+ * pages, once moved, would leave nothing but address space behind, which the next block has to touch; a copy leaves them present. Smaller steps would
+ * copy it again and again. Behind a copy all is present, also what the program never touched: where such pages are possible, the system is asked.
  */
-#define ABSENT_SHARE 8
-static STRATA_RARE bool prefers_copy(struct zone *zone, const char *address, const struct block_desc *block, size_t granules) {
+#define COPY_STEP_SHARE 4
+#define COPY_ABSENT_SHARE 8
+static bool prefers_copy(struct zone *zone, const char *address, const struct block_desc *block, size_t granules) {
     uint8_t resident[SUPERPAGE_GRANULES];
-    if (granules > SUPERPAGE_GRANULES || zone->counters.idle < granules || !zone_within_limit(zone, granules)) return false;
-    if (!zone_may_lack_pages(block) || platform_is_filtered()) return true;
-    if (!platform_resident(address, block->granules << GRANULE_SHIFT, resident)) return true;
-    const size_t pages = block->granules / zone->page_granules;
+    const size_t old = block_asked(block), pages = old / zone->page_granules;
+    if (old < COST_GROW_GRANULES_MIN || granules > SUPERPAGE_GRANULES || granules - old < old / COPY_STEP_SHARE || block->move != NULL) return false;
+    if (zone->counters.idle - zone->counters.idle_huge < granules || !zone_within_limit(zone, granules)) return false;
+    if (!zone_may_lack_pages(block)) return true;
+    if (platform_is_filtered() || !platform_resident(address, old << GRANULE_SHIFT, resident)) return false;
     size_t absent = 0;
     for (size_t i = 0; i < pages; i++) absent += resident[i] == 0;
-    return absent <= pages / ABSENT_SHARE;
+    return absent <= pages / COPY_ABSENT_SHARE;
 }
 
 /* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */
 static void *move_block(struct zone *zone, char *address, const struct block_desc *block, size_t granules) {
     if (block->granules < COST_GROW_GRANULES_MIN || !cost_prefers_tables(block->granules, zone->counters.idle < granules)) return NULL;
-    if (!zone_can_move(zone) || block->align_shift > SUPERPAGE_SHIFT || prefers_copy(zone, address, block, granules)) return NULL;
+    if (!zone_can_move(zone) || block->align_shift > SUPERPAGE_SHIFT) return NULL;
     struct block_desc moved = *block;
     size_t needed = block_superpages(granules);
     moved.superpages = zone->growing ? needed : needed * 2;
@@ -167,6 +170,13 @@ static void *move_block(struct zone *zone, char *address, const struct block_des
     block_begin(zone, target, moved);
     if (fresh != 0) zone_make_room(zone, fresh);
     return target;
+}
+
+/* NULL: the caller copies. */
+static void *move_elsewhere(struct zone *zone, char *address, const struct block_desc *block, size_t granules, size_t align) {
+    if (prefers_copy(zone, address, block, granules)) return NULL;
+    void *moved = move_block(zone, address, block, granules);
+    return moved != NULL ? moved : block_move_run(zone, address, block, granules, align);
 }
 
 /* In place; its own figures are not changed yet. */
@@ -213,8 +223,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
             zone_trim_to_limit(zone);
             if (granules > old && granules >= SUPERPAGE_GRANULES) zone_grow_ahead(zone, address + (granules << GRANULE_SHIFT), heap_before);
         } else if (may_move && !block->fixed && granules > old) {
-            void *moved = move_block(zone, address, block, granules);
-            if (moved == NULL) moved = block_move_run(zone, address, block, granules, align);
+            void *moved = move_elsewhere(zone, address, block, granules, align);
             if (moved != NULL) {
                 *at = moved;
                 status = ZONE_OK;

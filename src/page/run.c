@@ -134,19 +134,22 @@ struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, uns
     return NULL;
 }
 
+static struct superpage *take_fresh(struct zone *zone) {
+    return zone->counters.idle >= SEARCHED_IDLE_GRANULES ? zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES)
+                                                         : zone_superpages_take(zone, 1, 1);
+}
+
 /*
- * `fresh`: how many granules will be present with the first touch, beside those that are touched; 0 without a huge page. `measure`: the
- * caller shall touch it, without the lock, by zone_measure_huge.
+ * A superpage that was taken for a run of this group; NULL: none was. place->fresh_huge: how many granules will be present with the first touch,
+ * beside those that are touched; touches->measure: the caller shall touch it, without the lock, by zone_measure_huge.
  */
-static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, unsigned granules, enum run_pages pages, unsigned *fresh,
-                                    bool *measure) {
-    struct superpage *superpage = zone->counters.idle >= SEARCHED_IDLE_GRANULES ? zone_superpages_take_present(zone, 1, 1, 0, SUPERPAGE_GRANULES)
-                                                                                : zone_superpages_take(zone, 1, 1);
+static STRATA_NOINLINE struct superpage *begin_runs(struct zone *zone, struct superpage *superpage, enum mobility group, unsigned granules,
+                                                    enum run_pages pages, struct run_place *place, struct run_touches *touches) {
     if (superpage == NULL) return NULL;
-    if (mobility != MOBILITY_MOVABLE || !zone_is_sparse(zone, false) || zone->config.thp == ZONE_THP_ALWAYS) zone_litter_clear(zone, superpage, 1);
+    if (group != MOBILITY_MOVABLE || !zone_is_sparse(zone, false) || zone->config.thp == ZONE_THP_ALWAYS) zone_litter_clear(zone, superpage, 1);
     list_init(&superpage->bucket);
     superpage->state = SUPERPAGE_RUNS;
-    superpage->mobility = (uint8_t)mobility;
+    superpage->mobility = (uint8_t)group;
     if (!superpage->described) zone->counters.described++;
     superpage->described = true;
     bool huge = zone_decide_huge(zone, superpage, granules, pages != RUN_PAGES_LAZY && pages != RUN_PAGES_MOVED);
@@ -158,8 +161,8 @@ static struct superpage *take_fresh(struct zone *zone, enum mobility mobility, u
         bits_set(superpage->populated, 0, SUPERPAGE_GRANULES);
         COUNTER_ADD(zone->counters.populated, absent);
         zone->counters.populated_total += absent;
-        *fresh = absent;
-        *measure = huge && absent == SUPERPAGE_GRANULES;
+        place->fresh_huge = absent;
+        touches->measure = huge && absent == SUPERPAGE_GRANULES;
     }
     superpage_recount(superpage);
     zone_superpage_relink(zone, superpage, idle_before);
@@ -250,10 +253,20 @@ static void fill_run(struct zone *zone, struct superpage *superpage, unsigned st
     }
 }
 
+/* Where no superpage is left: of another group; or what CPUs keep, for its address space. */
+static STRATA_COLD struct superpage *find_last(struct zone *zone, enum mobility group, unsigned granules, unsigned align, enum run_pages pages,
+                                               unsigned *start, struct run_place *place, struct run_touches *touches) {
+    struct superpage *superpage = steal(zone, group, granules, align, start);
+    if (superpage != NULL || !zone_wake_runs(zone)) return superpage;
+    superpage = zone_group_find(zone, group, granules, align, start);
+    return superpage != NULL ? superpage : begin_runs(zone, take_fresh(zone), group, granules, pages, place, touches);
+}
+
 bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,
                    struct run_place *place, struct run_touches *touches) {
     struct superpage *superpage = NULL;
-    unsigned start = 0, fresh_huge = 0;
+    unsigned start = 0;
+    *place = (struct run_place){0};
     *touches = (struct run_touches){0};
     if (!zone_within_limit(zone, granules)) return false;
     if (zone->counters.idle < granules) (void)zone_wake_own_runs(zone);
@@ -262,6 +275,9 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
     grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
     enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
     if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
+    /* A block begins a superpage whose pages are there rather than to have them moved, one by one, to one that is in use. */
+    if (superpage == NULL && pages != RUN_PAGES_MOVED && seeks_present(zone, mobility, granules) && !zone->growing && !zone_is_sparse(zone, false))
+        superpage = begin_runs(zone, zone_superpage_take_run(zone, granules, align), group, granules, pages, place, touches);
     /* What rests may have them, before any page is touched for the first time; then what CPUs keep. */
     if (superpage == NULL && zone->resting.count != 0) {
         zone_wake_resting_runs(zone);
@@ -273,15 +289,12 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
     if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
     if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
     if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
-    if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages, &fresh_huge, &touches->measure);
-    if (superpage == NULL) superpage = steal(zone, group, granules, align, &start);
-    if (superpage == NULL && zone_wake_runs(zone)) { /* for their address space */
-        superpage = zone_group_find(zone, group, granules, align, &start);
-        if (superpage == NULL) superpage = take_fresh(zone, group, granules, pages, &fresh_huge, &touches->measure);
-    }
+    if (superpage == NULL) superpage = begin_runs(zone, take_fresh(zone), group, granules, pages, place, touches);
+    if (superpage == NULL) superpage = find_last(zone, group, granules, align, pages, &start, place, touches);
     if (superpage == NULL) return false;
     if (superpage->free == SUPERPAGE_GRANULES) start = superpage_find_run(superpage, granules, align);
-    *place = (struct run_place){superpage, start, fresh_huge};
+    place->superpage = superpage;
+    place->start = start;
     return true;
 }
 

@@ -159,6 +159,8 @@ struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t a
 void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count);
 /* The same, preferring places where granules [from, to) of them are present (place.c). */
 struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to);
+/* One that has so many present granules in a row; NULL: none of the first few that are wholly free has (place.c). */
+struct superpage *zone_superpage_take_run(struct zone *zone, unsigned granules, unsigned align);
 /* The same for pages that move to granules [0, from), where none is dropped for them, if such a place is among the first few. */
 struct superpage *zone_superpages_take_moved(struct zone *zone, size_t count, size_t from, size_t to);
 /* The superpage of runs, of the first few, in which the most of such a run is present, and where. NULL: nothing is, where there is room. */

@@ -24,11 +24,9 @@ static void end_fill(void) {
     assert_true(is_marked(anchor, 1, 99));
     ASSERT_SOUND();
     drop_block(anchor), drop_block(large);
+    drop_keepers();
     assert_empty();
 }
-
-/* A superpage that is wholly free, with `granules` present pages at its start, all of them dirty. */
-static void leave_idle(unsigned granules) { drop_run(must_run(granules, 1, MOBILITY_UNMOVABLE)); }
 
 static void a_gap_is_filled_page_by_page(void **state) {
     (void)state;
@@ -45,6 +43,43 @@ static void a_gap_is_filled_page_by_page(void **state) {
     assert_int_equal(sim_mappings(), mappings);
     assert_int_equal(sim_populated_pages(block, GAP * GRANULE_BYTES), GAP);
     mark(block, GAP, 1);
+    drop_block(block);
+    end_fill();
+}
+
+/* A block begins a superpage that nobody uses and whose pages are there, rather than to have them moved; but not one that has too few. */
+static void present_pages_are_gone_to(void **state) {
+    (void)state;
+    for (unsigned idle = GAP - 1; idle <= GAP; idle++) {
+        begin_fill(NULL);
+        struct zone_run former = must_run(idle, 1, MOBILITY_UNMOVABLE);
+        drop_run(former);
+        const uint64_t populated = counters().populated;
+        char *block = must_block(GAP * GRANULE_BYTES, 1);
+        assert_int_equal(number_of(block) == number_of(former.address), idle == GAP);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), idle == GAP ? 0 : idle);
+        assert_int_equal(counters().populated, populated + GAP - idle);
+        drop_block(block);
+        end_fill();
+    }
+}
+
+/* Each page that goes would interrupt the others. */
+static void where_threads_take_turns_pages_stay(void **state) {
+    (void)state;
+    begin_fill(NULL);
+    leave_idle(200);
+    assert_true(zone_one_thread_moves(&zone));
+    sim_cpu_set(1); /* another thread, as each of these has a processor */
+    for (unsigned asked = 1; asked < 16; asked++) {
+        char *block = must_block(70 * GRANULE_BYTES, 1);
+        assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 0);
+        assert_int_equal(zone_pages_release(&zone, block, 70 * GRANULE_BYTES), ZONE_OK);
+        drop_block(block);
+    }
+    char *block = must_block(70 * GRANULE_BYTES, 1);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 70);
+    sim_cpu_set(0);
     drop_block(block);
     end_fill();
 }
@@ -97,6 +132,7 @@ static void large_pages_move_whole(void **state) {
         assert_int_equal(zone_pages_swap(&zone, whole, other, at), ZONE_OK);
         drop_block(whole);
         zone_wake_blocks(&zone);
+        keep_run(MOBILITY_UNMOVABLE);
         for (unsigned i = 0; i < 3; i++) { /* of which one meets the border */
             char *block = must_block(bytes, 1);
             mark(block, bytes >> GRANULE_SHIFT, i);
@@ -171,9 +207,10 @@ static void borders_of_mappings_are_not_crossed(void **state) {
     begin_fill(NULL);
     char *whole = must_block(2 * MIB, 1), *other = must_block(2 * MIB, 1);
     mark(whole, SUPERPAGE_GRANULES, 1), mark(other, SUPERPAGE_GRANULES, 2);
-    assert_int_equal(zone_pages_swap(&zone, whole + 200 * GRANULE_BYTES, other + 200 * GRANULE_BYTES, 200 * GRANULE_BYTES), ZONE_OK);
+    assert_int_equal(zone_pages_swap(&zone, whole + 201 * GRANULE_BYTES, other + 201 * GRANULE_BYTES, 200 * GRANULE_BYTES), ZONE_OK);
     drop_block(whole);
     zone_wake_blocks(&zone);
+    keep_run(MOBILITY_RECLAIMABLE);
     char *block = must_block(250 * GRANULE_BYTES, 1);
     assert_int_equal(number_of(block), number_of(anchor));
     assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 250);
@@ -194,6 +231,8 @@ static void huge_pages_are_not_broken_up(void **state) {
         zone_note_advice(&zone, superpage_of(&zone, whole), 1, huge);
         platform_lock_release(&zone.lock);
         drop_block(whole);
+        zone_wake_blocks(&zone);
+        keep_run(MOBILITY_UNMOVABLE);
         char *block = must_block(GAP * GRANULE_BYTES, 1);
         assert_int_equal(sim_calls(SIM_FAULTS_MOVE), huge ? 0 : GAP);
         drop_block(block);
@@ -206,20 +245,22 @@ static void runs_take_no_pieces_by_page_tables(void **state) {
     (void)state;
     begin_heap(NULL, 2 * MIB);
     zone.config.moves = ZONE_MOVES_MREMAP;
-    char *whole = must_block(2 * MIB, 1), *other = must_block(2 * MIB, 1);
+    char *uncut = must_block(2 * MIB, 1), *whole = must_block(2 * MIB, 1), *other = must_block(2 * MIB, 1);
+    mark(uncut, SUPERPAGE_GRANULES, 3);
     mark(whole, SUPERPAGE_GRANULES, 1), mark(other, SUPERPAGE_GRANULES, 2);
     assert_int_equal(zone_pages_swap(&zone, whole + 200 * GRANULE_BYTES, other + 200 * GRANULE_BYTES, 200 * GRANULE_BYTES), ZONE_OK);
     drop_block(whole);
     zone_wake_blocks(&zone);
+    keep_run(MOBILITY_RECLAIMABLE);
     uint64_t moves = sim_calls(SIM_MOVE);
     char *block = must_block(250 * GRANULE_BYTES, 1);
     assert_int_equal(number_of(block), number_of(anchor));
     assert_int_equal(sim_calls(SIM_MOVE), moves);
-    leave_idle(300);
+    assert_non_null(zone_block_resize(&zone, uncut, 200 * GRANULE_BYTES, false));
     char *second = must_block(200 * GRANULE_BYTES, 1);
     assert_int_equal(number_of(second), number_of(anchor));
     assert_int_equal(sim_calls(SIM_MOVE), moves + 1);
-    drop_block(block), drop_block(second), drop_block(other);
+    drop_block(block), drop_block(second), drop_block(other), drop_block(uncut);
     end_fill();
 }
 
@@ -327,6 +368,8 @@ static void a_fresh_superpage_is_one_with_present_pages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gap_is_filled_page_by_page),
+        cmocka_unit_test(present_pages_are_gone_to),
+        cmocka_unit_test(where_threads_take_turns_pages_stay),
         cmocka_unit_test(short_gaps_are_filled),
         cmocka_unit_test(a_small_heap_opens_no_file),
         cmocka_unit_test(large_pages_move_whole),

@@ -226,7 +226,7 @@ static void what_a_block_shrinks_by_is_learned_once(void **state) {
 }
 
 /* Whole superpages of idle pages, but for their first ones, which keep blocks from being placed there. */
-static void leave_idle(struct zone_run kept[8]) {
+static void leave_idle_runs(struct zone_run kept[8]) {
     struct zone_run dropped[8];
     for (unsigned i = 0; i < 8; i++) {
         kept[i] = must_run(1, 1, MOBILITY_UNMOVABLE);
@@ -239,7 +239,7 @@ static void blocks_that_nobody_touches_get_no_pages_from_elsewhere(void **state)
     (void)state;
     struct zone_run kept[8];
     large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
-    leave_idle(kept);
+    leave_idle_runs(kept);
     unsigned blocks = 0;
     for (; !zone_is_sparse(&zone, true) && blocks < 20; blocks++) {
         zone.config.moves = ZONE_MOVES_COPY;

@@ -291,6 +291,19 @@ static void what_is_idle_is_copied_to(void **state) {
     drop_both();
 }
 
+/* Many of them may come, and each would copy all of it. */
+static void small_steps_move(void **state) {
+    (void)state;
+    block_beside_idle();
+    mark(block, 200, 1);
+    char *moved = zone_block_resize(&zone, block, 249 * GRANULE_BYTES, true);
+    assert_non_null(moved);
+    assert_in_range(sim_calls(SIM_MOVE), 1, 3);
+    assert_true(is_marked(moved, 200, 1));
+    block = moved;
+    drop_both();
+}
+
 /* Behind a copy all of it would be present. */
 static void what_was_never_touched_moves(void **state) {
     (void)state;
@@ -323,6 +336,7 @@ static void a_limit_leaves_no_room_for_a_copy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_idle_is_copied_to),
+        cmocka_unit_test(small_steps_move),
         cmocka_unit_test(what_was_never_touched_moves),
         cmocka_unit_test(a_limit_leaves_no_room_for_a_copy),
         cmocka_unit_test(without_mappings_pages_move_one_by_one),

@@ -68,6 +68,25 @@ static void few_fresh_pages_cost_few_idle_ones(void **state) {
     assert_empty();
 }
 
+/* What another thread is giving back at this moment, without the lock, is present still: it makes no new peak, and nothing else leaves for it. */
+static void what_is_about_to_leave_is_no_peak(void **state) {
+    (void)state;
+    struct zone_run former = must_run(400, 1, MOBILITY_UNMOVABLE), wall = must_run(1, 1, MOBILITY_UNMOVABLE);
+    drop_run(former);
+    const uint64_t peak = zone.populated_peak;
+    zone.captured = 100;
+    struct zone_run fresh = must_run(100, 1, MOBILITY_RECLAIMABLE);
+    assert_int_equal(fresh.fresh, 100);
+    assert_int_equal(counters().idle, 400);
+    assert_int_equal(zone.populated_peak, peak);
+    struct zone_run more = must_run(50, 1, MOBILITY_RECLAIMABLE);
+    assert_int_equal(zone.populated_peak, peak);
+    assert_in_range(counters().idle, 350 - 64, 350);
+    zone.captured = 0;
+    drop_run(fresh), drop_run(more), drop_run(wall);
+    assert_empty();
+}
+
 /* Where a run's pages can't be all present it lies where most are, not in the fullest superpage. */
 static void a_run_lies_where_most_is_present(void **state) {
     (void)state;
@@ -90,6 +109,7 @@ int main(void) {
         cmocka_unit_test_setup(below_its_peak_a_heap_keeps_its_holes, plain_zone),
         cmocka_unit_test_setup(exchanges_make_the_reserve_larger, plain_zone),
         cmocka_unit_test_setup(few_fresh_pages_cost_few_idle_ones, plain_zone),
+        cmocka_unit_test_setup(what_is_about_to_leave_is_no_peak, plain_zone),
         cmocka_unit_test_setup(a_run_lies_where_most_is_present, plain_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
