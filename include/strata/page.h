@@ -96,9 +96,9 @@ STRATA_API enum strata_page_status strata_page_free(void *block) STRATA_NOEXCEPT
  * STRATA_PAGE_PREFAULT (all pages of the block, also of the part that was there, and at the same or a smaller size). Returns STRATA_PAGE_OK;
  * STRATA_PAGE_NO_ROOM, where the address may not change and can't stay; STRATA_PAGE_NO_MEMORY, also of a limit, whether the address would have to
  * change or not; STRATA_PAGE_NO_BLOCK; STRATA_PAGE_BAD_ARGUMENT. Cost: one system call or two, and linear in superpages, some 0.3 us each; pages that
- * are idle elsewhere are moved along, some 10 to 25 us for each stretch; a copy only for small blocks, up to
- * 2 MiB where as much is idle, and where the system has no mappings left; with
- * STRATA_PAGE_PREFAULT, linear in the pages. (UMPA, section 3, figure 11.)
+ * are idle elsewhere are moved along, some 10 to 25 us for each stretch; a copy only for small blocks, up
+ * to 2 MiB where as much is idle, and where the system has no mappings left; with STRATA_PAGE_PREFAULT, linear in the pages. (UMPA, section 3,
+ * figure 11.)
  */
 STRATA_API enum strata_page_status strata_page_realloc(void **block, size_t bytes, unsigned flags) STRATA_NOEXCEPT;
 

@@ -33,6 +33,15 @@ STRATA_INLINE bool cost_prefers_faults(size_t granules, size_t ranges, bool abse
 }
 
 /*
+ * Up to so many granules are copied to where pages are present, though tables may move them in less time: what has moved leaves absent pages behind,
+ * which the next block has to touch; larger ones get theirs back as whole superpages. Of a block that grows, steps of a share of it at least, as
+ * small ones would copy it again and again; and where no more than a share of it is absent, which would be present behind a copy.
+ */
+#define COST_COPY_GRANULES_MAX SUPERPAGE_GRANULES
+#define COST_COPY_STEP_SHARE 4
+#define COST_COPY_ABSENT_SHARE 8
+
+/*
  * A block that gets another size is never moved to superpages of its own below this one, whatever is absent: what it leaves behind when it ends would
  * serve no run. From run to run its pages go one by one, if at all: move_run.c.
  */

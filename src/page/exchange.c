@@ -134,26 +134,22 @@ enum zone_status zone_pages_swap(struct zone *zone, void *a, void *b, size_t byt
 
 /* ------------------------------------------------------------------ move */
 
-/* Whether most of a range is not there, so that a copy would touch it first. Pages of a block count as present: the system is asked. */
-static bool is_absent(const struct zone *zone, const char *address, size_t bytes) {
-    enum { LOOK_PAGES = 64 };
-    uint8_t resident[LOOK_PAGES];
-    size_t page = (size_t)zone->page_granules << GRANULE_SHIFT, pages = min_u64(bytes / page, LOOK_PAGES), absent = 0;
-    if (!platform_resident(address, pages * page, resident)) return false;
-    for (size_t i = 0; i < pages; i++) absent += resident[i] == 0;
-    return absent > pages / 2;
+/* Whether most of a range is not there, as far as its first pages tell, so that a copy would touch it first. */
+static bool is_absent(const struct zone *zone, const char *address, size_t granules) {
+    const size_t looks = min_u64(granules, 64u * zone->page_granules);
+    size_t absent;
+    return zone_count_absent(zone, address, looks, &absent) && absent > looks / 2;
 }
 
 static bool prefers_tables(const struct zone *zone, size_t granules, const char *to) {
-    bool absent = cost_prefers_tables(granules, true) && !cost_prefers_tables(granules, false) && is_absent(zone, to, granules << GRANULE_SHIFT);
+    bool absent = cost_prefers_tables(granules, true) && !cost_prefers_tables(granules, false) && is_absent(zone, to, granules);
     return cost_prefers_tables(granules, absent);
 }
 
 bool zone_pages_prefer_move(struct zone *zone, size_t bytes, char *to) {
     const size_t granules = bytes >> GRANULE_SHIFT;
     if (granules < COST_GROW_GRANULES_MIN) return false;
-    /* Up to a superpage what a move leaves behind is dearer than the copy, as of a block that grows (resize.c). */
-    return granules <= SUPERPAGE_GRANULES ? is_absent(zone, to, bytes) : prefers_tables(zone, granules, to);
+    return granules <= COST_COPY_GRANULES_MAX ? is_absent(zone, to, granules) : prefers_tables(zone, granules, to);
 }
 
 /* Moves into one block that go together. */

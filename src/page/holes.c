@@ -68,6 +68,14 @@ size_t zone_mark_holes(struct zone *zone, char *address, size_t granules) {
     return absent;
 }
 
+bool zone_count_absent(const struct zone *zone, const char *address, size_t granules, size_t *absent) {
+    uint8_t resident[SUPERPAGE_GRANULES];
+    *absent = 0;
+    if (!platform_resident(address, granules << GRANULE_SHIFT, resident)) return false;
+    for (size_t page = 0; page < granules / zone->page_granules; page++) *absent += resident[page] == 0 ? zone->page_granules : 0;
+    return true;
+}
+
 /* Of so many pages, in the middles of equal parts. */
 #define SAMPLES 8
 #define SAMPLES_SPARSE 1 /* up to so many there: nobody uses such a block as a whole */

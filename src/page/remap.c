@@ -243,6 +243,7 @@ void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from
             from += filled * SUPERPAGE_GRANULES;
             if (filled != 0) continue;
         }
+        /* Asked for what is wanted alone: each question counts. */
         const bool absent = bits_count_range(superpage->populated, start, end - start) != end - start;
         const bool stays = absent && who != FILL_GROWTH && !zone_one_thread_moves(zone);
         if (absent && !stays && !fill_superpage(zone, &target, superpage, start, end)) return;

@@ -119,23 +119,14 @@ static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct
     return resize_superpages(zone, address, block, granules);
 }
 
-/*
- * Whether a copy costs less than a new address: of a block that grows by a quarter at least, to a superpage at most, where as much is idle. Its
- * pages, once moved, would leave nothing but address space behind, which the next block has to touch; a copy leaves them present. Smaller steps would
- * copy it again and again. Behind a copy all is present, also what the program never touched: where such pages are possible, the system is asked.
- */
-#define COPY_STEP_SHARE 4
-#define COPY_ABSENT_SHARE 8
+/* Whether a copy costs less than a new address, to where as much is idle (cost.h). What may be absent of the block, the system is asked for. */
 static bool prefers_copy(struct zone *zone, const char *address, const struct block_desc *block, size_t granules) {
-    uint8_t resident[SUPERPAGE_GRANULES];
-    const size_t old = block_asked(block), pages = old / zone->page_granules;
-    if (old < COST_GROW_GRANULES_MIN || granules > SUPERPAGE_GRANULES || granules - old < old / COPY_STEP_SHARE || block->move != NULL) return false;
-    if (zone->counters.idle - zone->counters.idle_huge < granules || !zone_within_limit(zone, granules)) return false;
+    const size_t old = block_asked(block);
+    if (old < COST_GROW_GRANULES_MIN || granules > COST_COPY_GRANULES_MAX || granules - old < old / COST_COPY_STEP_SHARE) return false;
+    if (block->move != NULL || zone->counters.idle - zone->counters.idle_huge < granules || !zone_within_limit(zone, granules)) return false;
     if (!zone_may_lack_pages(block)) return true;
-    if (platform_is_filtered() || !platform_resident(address, old << GRANULE_SHIFT, resident)) return false;
-    size_t absent = 0;
-    for (size_t i = 0; i < pages; i++) absent += resident[i] == 0;
-    return absent <= pages / COPY_ABSENT_SHARE;
+    size_t absent;
+    return !platform_is_filtered() && zone_count_absent(zone, address, old, &absent) && absent <= old / COST_COPY_ABSENT_SHARE;
 }
 
 /* The pages of a block get a new address with room to grow. Under the lock; NULL: copy instead. */

@@ -116,6 +116,8 @@ STRATA_INLINE void zone_litter_sweep(struct zone *zone) {
 size_t zone_mark_holes(struct zone *zone, char *address, size_t granules);
 /* And learns from that for blocks that come. */
 void zone_learn_untouched(struct zone *zone, const struct block_desc *block, size_t granules, size_t absent);
+/* How many of a superpage's granules at most are absent, whose marks stay: those of a block count as present. False: it can't be found out. */
+bool zone_count_absent(const struct zone *zone, const char *address, size_t granules, size_t *absent);
 
 /* A block that is nobody's any more: its granules are idle, its superpages free. Its own counters aside. */
 void zone_block_dissolve(struct zone *zone, char *address, const struct block_desc *block);
@@ -244,9 +246,7 @@ bool zone_can_move_tables(const struct zone *zone);
 #define ROW_MOVES 64
 bool zone_move_one_by_one(struct zone *zone, const struct zone_pages_move *moves, size_t count);
 bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *kept_bytes);
-/*
- * Whether pages shall move that would otherwise be copied, or touched: false where threads take turns at asking.
- */
+/* Whether pages shall move that would otherwise be copied, or touched: false where threads take turns at asking. */
 bool zone_one_thread_moves(struct zone *zone);
 /*
  * In heaps of TARGET_HEAP_GRANULES on: pages, one by one, to absent ones of a range that nobody uses, of which there may be several between
