@@ -182,7 +182,7 @@ static bool prefers_faults(const struct zone *zone, const struct row *row) {
     size_t bytes = 0, absent_bytes = 0;
     for (size_t i = 0; i < row->count; i++) {
         bytes += row->moves[i].bytes;
-        if (is_absent(zone, row->moves[i].to, row->moves[i].bytes)) absent_bytes += row->moves[i].bytes;
+        if (is_absent(zone, row->moves[i].to, row->moves[i].bytes >> GRANULE_SHIFT)) absent_bytes += row->moves[i].bytes;
     }
     bool absent = absent_bytes > bytes / 2;
     if (zone->config.moves == ZONE_MOVES_UFFD) return cost_prefers_tables(bytes >> GRANULE_SHIFT, absent);

@@ -232,6 +232,24 @@ static void rows_take_the_cheapest_way(void **state) {
     }
 }
 
+/* Absent pages beside those that a row goes to say nothing of it: these are there, so it is copied. */
+static void only_where_a_row_goes_is_asked_for(void **state) {
+    (void)state;
+    crowded_block(ZONE_MOVES_AUTO);
+    sim_faults_offer(PLATFORM_FAULTS_MOVE);
+    char *from = must_block(MIB, 1), *like = must_block(MIB, 1), *to = must_block(MIB, 1);
+    mark(from, 256, 7), mark(like, 256, 7);
+    mark(to, 256, 9);
+    for (size_t page = 101; page < 256; page += page < 190 ? 2 : 1)
+        assert_int_equal(zone_pages_release(&zone, to + page * GRANULE_BYTES, GRANULE_BYTES), ZONE_OK);
+    move_scattered(from, to);
+    assert_int_equal(sim_calls(SIM_FAULTS_MOVE), 0);
+    assert_true(has_arrived(to, like) && is_marked(to, 100, 9));
+    ASSERT_SOUND();
+    drop_block(from), drop_block(like), drop_block(to);
+    drop_both();
+}
+
 /* Whatever is refused, from whichever page on: the rest is copied, and nobody waits for a page. */
 static void a_refusal_in_a_row_loses_nothing(void **state) {
     (void)state;
@@ -348,6 +366,7 @@ int main(void) {
         cmocka_unit_test(a_child_opens_its_own),
         cmocka_unit_test(each_way_can_be_forced),
         cmocka_unit_test(rows_take_the_cheapest_way),
+        cmocka_unit_test(only_where_a_row_goes_is_asked_for),
         cmocka_unit_test(a_refusal_in_a_row_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
