@@ -57,6 +57,18 @@ static bool tick(void) {
     return zone_tick(&heap.zone) != 0;
 }
 
+/* Programs without object caches need none of their code in memory. */
+static bool has_object_caches(void) { return __atomic_load_n(&heap.objects.layers, __ATOMIC_ACQUIRE) != NULL; }
+
+/* Whether the program can be asked to free something. */
+static bool has_reclaimers(void) { return has_object_caches() || __atomic_load_n(&heap.pressure.first, __ATOMIC_RELAXED) != NULL; }
+
+/* By the maintenance thread alone, never from malloc: it runs destructors and moves of the program. Returns whether there is more to move. */
+static bool tick_object_caches(void) {
+    object_caches_tick(&heap.objects);
+    return object_caches_consolidate_tick(&heap.objects);
+}
+
 static void first_thread_ended(void) {
     __atomic_store_n(&heap.first_thread_ended, true, __ATOMIC_RELEASE);
     platform_event_wake(&heap.maintenance_event);
@@ -113,22 +125,21 @@ static STRATA_COLD void maintenance_thread(void *argument) {
             slab_reap(&heap.slabs);
             zone_release(&heap.zone, 0);
         }
-        reclaim_for_malloc();
+        if (__atomic_load_n(&heap.malloc_failed, __ATOMIC_RELAXED)) reclaim_for_malloc();
         if (woken) { /* by a slow path: activity again; the tick is due a period from now */
             quiet = 0;
             continue;
         }
         if (!look_at_pages()) continue;
         uint32_t calls = maintenance_slow_calls();
-        object_caches_tick(&heap.objects); /* here only, never from malloc: it runs destructors of the program, and the next its moves */
-        bool again = object_caches_consolidate_tick(&heap.objects);
+        bool again = has_object_caches() && tick_object_caches();
         bool active = tick() || again || calls != calls_seen;
-        reclaim_above_limit();
+        if (has_reclaimers()) reclaim_above_limit();
         quiet = active ? 0 : quiet + 1;
         calls_seen = calls;
         /* Once for each time that the program is idle: what it does itself when it is asked does not count. */
         if (quiet == QUIET_TICKS && calls != calls_trimmed) {
-            if (reclaim_when_idle()) quiet = 0; /* what has come back goes back to the system by the next ticks */
+            if (has_reclaimers() && reclaim_when_idle()) quiet = 0; /* what has come back goes back to the system by the next ticks */
             calls_trimmed = maintenance_slow_calls();
         }
     }

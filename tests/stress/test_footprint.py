@@ -73,7 +73,8 @@ def test_the_usual_code_fits_its_window(strata):
     assert sum(sections[".fini"]) <= start + 16 * PAGE_KIB * 1024
 
 
-# Trees that are built and torn down, buffers that grow, and pages that become idle: a program of some MiB, as most are.
+# Trees that are built and torn down, buffers that grow, bursts of many sizes, and pages that become idle, of which some go at a new peak: a program of
+# some MiB, as most are.
 SOME_MIB = (
     PRINT_FILE
     + r"""
@@ -89,7 +90,20 @@ static void grow(size_t end) {
     }
     free(buffer);
 }
+static void bursts(unsigned count) {
+    for (unsigned state = 7; count != 0; count--) {
+        int length = 16 << (count * 7 % 9), step = count % 2 != 0 ? 1 : 2654435761u % 4096 | 1;
+        for (int i = 0; i < length; i++) {
+            state = state * 1103515245 + 12345;
+            unsigned size = state >> 29 != 0 ? 8 + (state >> 16 & 255) : 256 + (state >> 12) % 3840;
+            if ((kept[i] = malloc(size)) == NULL) _exit(5);
+            memset(kept[i], 1, size);
+        }
+        for (int i = 0; i < length; i++) free(kept[(long)i * step & (length - 1)]);
+    }
+}
 int main(void) {
+    bursts(400);
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < 100000; i++)
             if ((kept[i] = malloc(16 + (size_t)i * 37 % (round < 2 ? 100 : 300))) == NULL) return 4;
