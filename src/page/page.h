@@ -134,8 +134,8 @@ struct zone_counters {
 
 /* Of run_cache.c: of a CPU, or of CPUs whose numbers are the same modulo RUN_CACHES. */
 #define RUN_CACHES 16
-#define RUN_CACHE_RUNS 46
-#define RUN_CACHE_LEFT 32 /* of a full one, when several go at once */
+#define RUN_CACHE_RUNS 500
+#define RUN_CACHE_USED_RUNS 46 /* so many of them are not hardly used */
 struct run_cache {
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES); /* LOCK_RANK_RUN_CACHE */
     uint32_t count;                                             /* read without it, as is the next */

@@ -22,11 +22,19 @@
 
 /* Longer ones lie alone in their superpages, where the zone finds them as fast: resting.c. */
 #define CACHED_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
-/* A cache keeps so much of what is used, or its part of this share of what is present; or one run that is longer. Likewise of what is hardly used. */
+/* A cache keeps so much of what is used, or its part of this share of what is present; or one run that is longer. */
 #define KEPT_GRANULES_MIN 96
 #define KEPT_SHARE 8
-#define SPARSE_SHARE 32 /* of hardly used ones, of whose heap most that counts as present is not */
+/*
+ * Likewise of what is hardly used, as many as there is room for: what a block that goes had is touched anew by the next one, at another place. Of
+ * such a heap most that counts as present is not.
+ */
+#define SPARSE_GRANULES_MIN 768
+#define SPARSE_SHARE 32
 #define KEEPERS_MIN 2
+/* So many leave a cache by one hold of its lock, and so many are looked at for one that fits: the latest. */
+#define PIECE 16
+#define TAKE_LOOKS 48
 /* Of so many hardly used blocks one is asked for a page. */
 #define LOOK_EACH 16
 
@@ -51,8 +59,7 @@ static unsigned count_of(const struct run_cache *cache, bool sparse) { return __
 /* How many granules are there, of a block that was freed: all; or fewer where most of what it got was absent, and those of its kind leave it so. */
 static uint32_t expect_present(const struct zone *zone, const struct block_desc *block) {
     const bool superpages = block->superpages != 0;
-    if (block->fresh == 0 || block->fresh < block->granules / 2 || block->granules > UINT32_MAX || !zone_is_sparse(zone, superpages))
-        return (uint32_t)min_u64(block->granules, UINT32_MAX);
+    if (block->fresh == 0 || block->granules > UINT32_MAX || !zone_is_sparse(zone, superpages)) return (uint32_t)min_u64(block->granules, UINT32_MAX);
     const uint64_t fresh = min_u64(block->fresh, block->granules);
     return (uint32_t)(block->granules - fresh + zone_expect_touched(zone, superpages, fresh - 1) + 1);
 }
@@ -74,7 +81,7 @@ static void insert_run(struct run_cache *cache, struct cached_run run) {
 static struct cached_run remove_run(struct run_cache *cache, unsigned i) {
     const struct cached_run run = cache->runs[i];
     const unsigned count = cache->count - 1;
-    for (; i < count; i++) cache->runs[i] = cache->runs[i + 1];
+    __builtin_memmove(&cache->runs[i], &cache->runs[i + 1], (count - i) * sizeof run);
     struct cached_kind *kind = &cache->kinds[is_sparse(&run)];
     __atomic_store_n(&kind->present, kind->present - run.present, __ATOMIC_RELAXED);
     __atomic_store_n(&kind->count, kind->count - 1, __ATOMIC_RELAXED);
@@ -85,7 +92,8 @@ static struct cached_run remove_run(struct run_cache *cache, unsigned i) {
 /* Whether one more does of its kind, which may have `most`. */
 static bool fits(const struct run_cache *cache, const struct cached_run *run, uint64_t most) {
     const struct cached_kind *kind = &cache->kinds[is_sparse(run)];
-    return kind->count == 0 || kind->present + run->present <= most;
+    return cache->count < RUN_CACHE_RUNS && (is_sparse(run) || kind->count < RUN_CACHE_USED_RUNS) &&
+           (kind->count == 0 || kind->present + run->present <= most);
 }
 
 /* Under the zone's lock: its granules are idle now. */
@@ -96,25 +104,35 @@ static void dissolve(struct zone *zone, struct cached_run run) {
     zone_block_dissolve(zone, address, &block);
 }
 
-/*
- * The longest there make room. Under the zone's lock from before they leave the cache until they are idle: who looks for memory under that lock, or
- * forks, finds all runs but those that threads are about to give or take.
- */
-static STRATA_RARE void make_room(struct zone *zone, struct run_cache *cache, struct cached_run run, uint64_t most) {
-    struct cached_run over[RUN_CACHE_RUNS];
-    unsigned overs = 0;
-    zone_lock(zone);
-    platform_lock_acquire_here(&cache->lock);
-    while (cache->count > RUN_CACHE_LEFT) over[overs++] = remove_run(cache, 0);
-    for (unsigned i = 0; i < cache->count && !fits(cache, &run, most);) {
-        if (is_sparse(&cache->runs[i]) == is_sparse(&run))
-            over[overs++] = remove_run(cache, i);
+/* So that one more fits: the longest there of its kind, or of a full cache of any; several, where there are too many. How many. */
+static unsigned take_oldest(struct run_cache *cache, const struct cached_run *run, uint64_t most, struct cached_run taken[PIECE]) {
+    const bool full = cache->count == RUN_CACHE_RUNS, sparse = is_sparse(run);
+    const bool several = full || (!sparse && cache->kinds[false].count == RUN_CACHE_USED_RUNS);
+    unsigned count = 0;
+    for (unsigned i = 0; i < cache->count && count < PIECE && (several || !fits(cache, run, most));) {
+        if (full || is_sparse(&cache->runs[i]) == sparse)
+            taken[count++] = remove_run(cache, i);
         else
             i++;
     }
-    insert_run(cache, run);
-    platform_lock_release_here(&cache->lock);
-    for (unsigned i = 0; i < overs; i++) dissolve(zone, over[i]);
+    return count;
+}
+
+/*
+ * Under the zone's lock from before they leave the cache until they are idle: who looks for memory under that lock, or forks, finds all runs but
+ * those that threads are about to give or take.
+ */
+static STRATA_RARE void make_room(struct zone *zone, struct run_cache *cache, struct cached_run run, uint64_t most) {
+    struct cached_run over[PIECE];
+    zone_lock(zone);
+    for (bool room = false; !room;) {
+        platform_lock_acquire_here(&cache->lock);
+        const unsigned overs = take_oldest(cache, &run, most, over);
+        room = fits(cache, &run, most);
+        if (room) insert_run(cache, run);
+        platform_lock_release_here(&cache->lock);
+        for (unsigned i = 0; i < overs; i++) dissolve(zone, over[i]);
+    }
     zone_trim_to_limit(zone);
     platform_lock_release(&zone->lock);
 }
@@ -125,11 +143,18 @@ static bool is_wanted(const struct zone *zone, uint64_t present) {
            present > __atomic_load_n(&zone->config.soft_limit_bytes, __ATOMIC_RELAXED) >> GRANULE_SHIFT;
 }
 
-/* Of hardly used blocks one in a few, if it may be asked for anything. */
+/*
+ * Of hardly used blocks one in a few, if it may be asked for anything: a page that varies, and where that is there, all of them; those of a very long
+ * one are the zone's to look at.
+ */
 static STRATA_RARE bool is_used_after_all(const struct zone *zone, struct run_cache *cache, const char *address, size_t granules) {
     const uint32_t number = __atomic_load_n(&cache->looks, __ATOMIC_RELAXED);
+    size_t absent;
     __atomic_store_n(&cache->looks, number + 1, __ATOMIC_RELAXED); /* one that is lost to another thread does not matter */
-    return number % LOOK_EACH == 0 && (platform_is_filtered() || zone_has_some_page(zone, address, granules, number / LOOK_EACH));
+    if (number % LOOK_EACH != 0) return false;
+    if (platform_is_filtered()) return true;
+    if (!zone_has_some_page(zone, address, granules, number / LOOK_EACH)) return false;
+    return granules > SUPERPAGE_GRANULES || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4;
 }
 
 bool zone_run_cache_give(struct zone *zone, char *address) {
@@ -143,8 +168,8 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     const unsigned number = own_number();
     if (STRATA_UNLIKELY(number >= caches_used(zone)) && !begin(zone, number)) return false;
     struct run_cache *cache = &zone->run_caches[number];
-    const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE;
-    const uint64_t most = max_u64(KEPT_GRANULES_MIN, present / share / max_u64(caches_used(zone), KEEPERS_MIN));
+    const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE, least = is_sparse(&run) ? SPARSE_GRANULES_MIN : KEPT_GRANULES_MIN;
+    const uint64_t most = max_u64(least, present / share / max_u64(caches_used(zone), KEEPERS_MIN));
     if (run.present > most && count_of(cache, is_sparse(&run)) != 0) return false; /* a long one alone, for who has no others */
     if (is_sparse(&run)) {
         if (zone->growing) return false; /* of a limited address space */
@@ -154,7 +179,7 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     if (__atomic_exchange_n(&block->cached, true, __ATOMIC_RELAXED)) return false; /* of two that free it at once one finds it gone */
 
     platform_lock_acquire_here(&cache->lock);
-    const bool room = cache->count < RUN_CACHE_RUNS && fits(cache, &run, most);
+    const bool room = fits(cache, &run, most);
     if (STRATA_LIKELY(room)) insert_run(cache, run);
     platform_lock_release_here(&cache->lock);
     if (STRATA_UNLIKELY(!room)) make_room(zone, cache, run, most);
@@ -171,7 +196,7 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     unsigned best = RUN_CACHE_RUNS;
     size_t best_granules = SIZE_MAX;
     platform_lock_acquire_here(&cache->lock);
-    for (unsigned i = cache->count; i-- != 0;) {
+    for (unsigned i = cache->count, looks = 0; i-- != 0 && looks++ != TAKE_LOOKS;) {
         const struct cached_run *at = &cache->runs[i];
         if (at->granules < granules || at->granules >= best_granules || at->granules > (is_sparse(at) ? most_sparse : most)) continue;
         if (((uintptr_t)zone_address_of(zone, at->at) & (max_u64(align, 1) - 1)) != 0) continue;
@@ -191,14 +216,18 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
 
 /* all: hardly used ones, too. */
 static STRATA_RARE bool wake(struct zone *zone, struct run_cache *cache, bool all) {
-    struct cached_run runs[RUN_CACHE_RUNS];
-    unsigned count = 0;
-    platform_lock_acquire_here(&cache->lock);
-    for (unsigned i = cache->count; i-- != 0;)
-        if (all || !is_sparse(&cache->runs[i])) runs[count++] = remove_run(cache, i);
-    platform_lock_release_here(&cache->lock);
-    for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
-    return count != 0;
+    struct cached_run runs[PIECE];
+    unsigned count, woken = 0;
+    do {
+        count = 0;
+        platform_lock_acquire_here(&cache->lock);
+        for (unsigned i = cache->count; i-- != 0 && count < PIECE;)
+            if (all || !is_sparse(&cache->runs[i])) runs[count++] = remove_run(cache, i);
+        platform_lock_release_here(&cache->lock);
+        for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
+        woken += count;
+    } while (count == PIECE && woken < RUN_CACHE_RUNS); /* its CPU may give more meanwhile */
+    return woken != 0;
 }
 bool zone_wake_own_runs(struct zone *zone) {
     const unsigned number = own_number();

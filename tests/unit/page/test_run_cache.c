@@ -183,11 +183,11 @@ static void each_cpu_has_its_own(void **state) {
 
 static void no_more_is_kept_than_has_room(void **state) {
     (void)state;
-    char *blocks[RUN_CACHE_RUNS + 1];
+    char *blocks[RUN_CACHE_USED_RUNS + 1];
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = must_block((1 + i % 3) * GRANULE_BYTES, 1);
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
         drop_block(blocks[i]);
-        assert_int_equal(kept(), i < RUN_CACHE_RUNS ? i + 1 : RUN_CACHE_LEFT + 1); /* several go at once */
+        assert_int_equal(kept(), i < RUN_CACHE_USED_RUNS ? i + 1 : RUN_CACHE_USED_RUNS - 15); /* several go at once */
     }
     for (unsigned i = 0; i < kept(); i++) /* the longest there first */
         assert_int_equal(zone.run_caches[sim_cpu_id()].runs[i].at, zone_granule_of(&zone, blocks[ARRAY_LENGTH(blocks) - kept() + i]));

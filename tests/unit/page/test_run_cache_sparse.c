@@ -127,13 +127,44 @@ static void who_begins_to_use_blocks_is_noticed(void **state) {
     end_sparse();
 }
 
+/* A page that is met is no sign where most of the others are absent. */
+static void who_uses_a_little_of_each_goes_on(void **state) {
+    (void)state;
+    become_sparse(RUN_GRANULES);
+    (void)keep_one(RUN_GRANULES);
+    for (unsigned i = 0; i < 400; i++) {
+        char *block = cached(RUN_GRANULES);
+        assert_non_null(block);
+        touch(block, 0, RUN_GRANULES / 5);
+        drop_block(block);
+    }
+    ASSERT_SOUND();
+    end_sparse();
+}
+
+/* As many as a wave frees, so that the next one finds its own pages again. */
+static void many_are_kept(void **state) {
+    (void)state;
+    become_sparse(20);
+    char *blocks[200];
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = block_of_run(20);
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) drop_block(blocks[i]);
+    assert_in_range(kept(), RUN_CACHE_USED_RUNS + 1, ARRAY_LENGTH(blocks));
+    for (unsigned left = kept(); left != 0; left--) assert_non_null(cached(20));
+    assert_int_equal(kept(), 0);
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++)
+        if (zone_is_block(&zone, blocks[i])) drop_block(blocks[i]);
+    end_sparse();
+}
+
 /* However many there are, they are few pages. */
 static void what_is_kept_is_bounded(void **state) {
     (void)state;
     become_sparse(RUN_GRANULES);
-    char *blocks[RUN_CACHE_RUNS + 40];
+    char *blocks[86];
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = block_of_run(RUN_GRANULES);
-    const uint64_t part = zone.counters.populated / 32 / 2, most = part > 96 ? part : 96; /* of a CPU; frees change neither */
+    const uint64_t part = zone.counters.populated / 32 / 2, most = part > 768 ? part : 768; /* of a CPU; frees change neither */
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
         drop_block(blocks[i]);
         assert_true(zone.run_caches[0].kinds[1].present <= most || kept() == 1);
@@ -216,6 +247,8 @@ int main(void) {
         cmocka_unit_test(it_goes_with_a_tick_and_when_asked_for_all),
         cmocka_unit_test_setup(it_costs_nobody_room, plain_zone),
         cmocka_unit_test_setup(who_begins_to_use_blocks_is_noticed, plain_zone),
+        cmocka_unit_test_setup(who_uses_a_little_of_each_goes_on, plain_zone),
+        cmocka_unit_test_setup(many_are_kept, plain_zone),
         cmocka_unit_test_setup(what_is_kept_is_bounded, plain_zone),
         cmocka_unit_test_setup(what_is_kept_is_nobodys, plain_zone),
         cmocka_unit_test(what_was_asked_for_is_known_where_it_grows),
