@@ -53,6 +53,21 @@ static bool within_soft_limit(const struct zone *zone, size_t more) {
 
 static bool heap_is_large(const struct zone *zone, size_t more) { return zone->counters.allocated + more >= zone->config.huge_heap_granules; }
 
+/*
+ * Whether what is allocated is there, too, for the most part: of a large block nobody may ever touch a page, and then two superpages of slabs are the
+ * heap. The system is asked anew once the heap has become an eighth larger or smaller; where it says nothing, all counts as touched.
+ */
+static bool is_mostly_there(struct zone *zone) {
+    struct huge_policy *huge = &zone->huge;
+    const uint64_t allocated = zone->counters.allocated, large = zone->config.huge_heap_granules;
+    if (allocated - min_u64(allocated, zone->counters.block_granules) >= large) return true;
+    if (allocated - allocated / 8 <= huge->asked_at && huge->asked_at <= allocated + allocated / 8) return huge->mostly_there;
+    const uint64_t resident = platform_is_filtered() ? 0 : platform_resident_bytes() >> GRANULE_SHIFT;
+    huge->asked_at = allocated;
+    huge->mostly_there = resident == 0 || resident >= large - large / 4;
+    return huge->mostly_there;
+}
+
 bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more, bool used) {
     if (zone->config.thp == ZONE_THP_NEVER) return false;
     if (!within_soft_limit(zone, more)) {
@@ -63,8 +78,8 @@ bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t mor
         if (!superpage->huge) set_advice(zone, superpage, true);
         return superpage->huge;
     }
-    if (!is_empty(superpage)) return false;                                                       /* a huge page would not come by the next touch */
-    bool wanted = used && superpage->mobility == MOBILITY_UNMOVABLE && heap_is_large(zone, more); /* our own are few; blocks come and go */
+    if (!is_empty(superpage)) return false; /* a huge page would not come by the next touch */
+    bool wanted = used && superpage->mobility == MOBILITY_UNMOVABLE && heap_is_large(zone, more) && is_mostly_there(zone); /* blocks come and go */
     if (wanted && zone->huge.pause_left != 0) {
         zone->huge.pause_left--;
         wanted = false;

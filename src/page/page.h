@@ -263,6 +263,8 @@ struct zone {
         uint32_t mean_ns;           /* of what huge pages cost when they were measured, 0 at first */
         uint32_t pause, pause_left; /* fresh superpages: how many went without huge pages after the last dear one, and still are to */
         uint32_t trust;             /* superpages of blocks that need no measurement */
+        uint64_t asked_at;          /* so much was allocated when the system was asked what is there of it */
+        bool mostly_there;          /* its answer */
     } huge;                         /* of huge.c */
     unsigned untouched[2];          /* of 256 absent granules that blocks got, so many were never touched, of late: runs, blocks of superpages */
     struct {

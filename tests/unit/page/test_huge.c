@@ -361,9 +361,28 @@ static void mappings_are_counted_by_borders(void **state) {
     for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) drop_block(blocks[i]);
 }
 
+/* Two superpages of slabs would be most of the memory of a program that never touches its large block. */
+static void slabs_get_none_beside_a_block_that_nobody_touches(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_AUTO;
+    config.huge_block_superpages = 1000;
+    config.reserve_bytes = 8 * GIB;
+    begin(NULL, config);
+    char *block = zone_block_alloc(&zone, 64 * MIB, 1, NULL);
+    assert_non_null(block);
+    block[0] = 1; /* some of any program is there */
+    for (unsigned i = 0; i < 4; i++) assert_false(next_is_huge());
+    memset(block, 1, 64 * MIB);
+    unsigned without = 0;
+    while (!next_is_huge()) assert_true(++without <= 5); /* an eighth of 72 MiB later it is asked again */
+    ASSERT_SOUND();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cheap_ones_go_on),
+        cmocka_unit_test(slabs_get_none_beside_a_block_that_nobody_touches),
         cmocka_unit_test(dear_ones_pause_longer_and_longer),
         cmocka_unit_test(a_cheap_one_ends_the_pause),
         cmocka_unit_test(auto_takes_none_above_the_soft_limit),
