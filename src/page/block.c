@@ -105,8 +105,9 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
         return rested;
     }
     zone_wake_pages(zone);
-    struct superpage *first = within ? zone_superpages_take_present(zone, capacity, align, 0, granules) : NULL;
-    if (first == NULL && within && zone_wake_runs(zone)) first = zone_superpages_take_present(zone, capacity, align, 0, granules);
+    const size_t head = zone_expect_head(zone, granules);
+    struct superpage *first = within ? zone_superpages_take_present(zone, capacity, align, 0, head) : NULL;
+    if (first == NULL && within && zone_wake_runs(zone)) first = zone_superpages_take_present(zone, capacity, align, 0, head);
     if (first == NULL && within && config->compact) first = zone_superpages_compact(zone, capacity, align);
     if (first == NULL) {
         platform_lock_release(&zone->lock);
@@ -126,7 +127,7 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
         if (whole)
             zone_join_cut(zone, first, capacity);
         else
-            zone_fill_from_idle(zone, first, 0, granules, FILL_BLOCK);
+            zone_fill_from_idle(zone, first, 0, head, head < granules ? FILL_HEAD : FILL_BLOCK);
         block_decide_huge(zone, first, 0, granules, whole, &question);
     }
     uint64_t fresh = block_mark_allocated(zone, first, 0, granules, zeroed);

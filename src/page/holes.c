@@ -103,6 +103,24 @@ void zone_learn_untouched(struct zone *zone, const struct block_desc *block, siz
     __atomic_store_n(untouched, (unsigned)(*untouched - *untouched / 4 + 256 / 4 * min_u64(absent, fresh) / fresh), __ATOMIC_RELAXED);
 }
 
+/* How much of a block is there from its start on, as the marks have it. */
+static size_t head_of(struct zone *zone, const char *address, size_t granules) {
+    const struct superpage *superpage = superpage_of(zone, address);
+    size_t head = 0;
+    for (unsigned here, absent; head < granules; head += here, superpage++) {
+        here = (unsigned)min_u64(granules - head, SUPERPAGE_GRANULES);
+        absent = bits_next(superpage->populated, 0, ~UINT64_C(0));
+        if (absent < here) return head + absent;
+    }
+    return head;
+}
+
+/* How much of a block of superpages is used, from its start on: as above; but one that was hardly used is enough for others to get nothing there. */
+static void learn_head(struct zone *zone, char *address, size_t granules, unsigned hits) {
+    const size_t head = hits == SAMPLES ? granules : head_of(zone, address, granules);
+    zone->tail = hits <= SAMPLES_SPARSE ? 256 : zone->tail - zone->tail / 4 + (unsigned)(256 / 4 * (granules - head) / granules);
+}
+
 /*
  * A look at each page of a large block would cost what a hundred of its pages are worth: a few tell whether it was used. One that was not goes back
  * whole, which costs no more than to find out what is there. (To keep its start, which the next one uses: docs/decisions.md, 127.)
@@ -117,4 +135,5 @@ void zone_settle_holes(struct zone *zone, const struct block_desc *block, char *
         absent = zone_mark_holes(zone, address, granules);
     }
     zone_learn_untouched(zone, block, granules, absent);
+    if (block->superpages != 0 && granules == block->granules && !block->holes) learn_head(zone, address, granules, hits);
 }

@@ -61,11 +61,11 @@ static bool is_mostly_there(struct zone *zone) {
     struct huge_policy *huge = &zone->huge;
     const uint64_t allocated = zone->counters.allocated, large = zone->config.huge_heap_granules;
     if (allocated - min_u64(allocated, zone->counters.block_granules) >= large) return true;
-    if (allocated - allocated / 8 <= huge->asked_at && huge->asked_at <= allocated + allocated / 8) return huge->mostly_there;
-    const uint64_t resident = platform_is_filtered() ? 0 : platform_resident_bytes() >> GRANULE_SHIFT;
-    huge->asked_at = allocated;
-    huge->mostly_there = resident == 0 || resident >= large - large / 4;
-    return huge->mostly_there;
+    if (huge->asked_at < allocated - allocated / 8 || huge->asked_at > allocated + allocated / 8) {
+        huge->asked_at = allocated;
+        huge->resident = platform_is_filtered() ? 0 : platform_resident_bytes() >> GRANULE_SHIFT;
+    }
+    return huge->resident == 0 || huge->resident >= large - large / 4;
 }
 
 bool zone_decide_huge(struct zone *zone, struct superpage *superpage, size_t more, bool used) {

@@ -17,6 +17,9 @@
 /* Of one block in so many a page is asked for, and of one in so many all. */
 #define SAMPLE_EACH 4
 #define LOOK_EACH 64
+/* Blocks that had pages before they were used, more than this share of them, leave no litter. */
+#define RUN_PAGES_SHARE 4
+#define BLOCK_PAGES_SHARE 16
 /* So much is left at most: of a heap this share, and so many granules at least. */
 #define LITTER_SHARE 128
 #define LITTER_GRANULES_MIN 128
@@ -78,11 +81,15 @@ bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *
     struct superpage *superpage = superpage_of(zone, address);
     const bool superpages = block->superpages != 0;
     struct litter_kind *kind = &zone->litter.kinds[superpages];
-    /* Of one that grew, what was there before is likely to be present: that is worth a look. */
-    if (block->holes || block->fresh < granules - granules / 4 || !is_littering(zone, superpage, granules, superpages)) return false;
+    /* Of one that grew, or got pages, what was there before is likely to be present: that is worth a look. */
+    if (block->holes || block->fresh < granules - granules / (superpages ? BLOCK_PAGES_SHARE : RUN_PAGES_SHARE) ||
+        !is_littering(zone, superpage, granules, superpages))
+        return false;
     if (platform_is_filtered()) return false; /* to ask may be the end of the program, and nothing is left that is never asked for */
     const uint32_t number = kind->blocks++;
     uint64_t left = zone_litter_expected(&zone->litter, superpages, granules);
+    /* As well if the next block is to have them. */
+    if (superpages && number % LOOK_EACH != 0 && left >= HOLES_GRANULES_MIN && left > granules / BLOCK_PAGES_SHARE) return false;
     if (number % LOOK_EACH == 0 || block->used || (number % SAMPLE_EACH == 0 && zone_has_some_page(zone, address, granules, number))) {
         const size_t absent = zone_mark_holes(zone, address, granules);
         left = granules - absent;

@@ -260,13 +260,13 @@ struct zone {
     struct mover mover;
     void (*end_watches)(char *address, size_t bytes); /* see zone_pages_watch */
     struct huge_policy {
-        uint32_t mean_ns;           /* of what huge pages cost when they were measured, 0 at first */
-        uint32_t pause, pause_left; /* fresh superpages: how many went without huge pages after the last dear one, and still are to */
-        uint32_t trust;             /* superpages of blocks that need no measurement */
-        uint64_t asked_at;          /* so much was allocated when the system was asked what is there of it */
-        bool mostly_there;          /* its answer */
-    } huge;                         /* of huge.c */
-    unsigned untouched[2];          /* of 256 absent granules that blocks got, so many were never touched, of late: runs, blocks of superpages */
+        uint32_t mean_ns;            /* of what huge pages cost when they were measured, 0 at first */
+        uint32_t pause, pause_left;  /* fresh superpages: how many went without huge pages after the last dear one, and still are to */
+        uint32_t trust;              /* superpages of blocks that need no measurement */
+        uint64_t asked_at, resident; /* so much was allocated when the system was last asked what is there, and was, of the process */
+    } huge;                          /* of huge.c */
+    unsigned tail;                   /* of 256 granules of blocks of superpages so many lay behind those that are there from the start on, of late */
+    unsigned untouched[2];           /* of 256 absent granules that blocks got, so many were never touched, of late: runs, blocks of superpages */
     struct {
         uint64_t granules, most;
     } runs; /* see zone_runs_fewer; read without the lock */

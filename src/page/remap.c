@@ -229,7 +229,7 @@ static size_t absent_row(const struct superpage *first, size_t wanted) {
 }
 
 void zone_fill_from_idle(struct zone *zone, struct superpage *first, size_t from, size_t to, enum zone_fill who) {
-    if (who != FILL_AHEAD && zone_is_sparse(zone, first->state == SUPERPAGE_BLOCK)) return;
+    if (who != FILL_AHEAD && who != FILL_HEAD && zone_is_sparse(zone, first->state == SUPERPAGE_BLOCK)) return;
     if (first->littered) return; /* pages may be there already */
     struct target target = {.first = first,
                             .end = first + (to + SUPERPAGE_GRANULES - 1) / SUPERPAGE_GRANULES,

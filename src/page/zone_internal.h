@@ -80,6 +80,14 @@ STRATA_INLINE uint64_t zone_expect_touched(const struct zone *zone, bool superpa
 STRATA_INLINE bool zone_is_sparse(const struct zone *zone, bool superpages) {
     return __atomic_load_n(&zone->untouched[superpages], __ATOMIC_RELAXED) > UNTOUCHED_SPARSE;
 }
+/*
+ * How much of a block of superpages is likely to be used, from its start on: a little less than others were, so that what was given for nothing is
+ * noticed. All, where others were used as a whole, or too little for it to matter.
+ */
+STRATA_INLINE size_t zone_expect_head(const struct zone *zone, size_t granules) {
+    const size_t head = granules * (256 - zone->tail) / 256;
+    return zone->tail < 32 || head < 2 * HOLES_GRANULES_MIN ? granules : align_down(head - head / 8, zone->page_granules);
+}
 
 /*
  * litter.c: pages that hardly used blocks leave where they are, and that nobody knows of. leave: of a block that has just become idle, in a heap
@@ -213,8 +221,11 @@ STRATA_INLINE uint64_t zone_over_soft_limit(const struct zone *zone) {
 /* Hands back idle pages while more is populated than the soft limit allows. May drop and retake the lock. */
 void zone_trim_to_limit(struct zone *zone);
 
-/* Who gets idle pages: a block, by either way; one that grows, in a step that shall be short; runs that follow each other, page by page alone. */
-enum zone_fill { FILL_BLOCK, FILL_GROWTH, FILL_AHEAD };
+/*
+ * Who gets idle pages: a block, by either way; the start of one, also where most of the rest is never touched; a block that grows, in a step that
+ * shall be short; runs that follow each other, page by page alone.
+ */
+enum zone_fill { FILL_BLOCK, FILL_HEAD, FILL_GROWTH, FILL_AHEAD };
 /*
  * Remapping (remap.c). Gets present pages for the absent ones among granules [from, to) of the superpages from `first` on, none of which is
  * allocated, out of other superpages with idle ones; as far as it goes.

@@ -261,6 +261,27 @@ static void blocks_that_nobody_touches_get_no_pages_from_elsewhere(void **state)
     assert_empty();
 }
 
+/* Of blocks that are used from their start on, by a quarter: the next one gets pages there, and none behind. */
+static void the_start_of_a_block_gets_what_was_used_of_others(void **state) {
+    (void)state;
+    struct zone_run kept[8];
+    large = fresh_block(LARGE_GRANULES * GRANULE_BYTES);
+    zone.config.moves = ZONE_MOVES_COPY;
+    for (unsigned i = 0; i < 12; i++) (void)use_and_drop(fresh_block(4 * MIB), 0, 256);
+    assert_true(zone_release(&zone, 0) != 0); /* so that the next one finds nothing at its place */
+    leave_idle_runs(kept);
+    zone.config.moves = ZONE_MOVES_AUTO;
+    char *block = fresh_block(4 * MIB);
+    const size_t filled = sim_populated_pages(block, 4 * MIB);
+    assert_in_range(filled, 200, 256);
+    assert_int_equal(sim_populated_pages(block, MIB), filled);
+    drop_block(block);
+    touch(large, 0, LARGE_GRANULES);
+    drop_block(large);
+    for (unsigned i = 0; i < 8; i++) drop_run(kept[i]);
+    assert_empty();
+}
+
 static void blocks_that_nobody_touches_get_no_huge_pages(void **state) {
     (void)state;
     struct zone_config config = plain_config();
@@ -298,6 +319,7 @@ int main(void) {
         cmocka_unit_test_setup(of_other_holes_nothing_is_learned, plain_zone),
         cmocka_unit_test_setup(what_a_block_shrinks_by_is_learned_once, plain_zone),
         cmocka_unit_test_setup(blocks_that_nobody_touches_get_no_pages_from_elsewhere, plain_zone),
+        cmocka_unit_test_setup(the_start_of_a_block_gets_what_was_used_of_others, plain_zone),
         cmocka_unit_test(blocks_that_nobody_touches_get_no_huge_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
