@@ -105,7 +105,7 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
         return rested;
     }
     zone_wake_pages(zone);
-    const size_t head = zone_expect_head(zone, granules);
+    const size_t head = config->huge ? granules : zone_expect_head(zone, granules);
     struct superpage *first = within ? zone_superpages_take_present(zone, capacity, align, 0, head) : NULL;
     if (first == NULL && within && zone_wake_runs(zone)) first = zone_superpages_take_present(zone, capacity, align, 0, head);
     if (first == NULL && within && config->compact) first = zone_superpages_compact(zone, capacity, align);
@@ -116,8 +116,8 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
     char *address = superpage_address(zone, first);
     struct huge_question question = {0};
     bool whole = stays_whole(zone, config, granules);
-    if (!config->huge && !whole && zone_is_sparse(zone, true))
-        zone_litter_keep(zone, first, granules / SUPERPAGE_GRANULES); /* behind its end it stays litter */
+    if (!config->huge && !whole && head == granules && zone_is_sparse(zone, true)) /* no pages go where some may be there already */
+        zone_litter_keep(zone, first, granules / SUPERPAGE_GRANULES);              /* behind its end it stays litter */
     else
         zone_litter_clear(zone, first, capacity);
     block_adopt(zone, first, 0, capacity, config->mobility);

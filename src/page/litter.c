@@ -3,9 +3,10 @@
  *
  * Where programs take large blocks and touch a few pages of each, as buffers for all cases, to find out which pages those were and to give them back
  * costs several times what the program does with them. So the pages of most of these blocks count as absent, unasked, but not as zeros: their
- * superpages are littered. Of one in a few blocks the system is asked for one page; if that is there, and of one in many, all are looked at, from
- * which follows how much the others leave. Once that is more than a small share of the heap, and with each tick, all littered superpages go back to
- * the system, by one call for neighbours.
+ * superpages are littered. Blocks of superpages that leave more than a few are settled as others are, as the next one is to have that at its start.
+ * Of one in a few blocks the system is asked for one page; if that is there, and of one in many, all are looked at, from which follows how much the
+ * others leave. Once that is more than a small share of the heap, and with each tick, all littered superpages go back to the system, by one call for
+ * neighbours.
  *
  * Who takes a littered superpage for another block of the kind leaves its pages to that; for anything else they go back first, as nobody else expects
  * pages where none are counted. Within superpages that are cut into runs, and behind the end of a block in its last one, they are what may hold
@@ -77,6 +78,9 @@ static void learn_share(struct litter_kind *kind, uint32_t share) {
     kind->share = kind->share == 0 ? share : kind->share - kind->share / 4 + share / 4;
 }
 
+/* Whether the next block is to have them, of a block of superpages that leaves so many. */
+static bool is_worth_knowing(size_t granules, uint64_t left) { return left >= HOLES_GRANULES_MIN && left > granules / BLOCK_PAGES_SHARE; }
+
 bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *address, size_t granules) {
     struct superpage *superpage = superpage_of(zone, address);
     const bool superpages = block->superpages != 0;
@@ -88,14 +92,13 @@ bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *
     if (platform_is_filtered()) return false; /* to ask may be the end of the program, and nothing is left that is never asked for */
     const uint32_t number = kind->blocks++;
     uint64_t left = zone_litter_expected(&zone->litter, superpages, granules);
-    /* As well if the next block is to have them. */
-    if (superpages && number % LOOK_EACH != 0 && left >= HOLES_GRANULES_MIN && left > granules / BLOCK_PAGES_SHARE) return false;
+    if (superpages && number % LOOK_EACH != 0 && is_worth_knowing(granules, left)) return false;
     if (number % LOOK_EACH == 0 || block->used || (number % SAMPLE_EACH == 0 && zone_has_some_page(zone, address, granules, number))) {
         const size_t absent = zone_mark_holes(zone, address, granules);
         left = granules - absent;
         if (number % LOOK_EACH == 0) learn_share(kind, (uint32_t)(left * LITTER_WHOLE / granules));
         zone_learn_untouched(zone, block, granules, absent);
-        if (!zone_is_sparse(zone, superpages)) return true; /* what is there counts from now on */
+        if (!zone_is_sparse(zone, superpages) || (superpages && is_worth_knowing(granules, left))) return true; /* what is there counts from now on */
     }
     litter_all(zone, superpage, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), granules);
     zone->litter.granules += left;

@@ -295,8 +295,15 @@ uint64_t zone_idle_granules(struct zone *zone) {
     return idle;
 }
 
+/* Of what CPUs keep so many pieces go one by one, more than there usually are. */
+#define TICK_PIECES 100
+
 size_t zone_tick(struct zone *zone) {
     zone_lock(zone);
+    for (unsigned pieces = 0; pieces < TICK_PIECES && zone_wake_some_runs(zone); pieces++) { /* others wait no longer than for a piece */
+        platform_lock_release(&zone->lock);
+        zone_lock(zone);
+    }
     uint64_t unused = zone->counters.idle_low, released = 0;
     zone_wake_blocks(zone); /* what rested was wanted until now: it counts from the next interval on */
     zone_litter_sweep(zone);

@@ -22,6 +22,7 @@
 #include "base/base.h"
 #include "base/list.h"
 #include "page/frames_index.h"
+#include "page/run_cache.h"
 #include "platform/platform.h"
 
 #define GRANULE_SHIFT 12
@@ -130,24 +131,6 @@ struct zone_counters {
     uint64_t races_lost;               /* granules that others took of the room for these blocks, where one had no place then */
     uint64_t described;                /* superpages whose descriptors and heads may be present */
     uint64_t mappings;                 /* an estimate of what the heap's address space costs */
-};
-
-/* Of run_cache.c: of a CPU, or of CPUs whose numbers are the same modulo RUN_CACHES. */
-#define RUN_CACHES 16
-#define RUN_CACHE_RUNS 500
-#define RUN_CACHE_USED_RUNS 46 /* so many of them are not hardly used */
-struct run_cache {
-    struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES); /* LOCK_RANK_RUN_CACHE */
-    uint32_t count;                                             /* read without it, as is the next */
-    struct cached_kind {
-        uint32_t count, present; /* so many runs, of which so much is there */
-    } kinds[2];                  /* used ones, hardly used ones */
-    uint32_t looks;              /* hardly used ones that came by, changed without the lock */
-    struct cached_run {
-        uint32_t at; /* its first granule in the zone */
-        uint32_t granules;
-        uint32_t present;   /* of them, so far as known: fewer where it is hardly used */
-    } runs[RUN_CACHE_RUNS]; /* the latest last */
 };
 
 /* Of resting.c. Guarded by the zone's lock. */
@@ -272,8 +255,10 @@ struct zone {
     } runs; /* see zone_runs_fewer; read without the lock */
     struct compaction compaction;
     struct metadata metadata;
-    unsigned run_caches_used;                /* changed under the lock */
-    struct run_cache run_caches[RUN_CACHES]; /* last, and not looked at before they are used: most programs have none */
+    unsigned run_caches_used; /* changed under the lock */
+    /* Last, and not looked at before they are used: most programs have none. */
+    struct run_cache run_caches[RUN_CACHES];
+    struct cached_run cached_runs[RUN_CACHES][RUN_CACHE_RUNS];
 };
 
 /* Builds the zone; false where not even the metadata could be reserved (then it may be called again). */

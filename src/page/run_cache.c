@@ -9,8 +9,8 @@
  *
  * Where blocks are hardly used, so that most of their pages were never touched, those of superpages are kept, too. Such a block is worth what is
  * there of it, and serves who wants half of it, as the rest is address space: whoever gets it is likely to touch the pages that are there, at its
- * start, and without a search, a system call or a fault. One in a few is asked for a page that varies, so that a program which begins to use its
- * blocks is noticed.
+ * start, and without a search, a system call or a fault. One in a few is asked for a page that varies, and where it is there for all of them, so that
+ * a program which begins to use its blocks is noticed.
  *
  * Nobody is to miss what waits here: before a page is touched for the first time all caches give up what is used; before limits refuse anything, with
  * each tick and whenever the zone is looked at, all they have (zone_wake_runs). Invariant: a cached run has no holes, owner, watch or address to
@@ -45,7 +45,8 @@ static STRATA_COLD bool begin(struct zone *zone, unsigned number) {
     if (platform_fork_is_mine()) return false; /* one of this moment would not be locked for the child */
     zone_lock(zone);
     unsigned used = zone->run_caches_used;
-    for (; used <= number; used++) zone->run_caches[used] = (struct run_cache){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_RUN_CACHE)};
+    for (; used <= number; used++)
+        zone->run_caches[used] = (struct run_cache){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_RUN_CACHE), .runs = zone->cached_runs[used]};
     __atomic_store_n(&zone->run_caches_used, used, __ATOMIC_RELEASE); /* who reads that finds locks */
     platform_lock_release(&zone->lock);
     return true;
@@ -56,12 +57,13 @@ static unsigned caches_used(const struct zone *zone) { return __atomic_load_n(&z
 static bool has_runs(const struct run_cache *cache) { return __atomic_load_n(&cache->count, __ATOMIC_RELAXED) != 0; }
 static unsigned count_of(const struct run_cache *cache, bool sparse) { return __atomic_load_n(&cache->kinds[sparse].count, __ATOMIC_RELAXED); }
 
-/* How many granules are there, of a block that was freed: all; or fewer where most of what it got was absent, and those of its kind leave it so. */
+/* How many granules are there, of a block that was freed: all, or nearly; or fewer where it got absent ones, and those of its kind leave most so. */
 static uint32_t expect_present(const struct zone *zone, const struct block_desc *block) {
     const bool superpages = block->superpages != 0;
     if (block->fresh == 0 || block->granules > UINT32_MAX || !zone_is_sparse(zone, superpages)) return (uint32_t)min_u64(block->granules, UINT32_MAX);
-    const uint64_t fresh = min_u64(block->fresh, block->granules);
-    return (uint32_t)(block->granules - fresh + zone_expect_touched(zone, superpages, fresh - 1) + 1);
+    const uint64_t fresh = min_u64(block->fresh, block->granules),
+                   present = block->granules - fresh + zone_expect_touched(zone, superpages, fresh - 1) + 1;
+    return (uint32_t)(present > block->granules - block->granules / 4 ? block->granules : present);
 }
 static bool is_sparse(const struct cached_run *run) { return run->present < run->granules; }
 
@@ -170,7 +172,7 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     struct run_cache *cache = &zone->run_caches[number];
     const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE, least = is_sparse(&run) ? SPARSE_GRANULES_MIN : KEPT_GRANULES_MIN;
     const uint64_t most = max_u64(least, present / share / max_u64(caches_used(zone), KEEPERS_MIN));
-    if (run.present > most && count_of(cache, is_sparse(&run)) != 0) return false; /* a long one alone, for who has no others */
+    if (run.present > most && (is_sparse(&run) || count_of(cache, false) != 0)) return false; /* a long one alone, for who has no others */
     if (is_sparse(&run)) {
         if (zone->growing) return false; /* of a limited address space */
         block->used = is_used_after_all(zone, cache, address, run.granules);
@@ -214,17 +216,21 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     return address;
 }
 
-/* all: hardly used ones, too. */
-static STRATA_RARE bool wake(struct zone *zone, struct run_cache *cache, bool all) {
+/* all: hardly used ones, too. How many; PIECE: there may be more. */
+static STRATA_RARE unsigned wake_piece(struct zone *zone, struct run_cache *cache, bool all) {
     struct cached_run runs[PIECE];
+    unsigned count = 0;
+    platform_lock_acquire_here(&cache->lock);
+    for (unsigned i = cache->count; i-- != 0 && count < PIECE;)
+        if (all || !is_sparse(&cache->runs[i])) runs[count++] = remove_run(cache, i);
+    platform_lock_release_here(&cache->lock);
+    for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
+    return count;
+}
+static bool wake(struct zone *zone, struct run_cache *cache, bool all) {
     unsigned count, woken = 0;
     do {
-        count = 0;
-        platform_lock_acquire_here(&cache->lock);
-        for (unsigned i = cache->count; i-- != 0 && count < PIECE;)
-            if (all || !is_sparse(&cache->runs[i])) runs[count++] = remove_run(cache, i);
-        platform_lock_release_here(&cache->lock);
-        for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
+        count = wake_piece(zone, cache, all);
         woken += count;
     } while (count == PIECE && woken < RUN_CACHE_RUNS); /* its CPU may give more meanwhile */
     return woken != 0;
@@ -246,6 +252,12 @@ bool zone_wake_runs(struct zone *zone) {
     for (unsigned i = 0; i < zone->run_caches_used; i++)
         if (has_runs(&zone->run_caches[i])) any |= wake(zone, &zone->run_caches[i], true);
     return any;
+}
+
+bool zone_wake_some_runs(struct zone *zone) {
+    for (unsigned i = 0; i < zone->run_caches_used; i++)
+        if (has_runs(&zone->run_caches[i])) return wake_piece(zone, &zone->run_caches[i], true) != 0;
+    return false;
 }
 
 uint64_t zone_cached_granules(const struct zone *zone) {

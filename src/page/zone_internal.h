@@ -142,6 +142,8 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
 /* This CPU's become idle pages, as far as they are worth it: others' may be in use again soon. Then everybody's. False: there were none. */
 bool zone_wake_own_runs(struct zone *zone);
 bool zone_wake_used_runs(struct zone *zone);
+/* Some of all that they keep, of one CPU; false: there was nothing. For who may let the lock go in between. */
+bool zone_wake_some_runs(struct zone *zone);
 /* All of everybody's do: for room, address space or true marks. False: there were none. */
 bool zone_wake_runs(struct zone *zone);
 /* How many granules caches have that are present, so far as known. */

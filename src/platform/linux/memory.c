@@ -34,16 +34,26 @@
 
 static struct platform_info info;
 
+/*
+ * The start of a file, as text, and errno as it was. By system calls alone: the C library's functions may end a thread that is cancelled, which
+ * malloc does not, least of all under a lock, and a program may have others in their place. How long it is.
+ */
+static STRATA_RARE size_t read_start(const char *path, char *text, size_t bytes) {
+    const int saved = errno, file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    if (file >= 0) {
+        for (long count; length < bytes - 1 && (count = syscall(SYS_read, file, text + length, bytes - 1 - length)) > 0;) length += (size_t)count;
+        (void)syscall(SYS_close, file);
+    }
+    text[length] = 0;
+    errno = saved;
+    return length;
+}
+
 /* Reads a decimal number at the start of a small file; `otherwise` where that fails. */
 static uint64_t read_number_file(const char *path, uint64_t otherwise) {
     char text[32];
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return otherwise;
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    if (length <= 0 || text[0] < '0' || text[0] > '9') return otherwise;
-    text[length] = 0;
-    return linux_number(text);
+    return read_start(path, text, sizeof text) != 0 && text[0] >= '0' && text[0] <= '9' ? linux_number(text) : otherwise;
 }
 
 /* The kernel copies its whole CPU mask, whose size bounds every CPU number and concurrency id; no file is read for it. */
@@ -75,9 +85,7 @@ uint64_t platform_map_count_limit(void) {
     static uint64_t limit; /* a benign race: every reader computes the same value */
     uint64_t value = __atomic_load_n(&limit, __ATOMIC_RELAXED);
     if (value == 0) {
-        int saved = errno;
         value = read_number_file("/proc/sys/vm/max_map_count", 65530);
-        errno = saved;
         __atomic_store_n(&limit, value, __ATOMIC_RELAXED);
     }
     return value;
@@ -264,32 +272,25 @@ STRATA_COLD void platform_zero(void *address, size_t bytes) {
 bool platform_populate(void *address, size_t bytes) { return advise(address, bytes, MADV_POPULATE_WRITE); }
 bool platform_advise_huge(void *address, size_t bytes, bool on) { return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
-/* The number of kB behind `key` in a /proc file, as bytes. */
-static uint64_t read_kb_field(const char *path, const char *key) {
+STRATA_SELDOM uint64_t platform_huge_bytes(void) {
+    static const char key[] = "AnonHugePages:";
     char text[4096];
-    int saved = errno;
-    uint64_t bytes = 0;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file >= 0) {
-        size_t length = 0;
-        ssize_t count;
-        while (length < sizeof text - 1 && (count = read(file, text + length, sizeof text - 1 - length)) > 0) length += (size_t)count;
-        text[length] = 0;
-        close(file);
-        for (const char *line = text; *line != 0;) {
-            size_t k = 0;
-            while (key[k] != 0 && line[k] == key[k]) k++;
-            if (key[k] == 0) {
-                bytes = linux_number(line + k);
-                break;
-            }
-            while (*line != 0 && *line != '\n') line++;
-            if (*line == '\n') line++;
-        }
+    (void)read_start("/proc/thread-self/smaps_rollup", text, sizeof text);
+    for (const char *line = text; *line != 0;) {
+        size_t k = 0;
+        while (key[k] != 0 && line[k] == key[k]) k++;
+        if (key[k] == 0) return linux_number(line + k) * 1024;
+        while (*line != 0 && *line != '\n') line++;
+        if (*line == '\n') line++;
     }
-    errno = saved;
-    return bytes * 1024;
+    return 0;
 }
 
-uint64_t platform_huge_bytes(void) { return read_kb_field("/proc/thread-self/smaps_rollup", "AnonHugePages:"); }
-uint64_t platform_resident_bytes(void) { return read_kb_field("/proc/thread-self/status", "VmRSS:"); }
+/* The second number of the file, in pages. */
+STRATA_RARE uint64_t platform_resident_bytes(void) {
+    char text[64];
+    const char *at = text;
+    (void)read_start("/proc/thread-self/statm", text, sizeof text);
+    while (*at >= '0' && *at <= '9') at++;
+    return linux_number(at) << info.page_shift;
+}

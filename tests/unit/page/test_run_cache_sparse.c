@@ -3,6 +3,7 @@
  * serve who wants half as much, but not who writes to all of it; nobody wakes them for their few pages, and whoever needs room gets it; and a program
  * that begins to use its blocks is noticed.
  */
+#include "page/block_internal.h"
 #include "unit/page/sparse_support.h"
 
 #define RUN_GRANULES ((size_t)100)
@@ -158,6 +159,34 @@ static void many_are_kept(void **state) {
     end_sparse();
 }
 
+/* The longest there make room, of either kind, several at once; a used one finds room, too. */
+static void a_full_cache_gives_up_the_oldest(void **state) {
+    (void)state;
+    enum { BLOCK = 20, BLOCKS = RUN_CACHE_RUNS + 20 };
+    become_sparse(BLOCK);
+    char *blocks[BLOCKS], *used = fresh_block(BLOCK);
+    for (unsigned i = 0; i < BLOCKS; i++) blocks[i] = fresh_block(BLOCK);
+    zone.untouched[0] = 256; /* so that each counts as one page */
+    unsigned most = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        drop_block(blocks[i]);
+        most = kept() > most ? kept() : most;
+    }
+    assert_int_equal(most, RUN_CACHE_RUNS);
+    assert_in_range(kept(), RUN_CACHE_RUNS - 16, RUN_CACHE_RUNS);
+    assert_int_equal(zone.run_caches[0].runs[kept() - 1].at, zone_granule_of(&zone, blocks[BLOCKS - 1]));
+    for (char *block; kept() < RUN_CACHE_RUNS;) {
+        assert_non_null(block = fresh_block(BLOCK));
+        drop_block(block);
+    }
+    block_of(&zone, used)->fresh = 0;
+    drop_block(used);
+    assert_int_equal(zone.run_caches[0].kinds[0].count, 1);
+    assert_in_range(kept(), RUN_CACHE_RUNS - 16, RUN_CACHE_RUNS - 1);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
 /* However many there are, they are few pages. */
 static void what_is_kept_is_bounded(void **state) {
     (void)state;
@@ -249,6 +278,7 @@ int main(void) {
         cmocka_unit_test_setup(who_begins_to_use_blocks_is_noticed, plain_zone),
         cmocka_unit_test_setup(who_uses_a_little_of_each_goes_on, plain_zone),
         cmocka_unit_test_setup(many_are_kept, plain_zone),
+        cmocka_unit_test_setup(a_full_cache_gives_up_the_oldest, plain_zone),
         cmocka_unit_test_setup(what_is_kept_is_bounded, plain_zone),
         cmocka_unit_test_setup(what_is_kept_is_nobodys, plain_zone),
         cmocka_unit_test(what_was_asked_for_is_known_where_it_grows),
