@@ -22,6 +22,7 @@ static struct body {
     void *argument;
     bool used;
 } bodies[SIM_BODIES_MAX];
+static unsigned bodies_end; /* none from here on is used: two or three threads of sixty-four, looked at with every step that is explored */
 static unsigned running = NO_BODY;
 static unsigned chosen = NO_BODY; /* whom the running thread switches to */
 static bool died;                 /* the body that came back called platform_die */
@@ -95,6 +96,7 @@ static void run_body(void) {
     sim_thread_exit();
     if (sim_locks_held() != 0) fatal("sim: thread %u ends while it holds a lock of rank %u", current, sim_lock_highest_rank());
     bodies[body].used = false;
+    while (bodies_end != 0 && !bodies[bodies_end - 1].used) bodies_end--;
     sim_context_leave(body + 1, 0);
 }
 
@@ -103,6 +105,7 @@ static unsigned start_body(unsigned cpu, void (*function)(void *), void *argumen
     while (body < SIM_BODIES_MAX && bodies[body].used) body++;
     if (body == SIM_BODIES_MAX) return NO_BODY;
     bodies[body] = (struct body){.function = function, .argument = argument, .used = true};
+    if (body >= bodies_end) bodies_end = body + 1;
     *body_thread(body) = (struct sim_thread){.cpu = cpu, .state = SIM_THREAD_READY};
     sim_context_create(body + 1, run_body);
     return body;
@@ -151,19 +154,19 @@ static bool is_ready(unsigned body) {
 
 /* The n-th body that is ready, from 0, leaving out `except`; NO_BODY when there are fewer. */
 static unsigned nth_ready(unsigned n, unsigned except) {
-    for (unsigned i = 0; i < SIM_BODIES_MAX; i++)
+    for (unsigned i = 0; i < bodies_end; i++)
         if (i != except && is_ready(i) && n-- == 0) return i;
     return NO_BODY;
 }
 
 static unsigned count_ready(unsigned except) {
     unsigned ready = 0;
-    for (unsigned i = 0; i < SIM_BODIES_MAX; i++) ready += i != except && is_ready(i);
+    for (unsigned i = 0; i < bodies_end; i++) ready += i != except && is_ready(i);
     return ready;
 }
 
 void sim_thread_abort_sequences(unsigned cpu) {
-    for (unsigned i = 0; i < SIM_BODIES_MAX; i++)
+    for (unsigned i = 0; i < bodies_end; i++)
         if (bodies[i].used && body_thread(i)->in_sequence && (cpu == SIM_CPUS_MAX || body_thread(i)->cpu == cpu)) body_thread(i)->aborted = true;
 }
 
@@ -191,7 +194,7 @@ static bool is_waited_for(const struct sim_thread *thread, const struct platform
     bool wanted = false;
     for (unsigned k = 0; k < thread->locks.count; k++) {
         wanted |= thread->locks.held[k] == until;
-        for (unsigned i = 0; i < SIM_BODIES_MAX; i++)
+        for (unsigned i = 0; i < bodies_end; i++)
             wanted |= bodies[i].used && body_thread(i)->state == SIM_THREAD_WANTS_LOCK && body_thread(i)->wants == thread->locks.held[k];
     }
     return wanted;
@@ -199,7 +202,7 @@ static bool is_waited_for(const struct sim_thread *thread, const struct platform
 
 /* Nobody is ready: time passes for a thread that waits with a lock in its hands that another wants. */
 static bool wake_holder(const struct platform_lock *until) {
-    for (unsigned i = 0; i < SIM_BODIES_MAX; i++) {
+    for (unsigned i = 0; i < bodies_end; i++) {
         const struct sim_thread *thread = body_thread(i);
         if (!bodies[i].used || thread->state != SIM_THREAD_WAITS || thread->deadline_ns == UINT64_MAX || !is_waited_for(thread, until)) continue;
         sim_clock_advance(thread->deadline_ns - platform_now_ns());
@@ -223,7 +226,7 @@ static void run_ready(const struct platform_lock *until) {
 
 /* Nobody is ready: whoever wants a lock then wants one of the test's own, or waits for ever. */
 static void check_deadlock(void) {
-    for (unsigned i = 0; i < SIM_BODIES_MAX; i++) {
+    for (unsigned i = 0; i < bodies_end; i++) {
         if (!bodies[i].used || body_thread(i)->state != SIM_THREAD_WANTS_LOCK) continue;
         bool held_here = false;
         for (unsigned j = 0; j < threads_used; j++)
@@ -235,7 +238,7 @@ static void check_deadlock(void) {
 
 static uint64_t next_deadline_ns(void) {
     uint64_t next_ns = UINT64_MAX;
-    for (unsigned i = 0; i < SIM_BODIES_MAX; i++)
+    for (unsigned i = 0; i < bodies_end; i++)
         if (bodies[i].used && body_thread(i)->state == SIM_THREAD_WAITS) next_ns = min_u64(next_ns, body_thread(i)->deadline_ns);
     return next_ns;
 }
@@ -365,7 +368,7 @@ void platform_word_wait(const uint32_t *word, uint32_t seen) { platform_word_wai
 
 void platform_word_wake(const uint32_t *word) {
     sim_call_count(SIM_WORD_WAKE);
-    for (unsigned i = 0; i < SIM_BODIES_MAX; i++) {
+    for (unsigned i = 0; i < bodies_end; i++) {
         struct sim_thread *thread = body_thread(i);
         if (!bodies[i].used || thread->state != SIM_THREAD_WAITS || thread->waits_word != word) continue;
         thread->waits_word = NULL;
