@@ -65,7 +65,7 @@ bool reclaim_above_limit(void) {
 }
 
 bool reclaim_for_malloc(void) {
-    if (!__atomic_load_n(&heap.malloc_failed, __ATOMIC_RELAXED) || !__atomic_exchange_n(&heap.malloc_failed, false, __ATOMIC_RELAXED)) return false;
+    if (!__atomic_exchange_n(&heap.malloc_failed, false, __ATOMIC_RELAXED)) return false; /* the caller looks first */
     reclaim(0, CRITICAL_SHIFT, STRATA_CACHE_OUT_OF_MEMORY);
     object_caches_reap(&heap.objects); /* also where nobody was asked: their depots may have what malloc lacked */
     heap_release(0);

@@ -117,8 +117,12 @@ static size_t head_of(struct zone *zone, const char *address, size_t granules) {
 
 /* How much of a block of superpages is used, from its start on: as above; after one that was hardly used nothing is known. */
 static void learn_head(struct zone *zone, char *address, size_t granules, unsigned hits) {
+    if (hits <= SAMPLES_SPARSE) {
+        zone->tail = 256;
+        return;
+    }
     const size_t head = hits == SAMPLES ? granules : head_of(zone, address, granules);
-    zone->tail = hits <= SAMPLES_SPARSE ? 256 : zone->tail - zone->tail / 4 + (unsigned)(256 / 4 * (granules - head) / granules);
+    zone->tail = zone->tail - zone->tail / 4 + (unsigned)(256 / 4 * (granules - head) / granules);
 }
 
 /*

@@ -2,12 +2,11 @@
  * huge.c - for which superpages transparent huge pages are asked, by the policy `thp`.
  *
  * By `auto` the heap asks where it is large enough that a superpage more or less is a small share of it (of what is in memory of it, for slabs), and
- * where a huge page costs less
- * than the base pages in its place. That is measured, because it differs by thirty: 0.2 ms where the system has one at hand, 7 ms in a virtual
- * machine whose host has taken the memory back, or where memory must be compacted first (docs/decisions.md, 19 and 20). So the first page of a fresh
- * superpage is touched here, with a look at the clock; while their mean is too dear the next superpages go without after each dear one, more of them
- * each time, until one is cheap again. A superpage that is taken again with nothing present is decided on again. Above the soft limit there is none,
- * by any policy: idle pages would come with it that may not stay.
+ * where a huge page costs less than the base pages in its place. That is measured, because it differs by thirty: 0.2 ms where the system has one at
+ * hand, 7 ms in a virtual machine whose host has taken the memory back, or where memory must be compacted first (docs/decisions.md, 19 and 20). So
+ * the first page of a fresh superpage is touched here, with a look at the clock; while their mean is too dear the next superpages go without after
+ * each dear one, more of them each time, until one is cheap again. A superpage that is taken again with nothing present is decided on again. Above
+ * the soft limit there is none, by any policy: idle pages would come with it that may not stay.
  *
  * Superpages of slabs get them, but for those that are taken for objects of several pages, and large blocks, as long as blocks are used: smaller ones
  * come and go, and what they leave behind serves the next ones, which costs less than any fresh page. What a slab's superpage is measured by will be

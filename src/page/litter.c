@@ -78,8 +78,10 @@ static void learn_share(struct litter_kind *kind, uint32_t share) {
     kind->share = kind->share == 0 ? share : kind->share - kind->share / 4 + share / 4;
 }
 
-/* Whether the next block is to have them, of a block of superpages that leaves so many. */
-static bool is_worth_knowing(size_t granules, uint64_t left) { return left >= HOLES_GRANULES_MIN && left > granules / BLOCK_PAGES_SHARE; }
+/* Whether the next block is to have what one leaves: of superpages, more than a few. */
+static bool is_worth_knowing(bool superpages, size_t granules, uint64_t left) {
+    return superpages && left >= HOLES_GRANULES_MIN && left > granules / BLOCK_PAGES_SHARE;
+}
 
 bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *address, size_t granules) {
     struct superpage *superpage = superpage_of(zone, address);
@@ -92,13 +94,13 @@ bool zone_litter_leave(struct zone *zone, const struct block_desc *block, char *
     if (platform_is_filtered()) return false; /* to ask may be the end of the program, and nothing is left that is never asked for */
     const uint32_t number = kind->blocks++;
     uint64_t left = zone_litter_expected(&zone->litter, superpages, granules);
-    if (superpages && number % LOOK_EACH != 0 && is_worth_knowing(granules, left)) return false;
+    if (number % LOOK_EACH != 0 && is_worth_knowing(superpages, granules, left)) return false;
     if (number % LOOK_EACH == 0 || block->used || (number % SAMPLE_EACH == 0 && zone_has_some_page(zone, address, granules, number))) {
         const size_t absent = zone_mark_holes(zone, address, granules);
         left = granules - absent;
         if (number % LOOK_EACH == 0) learn_share(kind, (uint32_t)(left * LITTER_WHOLE / granules));
         zone_learn_untouched(zone, block, granules, absent);
-        if (!zone_is_sparse(zone, superpages) || (superpages && is_worth_knowing(granules, left))) return true; /* what is there counts from now on */
+        if (!zone_is_sparse(zone, superpages) || is_worth_knowing(superpages, granules, left)) return true; /* what is there counts from now on */
     }
     litter_all(zone, superpage, (unsigned)(zone_granule_of(zone, address) % SUPERPAGE_GRANULES), granules);
     zone->litter.granules += left;
