@@ -13,20 +13,14 @@ unsigned bits_count(const uint64_t bits[SUPERPAGE_WORDS]) {
     return count;
 }
 
-/* One word more, of zeros, so that each has a next one. */
-#define STARTS_WORDS (SUPERPAGE_WORDS + 1)
+/* Behind the words as many of zeros, and one more, so that nobody need ask where they end. */
+#define STARTS_WORDS (2 * SUPERPAGE_WORDS + 1)
 
 /* Of bits that stay are those that have another one `distance` further on, below 512; false: none is left. */
 STRATA_INLINE bool keep_followed(uint64_t bits[STARTS_WORDS], unsigned distance) {
     const unsigned words = distance / 64, shift = distance % 64;
     uint64_t any = 0;
-    if (STRATA_LIKELY(words == 0)) /* of the next word only the lowest bits count: no question for each where it lies */
-        for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) any |= bits[w] &= bits[w] >> shift | bits[w + 1] << 1 << (63 - shift);
-    else
-        for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
-            uint64_t low = w + words < SUPERPAGE_WORDS ? bits[w + words] : 0, high = w + words + 1 < SUPERPAGE_WORDS ? bits[w + words + 1] : 0;
-            any |= bits[w] &= low >> shift | high << 1 << (63 - shift);
-        }
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) any |= bits[w] &= bits[w + words] >> shift | bits[w + words + 1] << 1 << (63 - shift);
     return any != 0;
 }
 
@@ -35,20 +29,18 @@ STRATA_INLINE bool keep_followed(uint64_t bits[STARTS_WORDS], unsigned distance)
  * one of m begins n further on.
  */
 unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsigned granules, unsigned align) {
-    uint64_t starts[STARTS_WORDS];
+    uint64_t starts[STARTS_WORDS] = {0};
     __builtin_memcpy(starts, bits, SUPERPAGE_WORDS * sizeof starts[0]);
-    starts[SUPERPAGE_WORDS] = 0;
     for (unsigned length = 1, more; length < granules; length += more) {
         more = granules - length < length ? granules - length : length;
         if (!keep_followed(starts, more)) return SUPERPAGE_GRANULES;
     }
-    for (unsigned at = bits_next(starts, 0, 0); at < SUPERPAGE_GRANULES; at = bits_next(starts, at, 0)) {
-        unsigned aligned = (unsigned)align_up(at, align);
-        if (aligned == at) return at;
-        if (aligned >= SUPERPAGE_GRANULES) break;
-        at = aligned;
-    }
-    return SUPERPAGE_GRANULES;
+    unsigned at = 0, aligned = 0;
+    do {
+        at = bits_next(starts, aligned, 0);
+        aligned = (unsigned)align_up(at, align);
+    } while (aligned != at && aligned < SUPERPAGE_GRANULES);
+    return aligned == at ? at : SUPERPAGE_GRANULES;
 }
 
 unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]) {

@@ -296,8 +296,9 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
     return taken;
 }
 
-/* What bad_free says of an address where no object starts. */
+/* What bad_free says of an address where no object starts, and of an object that is free. */
 #define NO_OBJECT "not the start of an object"
+#define TWICE "double free"
 
 /* Under no lock but that of this shard (NULL: none). */
 static STRATA_COLD void bad_free(struct slab_shard *held, const struct slab_cache *cache, const void *object, const char *what) {
@@ -305,38 +306,49 @@ static STRATA_COLD void bad_free(struct slab_shard *held, const struct slab_cach
     fatal("free(): %p: %s (cache %s)", object, what, cache->name);
 }
 
-/* Where an object belongs. */
+/* Where objects belong that follow one another in a batch, and whose marks lie in one word. */
 struct place {
     struct slab *slab;
-    unsigned index;
+    uint64_t marks;
+    uint16_t word, count; /* of the slab's marks; how many are set here */
 };
 /*
- * So many objects are looked up before the first one's mark is set. A look-up waits for three loads, one after the other; where the next one begins
+ * So many objects are looked up before the first mark is set. A look-up waits for three loads, one after the other; where the next one begins
  * only after this one's slab has told whether it must change its bucket, which no processor foresees, each waits for all of them.
  */
 #define PLACES_MAX 16
-/* The slabs stay, as the objects are the caller's; with none but the lock that the caller happens to hold. */
-STRATA_INLINE void look_up(const struct slab_lookup *lookup, struct slab_shard *held, const struct slab_cache *cache, void *const *objects,
-                           struct place *places, unsigned count) {
+/* Fills in places, from the second one on (the first is not looked at); how many. The slabs stay, as the objects are the caller's; with none but the
+ * lock that the caller happens to hold. */
+STRATA_INLINE unsigned look_up(const struct slab_lookup *lookup, struct slab_shard *held, const struct slab_cache *cache, void *const *objects,
+                               struct place *places, unsigned count) {
     struct slab *slab = NULL;
     uintptr_t start = 0;
     uint64_t end = 0;
+    struct place *place = places;
     for (unsigned i = 0; i < count; i++) {
         uint64_t behind = (uintptr_t)objects[i] - start;
-        if (behind >= end) {
+        const bool other = behind >= end;
+        if (other) {
             slab = slab_look_up(lookup, objects[i], &behind);
             if (STRATA_UNLIKELY(slab == NULL)) bad_free(held, cache, objects[i], NO_OBJECT);
             start = (uintptr_t)objects[i] - behind;
             end = (uint64_t)slab->capacity * lookup->object_bytes;
         }
-        places[i].slab = slab;
-        if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &places[i].index))) bad_free(held, cache, objects[i], NO_OBJECT);
+        unsigned index;
+        if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &index))) bad_free(held, cache, objects[i], NO_OBJECT);
+        const uint64_t mark = UINT64_C(1) << index % 64;
+        if (other || index / 64 != place->word) *++place = (struct place){.slab = slab, .word = (uint16_t)(index / 64)};
+        if (STRATA_UNLIKELY((place->marks & mark) != 0)) bad_free(held, cache, objects[i], TWICE);
+        place->marks |= mark;
+        place->count++;
     }
+    return (unsigned)(place - places);
 }
 
 static STRATA_COLD void bad_place(struct slab_layer *slabs, struct slab_shard *held, const struct slab_cache *cache, const struct place *place) {
     const char *start = zone_address_of(slabs->zone, place->slab->granule);
-    bad_free(held, cache, start + (size_t)place->index * cache->object_bytes, "double free");
+    const unsigned index = place->word * 64u + bit_lowest(place->marks & place->slab->bits[place->word]);
+    bad_free(held, cache, start + (size_t)index * cache->object_bytes, TWICE);
 }
 
 /* Of these objects one was free already, and its slab has gone since they were looked up: what its head says is another's. */
@@ -347,24 +359,14 @@ static STRATA_COLD void bad_slab(const struct slab_lookup *lookup, const struct 
     fatal("free(): %p, or one freed with it: double free (cache %s)", objects[0], cache->name);
 }
 
-/* Marks the first of these objects, and those behind it of which the marks lie in the same word; how many they are. */
-STRATA_INLINE unsigned mark_free(struct slab_layer *slabs, struct slab_shard *held, const struct slab_cache *cache, const struct place *places,
-                                 unsigned count) {
-    struct slab *slab = places->slab;
-    const unsigned word = places->index / 64;
-    uint64_t bits = slab->bits[word];
-    unsigned marked = 0;
-    do {
-        const unsigned index = places[marked].index;
-        const uint64_t bit = UINT64_C(1) << (index % 64);
-        if (STRATA_UNLIKELY((bits & bit) != 0)) bad_place(slabs, held, cache, &places[marked]);
-        bits |= bit;
-        marked++;
-    } while (marked < count && places[marked].slab == slab && places[marked].index / 64 == word);
-    slab->bits[word] = bits;
-    if (word < slab->first) slab->first = (uint8_t)word;
-    slab->free = (uint16_t)(slab->free + marked);
-    return marked;
+/* Marks the objects of a place as free. */
+STRATA_INLINE void mark_free(struct slab_layer *slabs, struct slab_shard *held, const struct slab_cache *cache, const struct place *place) {
+    struct slab *slab = place->slab;
+    const uint64_t bits = slab->bits[place->word];
+    if (STRATA_UNLIKELY((bits & place->marks) != 0)) bad_place(slabs, held, cache, place);
+    slab->bits[place->word] = bits | place->marks;
+    if (place->word < slab->first) slab->first = (uint8_t)place->word;
+    slab->free = (uint16_t)(slab->free + place->count);
 }
 
 /* A slab that got objects back has come to another bucket; true: it is wholly free. Out of the way of the loop below, which seldom comes to it. */
@@ -385,24 +387,25 @@ static bool above_soft_limit(const struct slab_layer *slabs) {
 }
 
 /*
- * Of these objects, frees those in slabs of the shard, under its lock; the places of the others move to the front; how many they are. Slabs that
+ * Frees the objects of these places that are in slabs of the shard, under its lock; the other places move to the front; how many they are. Slabs that
  * become wholly free stay until all is marked: an object that is freed twice shall find its place.
  */
 STRATA_INLINE unsigned free_of_shard(struct slab_layer *slabs, struct slab_cache *cache, unsigned index, struct place *places, unsigned count) {
     struct slab_shard *shard = slab_shard_at(cache, index);
-    unsigned left = 0;
+    unsigned left = 0, freed = 0;
     bool empty = false;
-    for (unsigned i = 0; i < count;) {
+    for (unsigned i = 0; i < count; i++) {
         struct slab *slab = places[i].slab;
         if (STRATA_UNLIKELY(shard_of_slab(slab) != index)) {
-            places[left++] = places[i++];
+            places[left++] = places[i];
             continue;
         }
-        i += mark_free(slabs, shard, cache, places + i, count - i);
+        mark_free(slabs, shard, cache, &places[i]);
+        freed += places[i].count;
         if (slab->free >= slab->limit) empty |= settle(slabs, shard, slab);
     }
-    COUNTER_ADD(shard->free, count - left);
-    shard->frees += count - left;
+    COUNTER_ADD(shard->free, freed);
+    shard->frees += freed;
     if (STRATA_UNLIKELY(empty) && above_soft_limit(slabs)) destroy_empties(slabs, cache, index); /* otherwise until wanted, or the next tick */
     return left;
 }
@@ -410,14 +413,13 @@ STRATA_INLINE unsigned free_of_shard(struct slab_layer *slabs, struct slab_cache
 void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *objects, unsigned count) {
     struct slab_cache *cache = &slabs->caches[tag];
     const struct slab_lookup lookup = slab_lookup_of(slabs, cache);
-    struct place places[PLACES_MAX];
+    struct place looked_up[1 + PLACES_MAX], *const places = looked_up + 1;
     unsigned index = 0;
     struct slab_shard *held = NULL; /* from batch to batch: mostly the next one's is the same */
     for (unsigned done = 0; done < count;) {
-        unsigned left = (unsigned)min_u64(count - done, PLACES_MAX);
-        const unsigned group = done;
-        look_up(&lookup, held, cache, objects + done, places, left);
-        for (done += left; left != 0;) {
+        const unsigned group = done, some = (unsigned)min_u64(count - done, PLACES_MAX);
+        unsigned left = look_up(&lookup, held, cache, objects + done, looked_up, some);
+        for (done += some; left != 0;) {
             /* What was read without the lock may be another's by now, and is read again. */
             if (held == NULL || shard_of_slab(places[0].slab) != index) {
                 if (held != NULL) platform_lock_release(&held->lock);
