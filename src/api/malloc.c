@@ -192,8 +192,8 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
         errno = saved;
         return move_to_new(p, old, size, false);
     }
-    if (size <= old && old - size < GRANULE_BYTES && size > SIZE_CLASS_MAX_BYTES)
-        return p; /* the same pages, as who appends often asks for; a larger size gives a huge difference */
+    /* The same pages, as who appends often asks for: the difference is huge where size is more. Smaller ones become objects. */
+    if (old - size < (size_t)heap.zone.page_granules << GRANULE_SHIFT && size > SIZE_CLASS_MAX_BYTES) return p;
     if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) return heap_alloc_slow(size, NATURAL_ALIGN, NULL); /* which fails */
     if (size > old && heap_is_debugged() && debug_heap_refuses(size)) {
         errno = ENOMEM;

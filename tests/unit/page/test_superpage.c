@@ -38,6 +38,22 @@ static void find_is_the_lowest_fit(void **state) {
     assert_int_equal(bits_find_run(bits, SUPERPAGE_GRANULES - 1, 1), 0);
 }
 
+/* Runs longer than random bits have them: steps of the search of more than a word, to anywhere in another. */
+static void find_sees_long_runs(void **state) {
+    (void)state;
+    uint64_t seed = 3;
+    for (unsigned round = 0; round < 3000; round++) {
+        uint64_t bits[SUPERPAGE_WORDS] = {0};
+        const unsigned length = 1 + (unsigned)(next_random(&seed) % SUPERPAGE_GRANULES), align = 1u << next_random(&seed) % 10;
+        const unsigned start = (unsigned)(next_random(&seed) % (SUPERPAGE_GRANULES - length + 1));
+        bits_set(bits, start, length);
+        assert_int_equal(bits_find_run(bits, length, 1), start);
+        if (length < SUPERPAGE_GRANULES) assert_int_equal(bits_find_run(bits, length + 1, 1), SUPERPAGE_GRANULES);
+        const unsigned granules = 1 + (unsigned)(next_random(&seed) % length);
+        assert_int_equal(bits_find_run(bits, granules, align), naive_find(bits, granules, align));
+    }
+}
+
 static void counts_and_lengths(void **state) {
     (void)state;
     uint64_t bits[SUPERPAGE_WORDS], seed = 2;
@@ -115,6 +131,7 @@ static void a_place_of_present_pages_comes_first(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(find_is_the_lowest_fit),
+        cmocka_unit_test(find_sees_long_runs),
         cmocka_unit_test(counts_and_lengths),
         cmocka_unit_test(ranges_are_set_and_cleared_exactly),
         cmocka_unit_test(a_place_of_present_pages_comes_first),
