@@ -334,7 +334,7 @@ STRATA_INLINE unsigned look_up(const struct slab_lookup *lookup, struct slab_sha
             start = (uintptr_t)objects[i] - behind;
             end = (uint64_t)slab->capacity * lookup->object_bytes;
         }
-        unsigned index;
+        unsigned index = 0;
         if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &index))) bad_free(held, cache, objects[i], NO_OBJECT);
         const uint64_t mark = UINT64_C(1) << index % 64;
         if (other || index / 64 != place->word) *++place = (struct place){.slab = slab, .word = (uint16_t)(index / 64)};
