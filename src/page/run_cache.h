@@ -17,7 +17,9 @@ struct cached_run {
     uint32_t present; /* of them, so far as known: fewer where it is hardly used */
 };
 
-/* Of a CPU, or of CPUs whose numbers are the same modulo RUN_CACHES. The runs lie apart, so that the first one of a CPU needs no pages for others'.
+/*
+ * Of a CPU, or of CPUs whose numbers are the same modulo RUN_CACHES. The runs lie apart, in the zone, so that the first one of a CPU needs no pages
+ * for others'.
  */
 struct run_cache {
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES); /* LOCK_RANK_RUN_CACHE */

@@ -317,18 +317,20 @@ struct place {
  * only after this one's slab has told whether it must change its bucket, which no processor foresees, each waits for all of them.
  */
 #define PLACES_MAX 16
-/* Fills in places, from the second one on (the first is not looked at); how many. The slabs stay, as the objects are the caller's; with none but the
- * lock that the caller happens to hold. */
+/*
+ * Fills in places, from the second one on: the first is nobody's, for the first object to differ from. How many. The slabs stay, as the objects are
+ * the caller's; with none but the lock that the caller happens to hold.
+ */
 STRATA_INLINE unsigned look_up(const struct slab_lookup *lookup, struct slab_shard *held, const struct slab_cache *cache, void *const *objects,
                                struct place *places, unsigned count) {
     struct slab *slab = NULL;
     uintptr_t start = 0;
     uint64_t end = 0;
     struct place *place = places;
+    place->slab = NULL;
     for (unsigned i = 0; i < count; i++) {
         uint64_t behind = (uintptr_t)objects[i] - start;
-        const bool other = behind >= end;
-        if (other) {
+        if (behind >= end) {
             slab = slab_look_up(lookup, objects[i], &behind);
             if (STRATA_UNLIKELY(slab == NULL)) bad_free(held, cache, objects[i], NO_OBJECT);
             start = (uintptr_t)objects[i] - behind;
@@ -337,7 +339,7 @@ STRATA_INLINE unsigned look_up(const struct slab_lookup *lookup, struct slab_sha
         unsigned index = 0;
         if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &index))) bad_free(held, cache, objects[i], NO_OBJECT);
         const uint64_t mark = UINT64_C(1) << index % 64;
-        if (other || index / 64 != place->word) *++place = (struct place){.slab = slab, .word = (uint16_t)(index / 64)};
+        if (slab != place->slab || index / 64 != place->word) *++place = (struct place){.slab = slab, .word = (uint16_t)(index / 64)};
         if (STRATA_UNLIKELY((place->marks & mark) != 0)) bad_free(held, cache, objects[i], TWICE);
         place->marks |= mark;
         place->count++;
