@@ -36,7 +36,10 @@ unsigned cache_alloc_batch(struct cache_layer *caches, unsigned cache, void **ob
             some = objects[got] != NULL;
         } else if (some == 0) {
             some = take_magazine(caches, cache, objects + got, left);
-            if (some == 0) some = backend_alloc(caches, cache, objects + got, (unsigned)min_u64(left, GROUP_MAX));
+            if (some == 0) {
+                some = backend_alloc(caches, cache, objects + got, (unsigned)min_u64(left, GROUP_MAX));
+                rounds_reverse(objects + got, some);
+            }
             if (some == 0) some = (objects[got] = cache_alloc_slow(caches, cache)) != NULL; /* which knows where else to look */
         }
         if (some == 0) break;

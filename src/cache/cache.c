@@ -44,14 +44,6 @@ bool cache_init(struct cache_layer *caches, struct slab_layer *slabs, unsigned m
     return cpu_layer_init(caches, NULL);
 }
 
-static void reverse(void **rounds, unsigned count) {
-    for (unsigned i = 0; i < count / 2; i++) {
-        void *round = rounds[i];
-        rounds[i] = rounds[count - 1 - i];
-        rounds[count - 1 - i] = round;
-    }
-}
-
 void cache_put_rounds(struct cache_layer *caches, unsigned cache, void **rounds, unsigned count) {
     if (count == 0) return;
     unsigned put = cpu_push_batch_in(&caches->areas_at, cache, rounds, count);
@@ -85,7 +77,6 @@ void *cache_alloc_slow(struct cache_layer *caches, unsigned cache) {
     void *rounds[CACHE_TRANSFER_MAX];
     unsigned got = backend_alloc(caches, cache, rounds, wanted != 0 ? wanted : 1);
     if (STRATA_UNLIKELY(got == 0)) return (magazine = depot_take_odd(caches, depot)) != NULL ? spend(caches, cache, magazine) : NULL;
-    reverse(rounds, got); /* the array is popped from its end: lowest addresses first */
     object = rounds[got - 1];
     cache_put_rounds(caches, cache, rounds, got - 1);
     return object;

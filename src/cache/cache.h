@@ -52,9 +52,9 @@ struct magazine_list {
 
 /*
  * Where rounds come from, and where those go that the layer has no need of. alloc and free are called with no lock held. alloc returns how many of
- * `count` there are, for the CPU `home`, apart from what others use where that is asked for; home whose an object is (NULL: no object is anyone's);
- * sort brings those of one home to the front, and returns how many they are; total how many objects the cache has, in use or not: a look without a
- * lock, as it may be called under a depot's.
+ * `count` there are, the one to be used first last, as in an array, for the CPU `home`, apart from what others use where that is asked for; home
+ * whose an object is (NULL: no object is anyone's); sort brings those of one home to the front, and returns how many they are; total how many objects
+ * the cache has, in use or not: a look without a lock, as it may be called under a depot's.
  */
 struct cache_backend {
     unsigned (*alloc)(void *context, unsigned cache, unsigned home, bool apart, void **objects, unsigned count);

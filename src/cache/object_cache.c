@@ -62,6 +62,7 @@ static unsigned backend_take(void *context, unsigned index, unsigned home, bool 
     if (STRATA_UNLIKELY(object_debug_take(layer->caches[index], objects, &taken))) return taken;
     const unsigned raw = object_slabs_alloc(&layer->caches[index]->slabs, objects, count);
     taken = object_construct(layer->caches[index], objects, raw);
+    rounds_reverse(objects, taken);
     if (STRATA_UNLIKELY(taken == 0)) object_debug_failed(layer->caches[index], raw != 0 ? OBJECT_BY_CONSTRUCTOR : OBJECT_LACK);
     return taken;
 }

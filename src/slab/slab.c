@@ -169,6 +169,14 @@ static struct slab *slab_create(struct slab_layer *slabs, struct slab_cache *cac
     return slab;
 }
 
+STRATA_NOINLINE void slab_count_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab, int more) {
+    const unsigned index = slab->shard;
+    struct slab_shard *shard = slab_shard_at(cache, index);
+    uint64_t *granules = index == 0 ? &slabs->empty_granules : &slab_homes[index - 1].empty_granules;
+    COUNTER_ADD(shard->empty_slabs, (uint32_t)more);
+    __atomic_fetch_add(granules, (uint64_t)(more * slab->granules), __ATOMIC_RELAXED);
+}
+
 /* A slab more in the cache (1), or one less (-1). */
 static void count_slab(struct slab_cache *cache, const struct slab *slab, int more) {
     __atomic_fetch_add(&cache->slabs, (uint64_t)more, __ATOMIC_RELAXED);
@@ -183,8 +191,7 @@ static void enlist(struct slab_layer *slabs, struct slab_cache *cache, unsigned 
     slab_bucket_insert(slabs, shard, slab, head, SLAB_BUCKETS - 1);
     count_slab(cache, slab, 1);
     COUNTER_ADD(shard->free, slab->capacity);
-    COUNTER_ADD(shard->empty_slabs, 1);
-    slab_count_empty(slabs, index, slab->granules);
+    slab_count_empty(slabs, cache, slab, 1);
 }
 
 /* Under the shard's lock; the zone's comes after it. */
@@ -193,9 +200,8 @@ static void destroy_empty(struct slab_layer *slabs, struct slab_cache *cache, un
     char *address = zone_address_of(slabs->zone, slab->granule);
     unsigned granules = slab->granules;
     slab_bucket_remove(slabs, shard, slab);
-    COUNTER_SUB(shard->empty_slabs, 1);
+    slab_count_empty(slabs, cache, slab, -1);
     COUNTER_SUB(shard->free, slab->capacity);
-    slab_count_empty(slabs, index, -(uint64_t)granules);
     count_slab(cache, slab, -1);
     zone_tag_run(slabs->zone, address, granules, TAG_NONE);
     zone_head_free(slabs->zone, head, head_bytes(slab->capacity));
@@ -214,46 +220,54 @@ static STRATA_NOINLINE void destroy_empties(struct slab_layer *slabs, struct sla
 
 /* ------------------------------------------------------------------ objects */
 
-/* Takes up to `count` objects out of one slab, in address order. */
+/* Takes up to `count` objects out of one slab, descending. */
 static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, void **objects, unsigned count) {
     char *base = zone_address_of(slabs->zone, slab->granule);
-    size_t bytes = cache->object_bytes;
-    unsigned taken = 0, word = slab->first;
+    const size_t bytes = cache->object_bytes;
     if (slab->free < count) count = slab->free;
-    while (taken < count) {
-        uint64_t bits = slab->bits[word];
-        char *word_base = base + (size_t)word * 64 * bytes;
-        while (bits != 0 && taken < count) {
-            objects[taken++] = word_base + bit_lowest(bits) * bytes;
-            bits &= bits - 1;
+    unsigned word = slab->first;
+    for (unsigned left = count; left != 0;) {
+        const uint64_t bits = slab->bits[word];
+        if (bits == 0) {
+            word++;
+            continue;
         }
-        slab->bits[word] = bits;
-        if (bits == 0) word++;
+        const unsigned first = bit_lowest(bits);
+        uint64_t rest = bits >> first;
+        char *object = base + ((size_t)word * 64 + first) * bytes;
+        if ((rest & (rest + 1)) == 0) { /* one run: they were never in use, or are all free again */
+            const unsigned run = (unsigned)min_u64(bit_highest(rest) + 1, left);
+            for (const unsigned behind = left - run; left != behind; object += bytes) objects[--left] = object;
+            rest &= -(UINT64_C(1) << (run - 1) << 1);
+        } else {
+            for (; rest != 0 && left != 0; rest &= rest - 1) objects[--left] = object + bit_lowest(rest) * bytes;
+        }
+        slab->bits[word] = rest << first;
     }
     slab->first = (uint8_t)word;
-    slab->free = (uint16_t)(slab->free - taken);
-    return taken;
+    slab->free = (uint16_t)(slab->free - count);
+    return count;
+}
+
+/* Where its free objects no longer suit the bucket that it stands in, if it stands in one. Under the shard's lock. */
+static STRATA_NOINLINE void change_bucket(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab, uint32_t head) {
+    if (slab->limit != FULL_LIMIT) slab_bucket_remove(slabs, shard, slab);
+    if (slab->free != 0)
+        slab_bucket_insert(slabs, shard, slab, head, slab_bucket_of(slab));
+    else
+        slab->limit = FULL_LIMIT;
 }
 
 /* From the fullest slab of a shard that has free objects, under its lock; how many it gave. */
-static unsigned take_from(struct slab_layer *slabs, struct slab_cache *cache, unsigned index, unsigned home, void **objects, unsigned count) {
-    struct slab_shard *shard = slab_shard_at(cache, index);
+static unsigned take_from(struct slab_layer *slabs, struct slab_cache *cache, struct slab_shard *shard, unsigned home, void **objects,
+                          unsigned count) {
     const uint32_t head = shard->buckets[bit_lowest(shard->bucket_map)];
     struct slab *slab = slab_at(slabs, head);
-    if (slab->free == slab->capacity) {
-        COUNTER_SUB(shard->empty_slabs, 1);
-        slab_count_empty(slabs, index, -(uint64_t)slab->granules);
-    }
+    if (slab->free == slab->capacity) slab_count_empty(slabs, cache, slab, -1);
     /* Who takes the last objects out of another's slab is a guest there: they go back to where most belongs. */
     if (slab->free >= slab->capacity / 2) __atomic_store_n(&slab->home, (uint8_t)home, __ATOMIC_RELAXED);
     const unsigned taken = take_objects(slabs, cache, slab, objects, count);
-    if (slab->free == 0) {
-        slab_bucket_remove(slabs, shard, slab);
-        slab->limit = FULL_LIMIT;
-    } else if (slab_bucket_of(slab) != slab->bucket) {
-        slab_bucket_remove(slabs, shard, slab);
-        slab_bucket_insert(slabs, shard, slab, head, slab_bucket_of(slab));
-    }
+    if (slab->free == 0 || slab_bucket_of(slab) != slab->bucket) change_bucket(slabs, shard, slab, head);
     COUNTER_SUB(shard->free, taken);
     shard->allocs += taken;
     return taken;
@@ -265,7 +279,7 @@ static STRATA_COLD unsigned take_any(struct slab_layer *slabs, struct slab_cache
     FOR_EACH_SHARD(index, slab_shards_of(cache)) {
         struct slab_shard *shard = slab_shard_at(cache, index);
         platform_lock_acquire(&shard->lock);
-        while (taken < count && shard->bucket_map != 0) taken += take_from(slabs, cache, index, home, objects + taken, count - taken);
+        while (taken < count && shard->bucket_map != 0) taken += take_from(slabs, cache, shard, home, objects + taken, count - taken);
         platform_lock_release(&shard->lock);
     }
     return taken;
@@ -279,7 +293,7 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
     platform_lock_acquire_here(&shard->lock);
     while (taken < count) {
         if (STRATA_LIKELY(shard->bucket_map != 0)) {
-            taken += take_from(slabs, cache, index, home, objects + taken, count - taken);
+            taken += take_from(slabs, cache, shard, home, objects + taken, count - taken);
             continue;
         }
         if (slab_shards_of(cache) != 1 && slab_adopt(slabs, cache, index)) continue;
@@ -323,27 +337,44 @@ struct place {
  */
 STRATA_INLINE unsigned look_up(const struct slab_lookup *lookup, struct slab_shard *held, const struct slab_cache *cache, void *const *objects,
                                struct place *places, unsigned count) {
+    const uint64_t word_bytes = (uint64_t)lookup->object_bytes * 64;
     struct slab *slab = NULL;
-    uintptr_t start = 0;
-    uint64_t end = 0;
+    uintptr_t start = 0, word_start = 0; /* of the slab, and of the objects of one word */
+    uint64_t end = 0, word_end = 0;      /* behind these */
+    uint64_t marks = 0;
     struct place *place = places;
-    place->slab = NULL;
+    unsigned since = 0;
     for (unsigned i = 0; i < count; i++) {
-        uint64_t behind = (uintptr_t)objects[i] - start;
-        if (behind >= end) {
-            slab = slab_look_up(lookup, objects[i], &behind);
-            if (STRATA_UNLIKELY(slab == NULL)) bad_free(held, cache, objects[i], NO_OBJECT);
-            start = (uintptr_t)objects[i] - behind;
-            end = (uint64_t)slab->capacity * lookup->object_bytes;
+        uint64_t behind = (uintptr_t)objects[i] - word_start;
+        if (behind >= word_end) { /* of another place */
+            place->marks = marks;
+            place->count = (uint16_t)(i - since);
+            behind = (uintptr_t)objects[i] - start;
+            if (behind >= end) {
+                slab = slab_look_up(lookup, objects[i], &behind);
+                end = STRATA_LIKELY(slab != NULL) ? (uint64_t)slab->capacity * lookup->object_bytes : 0;
+                if (STRATA_UNLIKELY(behind >= end)) bad_free(held, cache, objects[i], NO_OBJECT);
+                start = (uintptr_t)objects[i] - behind;
+            }
+            const unsigned word = slab_number_at(lookup, behind) / 64;
+            const uint64_t before = word * word_bytes;
+            word_start = start + before;
+            word_end = min_u64(end - before, word_bytes);
+            behind -= before;
+            place++;
+            place->slab = slab;
+            place->word = (uint16_t)word;
+            marks = 0;
+            since = i;
         }
-        unsigned index = 0;
-        if (STRATA_UNLIKELY(behind >= end || !slab_index_at(lookup, behind, &index))) bad_free(held, cache, objects[i], NO_OBJECT);
-        const uint64_t mark = UINT64_C(1) << index % 64;
-        if (slab != place->slab || index / 64 != place->word) *++place = (struct place){.slab = slab, .word = (uint16_t)(index / 64)};
-        if (STRATA_UNLIKELY((place->marks & mark) != 0)) bad_free(held, cache, objects[i], TWICE);
-        place->marks |= mark;
-        place->count++;
+        const unsigned number = slab_number_at(lookup, behind);
+        const uint64_t mark = UINT64_C(1) << number;
+        if (STRATA_UNLIKELY((uint64_t)number * lookup->object_bytes != behind)) bad_free(held, cache, objects[i], NO_OBJECT);
+        if (STRATA_UNLIKELY((marks & mark) != 0)) bad_free(held, cache, objects[i], TWICE);
+        marks |= mark;
     }
+    place->marks = marks;
+    place->count = (uint16_t)(count - since);
     return (unsigned)(place - places);
 }
 
@@ -372,13 +403,10 @@ STRATA_INLINE void mark_free(struct slab_layer *slabs, struct slab_shard *held, 
 }
 
 /* A slab that got objects back has come to another bucket; true: it is wholly free. Out of the way of the loop below, which seldom comes to it. */
-static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab) {
-    const uint32_t head = zone_head_of(slabs->zone, slab->granule);
-    if (slab->limit != FULL_LIMIT) slab_bucket_remove(slabs, shard, slab);
-    slab_bucket_insert(slabs, shard, slab, head, slab_bucket_of(slab));
+static STRATA_NOINLINE bool settle(struct slab_layer *slabs, struct slab_cache *cache, struct slab_shard *shard, struct slab *slab) {
+    change_bucket(slabs, shard, slab, zone_head_of(slabs->zone, slab->granule));
     if (slab->free != slab->capacity) return false;
-    COUNTER_ADD(shard->empty_slabs, 1);
-    slab_count_empty(slabs, slab->shard, slab->granules);
+    slab_count_empty(slabs, cache, slab, 1);
     return true;
 }
 
@@ -392,8 +420,8 @@ static bool above_soft_limit(const struct slab_layer *slabs) {
  * Frees the objects of these places that are in slabs of the shard, under its lock; the other places move to the front; how many they are. Slabs that
  * become wholly free stay until all is marked: an object that is freed twice shall find its place.
  */
-STRATA_INLINE unsigned free_of_shard(struct slab_layer *slabs, struct slab_cache *cache, unsigned index, struct place *places, unsigned count) {
-    struct slab_shard *shard = slab_shard_at(cache, index);
+STRATA_INLINE unsigned free_of_shard(struct slab_layer *slabs, struct slab_cache *cache, struct slab_shard *shard, unsigned index,
+                                     struct place *places, unsigned count) {
     unsigned left = 0, freed = 0;
     bool empty = false;
     for (unsigned i = 0; i < count; i++) {
@@ -404,7 +432,7 @@ STRATA_INLINE unsigned free_of_shard(struct slab_layer *slabs, struct slab_cache
         }
         mark_free(slabs, shard, cache, &places[i]);
         freed += places[i].count;
-        if (slab->free >= slab->limit) empty |= settle(slabs, shard, slab);
+        if (slab->free >= slab->limit) empty |= settle(slabs, cache, shard, slab);
     }
     COUNTER_ADD(shard->free, freed);
     shard->frees += freed;
@@ -431,7 +459,7 @@ void slab_free_batch(struct slab_layer *slabs, unsigned tag, void *const *object
                 held = slab_shard_at(cache, index);
                 platform_lock_acquire_here(&held->lock);
             }
-            left = free_of_shard(slabs, cache, index, places, left);
+            left = free_of_shard(slabs, cache, held, index, places, left);
         }
     }
     if (held != NULL) platform_lock_release_here(&held->lock);

@@ -6,9 +6,10 @@
 bool slab_is_object(const struct slab_layer *slabs, unsigned tag, const void *object) {
     const struct slab_lookup lookup = slab_lookup_of(slabs, &slabs->caches[tag]);
     uint64_t behind;
-    unsigned index;
     const struct slab *slab = slab_look_up(&lookup, object, &behind);
-    return slab != NULL && slab_index_at(&lookup, behind, &index) && index < slab->capacity;
+    if (slab == NULL) return false;
+    const unsigned number = slab_number_at(&lookup, behind);
+    return number < slab->capacity && (uint64_t)number * lookup.object_bytes == behind;
 }
 
 unsigned slab_home_of(const struct slab_layer *slabs, unsigned tag, const void *object) {

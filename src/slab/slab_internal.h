@@ -84,11 +84,8 @@ struct slab_shard slab_shards_sum(struct slab_cache *cache);
 
 void slab_bucket_remove(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab);
 void slab_bucket_insert(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab, uint32_t head, unsigned bucket);
-/* So many granules of wholly free slabs more in a shard. */
-STRATA_INLINE void slab_count_empty(struct slab_layer *slabs, unsigned shard, uint64_t granules) {
-    uint64_t *counter = shard == 0 ? &slabs->empty_granules : &slab_homes[shard - 1].empty_granules;
-    __atomic_fetch_add(counter, granules, __ATOMIC_RELAXED);
-}
+/* A wholly free slab more in its shard (1), or one less (-1). */
+void slab_count_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab, int more);
 
 /* ------------------------------------------------------------------ from an object to its slab */
 
@@ -121,10 +118,8 @@ STRATA_INLINE struct slab *slab_look_up(const struct slab_lookup *lookup, const 
     return zone_head_in(lookup->heads, at);
 }
 
-/* Which object of its slab starts so many bytes behind the slab's start; false: none does. What is behind the last one may be taken for one more. */
-STRATA_INLINE bool slab_index_at(const struct slab_lookup *lookup, uint64_t behind, unsigned *index) {
-    *index = (unsigned)(behind * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
-    return (uint64_t)*index * lookup->object_bytes == behind;
+/* In which object lies what is so many bytes behind the first one's start. */
+STRATA_INLINE unsigned slab_number_at(const struct slab_lookup *lookup, uint64_t behind) {
+    return (unsigned)(behind * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
 }
-
 #endif

@@ -43,16 +43,14 @@ unsigned slab_shard_of_home(struct slab_layer *slabs, struct slab_cache *cache, 
 static void move(struct slab_layer *slabs, struct slab_cache *cache, uint32_t head, unsigned from, unsigned to) {
     struct slab_shard *giver = slab_shard_at(cache, from), *taker = slab_shard_at(cache, to);
     struct slab *slab = slab_at(slabs, head);
+    const bool empty = slab->free == slab->capacity;
+    if (empty) slab_count_empty(slabs, cache, slab, -1);
     slab_bucket_remove(slabs, giver, slab);
     slab_bucket_insert(slabs, taker, slab, head, slab->bucket);
     __atomic_store_n(&slab->shard, (uint8_t)to, __ATOMIC_RELEASE); /* who frees into it without having seen the shard begin sees that by this */
     COUNTER_SUB(giver->free, slab->free);
     COUNTER_ADD(taker->free, slab->free);
-    if (slab->free != slab->capacity) return;
-    COUNTER_SUB(giver->empty_slabs, 1);
-    COUNTER_ADD(taker->empty_slabs, 1);
-    slab_count_empty(slabs, from, -(uint64_t)slab->granules);
-    slab_count_empty(slabs, to, slab->granules);
+    if (empty) slab_count_empty(slabs, cache, slab, 1);
 }
 
 /* So many slabs are looked at for a wholly free one. */

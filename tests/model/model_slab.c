@@ -141,8 +141,8 @@ static void step_alloc(const struct model_record *record) {
     unsigned home = homes == 0 ? 0 : record->byte[5] % (homes + 1);
     uint64_t total = slabs.caches[tag].total, made = slabs.caches[tag].slabs, empty = empty_slabs(tag), free_before = total - ref.in_use[cache];
     unsigned taken = slab_alloc_home(&slabs, tag, home, apart, objects, count);
-    model_trace(model, "%u objects of %s for home %u%s: %u, the first %p", count, slabs.caches[tag].name, home, apart ? ", apart" : "", taken,
-                taken != 0 ? objects[0] : NULL);
+    model_trace(model, "%u objects of %s for home %u%s: %u, the last %p", count, slabs.caches[tag].name, home, apart ? ", apart" : "", taken,
+                taken != 0 ? objects[taken - 1] : NULL);
     /* A new slab is made only where others can't spare theirs. */
     if (slabs.caches[tag].slabs > made)
         MODEL_EXPECT(model, free_before == 0 || (apart && home != 0 && empty == 0 && free_before <= total / 8 + 8 * KIB / bytes_of(cache)),
@@ -154,7 +154,7 @@ static void step_alloc(const struct model_record *record) {
         size_t slab = slab_of(zone_granule_of(&zone, objects[0]));
         judge_slab(tag, slab, count_free(slab, tag, &capacity));
     }
-    for (unsigned i = 0; i < taken && !model->failed; i++) adopt(cache, objects[i]);
+    for (unsigned i = taken; i-- != 0 && !model->failed;) adopt(cache, objects[i]); /* the lowest of a slab is its last one */
     ref.in_use[cache] += taken;
     ref.allocs[cache] += taken;
     if (taken < count && (!apart || home == 0 || taken == 0))

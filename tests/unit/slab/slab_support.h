@@ -87,7 +87,7 @@ static inline unsigned take_batch(unsigned cache, void **objects, unsigned count
     assert_true(taken <= count);
     for (unsigned i = 0; i < taken; i++) {
         assert_true(slab_is_object(&slabs, cache, objects[i]));
-        if (i != 0 && slab_of(objects[i]) == slab_of(objects[i - 1])) assert_true(objects[i] > objects[i - 1]);
+        if (i != 0 && slab_of(objects[i]) == slab_of(objects[i - 1])) assert_true(objects[i] < objects[i - 1]);
         stamp(cache, objects[i]);
     }
     return taken;

@@ -30,8 +30,8 @@ static int build(void **state) {
     few = head_of(objects[0]);
     many = head_of(objects[64]);
     half = head_of(objects[128]);
-    give(tag, &objects[0], 5);
-    give(tag, &objects[64], 6);
+    give(tag, &objects[64 - 5], 5); /* batches are descending: the lowest */
+    give(tag, &objects[128 - 6], 6);
     give(tag, &objects[128], 32);
     ASSERT_SOUND();
     assert_true(few->free == 5 && few->capacity == 64 && few->granules == 1 && few->granule == slab_of(objects[0]) && few->bucket == 0 &&

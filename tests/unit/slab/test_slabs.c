@@ -66,12 +66,46 @@ static void freed_objects_come_back_lowest_first(void **state) {
     static const unsigned sorted[] = {0, 1, 3, 20, 63, 64, 66, 70};
     assert_true(capacity > 70);
     take(cache, objects, capacity);
-    for (unsigned i = 0; i < ARRAY_LENGTH(order); i++) give(cache, &objects[order[i]], 1);
+    void **last = objects + capacity - 1; /* a batch is descending */
+    for (unsigned i = 0; i < ARRAY_LENGTH(order); i++) give(cache, last - order[i], 1);
     ASSERT_SOUND();
     for (unsigned i = 0; i < ARRAY_LENGTH(sorted); i++) {
         void *object;
         take(cache, &object, 1);
-        assert_ptr_equal(object, objects[sorted[i]]);
+        assert_ptr_equal(object, *(last - sorted[i]));
+        ASSERT_SOUND();
+    }
+    give(cache, objects, capacity);
+    assert_empty();
+}
+
+/* Runs of free objects, within words and across, and single ones: of batches of any size each is what was lowest, the lowest one last. */
+static void runs_and_single_objects_come_back_lowest_first(void **state) {
+    (void)state;
+    unsigned cache = cache_of(16), capacity = capacity_min(cache);
+    assert_int_equal(capacity, 256);
+    take(cache, objects, capacity);
+    char *start = objects[capacity - 1];
+    for (unsigned seed = 1; seed <= 500; seed++) {
+        bool free[256] = {false};
+        void *freed[256], *taken[256];
+        unsigned count = 0, at = 0;
+        uint32_t random = seed * 2654435761u;
+        for (unsigned runs = 1 + seed % 7; runs != 0; runs--) {
+            random = random * 1664525 + 1013904223;
+            const unsigned first = (random >> 8) % 256, run = seed % 3 == 0 ? 1 : 1 + (random >> 16) % (seed % 3 == 1 ? 20 : 200);
+            for (unsigned i = first; i < first + run && i < 256; i++) free[i] = true;
+        }
+        for (unsigned i = 0; i < 256; i++)
+            if (free[i]) freed[count++] = start + 16 * i;
+        give(cache, freed, count);
+        ASSERT_SOUND();
+        for (unsigned some; at < count; at += some) {
+            random = random * 1664525 + 1013904223;
+            some = take_batch(cache, taken, (unsigned)min_u64(1 + (random >> 8) % 100, count - at));
+            assert_int_not_equal(some, 0);
+            for (unsigned i = 0; i < some; i++) assert_ptr_equal(taken[some - 1 - i], freed[at + i]);
+        }
         ASSERT_SOUND();
     }
     give(cache, objects, capacity);
@@ -358,6 +392,7 @@ int main(void) {
         cmocka_unit_test_setup(one_slab_serves_until_it_is_full, plain_slabs),
         cmocka_unit_test_setup(a_batch_is_cut_short_where_a_new_slab_would_be_needed, plain_slabs),
         cmocka_unit_test_setup(freed_objects_come_back_lowest_first, plain_slabs),
+        cmocka_unit_test_setup(runs_and_single_objects_come_back_lowest_first, plain_slabs),
         cmocka_unit_test_setup(the_fullest_slab_serves_first, plain_slabs),
         cmocka_unit_test_setup(a_slab_moves_through_all_lists, plain_slabs),
         cmocka_unit_test_setup(empty_slabs_stay_until_their_pages_are_wanted, plain_slabs),
