@@ -107,6 +107,7 @@ struct depot {
     bool shared;                       /* more than one thread visits; atomic, written under the lock */
     bool leaving;                      /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
     uint8_t shut;                      /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
+    uint32_t shelves_used;             /* how many have full magazines; atomic. Here, as who looks whether its own has room asks for it */
     uint32_t giving; /* drains that have taken rounds out of an area and not brought them home yet; atomic, a futex, under the drain lock */
 
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES);
@@ -118,7 +119,6 @@ struct depot {
     uint64_t allocs, frees;  /* objects handed to and taken from the CPU layer */
     uint64_t contention;     /* since the start */
     struct magazine *bucket; /* what odd-sized lists are regrouped in; NULL: nothing */
-    uint32_t shelves_used;   /* how many have full magazines; atomic */
     uint32_t shelf_visits;   /* of shelves, between the last two ticks */
     uint32_t went_past;      /* to the slabs, for want of room here; atomic, a rule of thumb */
     uint32_t came_back;      /* of these, since the last tick */
