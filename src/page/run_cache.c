@@ -35,6 +35,7 @@
 /* So many leave a cache by one hold of its lock, and so many are looked at for one that fits: the latest. */
 #define PIECE 16
 #define TAKE_LOOKS 48
+_Static_assert(RUN_CACHE_RUNS <= UINT16_MAX, "the number of a run");
 /* Of so many hardly used blocks one is asked for a page. */
 #define LOOK_EACH 16
 
@@ -58,12 +59,14 @@ static bool has_runs(const struct run_cache *cache) { return __atomic_load_n(&ca
 static unsigned count_of(const struct run_cache *cache, bool sparse) { return __atomic_load_n(&cache->kinds[sparse].count, __ATOMIC_RELAXED); }
 
 /* How many granules are there, of a block that was freed: all, or nearly; or fewer where it got absent ones, and those of its kind leave most so. */
-static uint32_t expect_present(const struct zone *zone, const struct block_desc *block) {
-    const bool superpages = block->superpages != 0;
-    if (block->fresh == 0 || block->granules > UINT32_MAX || !zone_is_sparse(zone, superpages)) return (uint32_t)min_u64(block->granules, UINT32_MAX);
+static STRATA_RARE uint32_t expect_some(const struct zone *zone, const struct block_desc *block) {
     const uint64_t fresh = min_u64(block->fresh, block->granules),
-                   present = block->granules - fresh + zone_expect_touched(zone, superpages, fresh - 1) + 1;
+                   present = block->granules - fresh + zone_expect_touched(zone, block->superpages != 0, fresh - 1) + 1;
     return (uint32_t)(present > block->granules - block->granules / 4 ? block->granules : present);
+}
+static uint32_t expect_present(const struct zone *zone, const struct block_desc *block) {
+    if (block->granules > UINT32_MAX) return UINT32_MAX;
+    return block->fresh != 0 && zone_is_sparse(zone, block->superpages != 0) ? expect_some(zone, block) : (uint32_t)block->granules;
 }
 static bool is_sparse(const struct cached_run *run) { return run->present < run->granules; }
 
@@ -73,7 +76,7 @@ static bool is_plain(const struct block_desc *block) {
 }
 
 /* Under the cache's lock, as is the next. */
-static void insert_run(struct run_cache *cache, struct cached_run run) {
+STRATA_INLINE void insert_run(struct run_cache *cache, struct cached_run run) {
     cache->runs[cache->count] = run;
     struct cached_kind *kind = &cache->kinds[is_sparse(&run)];
     __atomic_store_n(&kind->present, kind->present + run.present, __ATOMIC_RELAXED);
@@ -159,6 +162,13 @@ static STRATA_RARE bool is_used_after_all(const struct zone *zone, struct run_ca
     return granules > SUPERPAGE_GRANULES || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4;
 }
 
+/* Of two that free a block at once one finds it gone. Who is alone has looked, and spares what waits for all that the program wrote to it. */
+static bool claim(struct block_desc *block) {
+    if (!platform_thread_is_alone()) return !__atomic_exchange_n(&block->cached, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->cached, true, __ATOMIC_RELAXED);
+    return true;
+}
+
 bool zone_run_cache_give(struct zone *zone, char *address) {
     if (!zone_is_block(zone, address)) return false;
     struct block_desc *block = block_of(zone, address);
@@ -178,7 +188,7 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
         block->used = is_used_after_all(zone, cache, address, run.granules);
         if (block->used) return false;
     }
-    if (__atomic_exchange_n(&block->cached, true, __ATOMIC_RELAXED)) return false; /* of two that free it at once one finds it gone */
+    if (!claim(block)) return false;
 
     platform_lock_acquire_here(&cache->lock);
     const bool room = fits(cache, &run, most);
@@ -193,22 +203,23 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     struct run_cache *cache = &zone->run_caches[number];
     if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
     if (granules > CACHED_GRANULES_MAX && count_of(cache, true) == 0) return NULL;
-    const size_t most = longer ? granules + granules / ZONE_LONGER_SHARE : granules, most_sparse = !sparse ? 0 : longer ? 2 * granules : granules;
+    /* It may be longer by less than these, which is what its number comes behind: the least is the best. No branch, as sizes come in no order. */
+    const uint64_t end = 1 + (longer ? granules / ZONE_LONGER_SHARE : 0), end_sparse = !sparse ? 0 : longer ? 1 + granules : 1;
+    const uintptr_t low_bits = max_u64(align, 1) - 1;
     struct cached_run run = {0};
-    unsigned best = RUN_CACHE_RUNS;
-    size_t best_granules = SIZE_MAX;
+    uint64_t best = UINT64_MAX;
     platform_lock_acquire_here(&cache->lock);
     for (unsigned i = cache->count, looks = 0; i-- != 0 && looks++ != TAKE_LOOKS;) {
         const struct cached_run *at = &cache->runs[i];
-        if (at->granules < granules || at->granules >= best_granules || at->granules > (is_sparse(at) ? most_sparse : most)) continue;
-        if (((uintptr_t)zone_address_of(zone, at->at) & (max_u64(align, 1) - 1)) != 0) continue;
-        best = i;
-        best_granules = at->granules;
-        if (best_granules == granules) break;
+        if (STRATA_UNLIKELY(((uintptr_t)zone_address_of(zone, at->at) & low_bits) != 0)) continue;
+        const uint64_t more = (uint64_t)at->granules - granules;
+        const uint64_t unfit = more >= (is_sparse(at) ? end_sparse : end);
+        best = min_u64(best, more << 16 | i | -unfit);
+        if (best <= UINT16_MAX) break;
     }
-    if (best != RUN_CACHE_RUNS) run = remove_run(cache, best);
+    if (best != UINT64_MAX) run = remove_run(cache, best & UINT16_MAX);
     platform_lock_release_here(&cache->lock);
-    if (best == RUN_CACHE_RUNS) return NULL;
+    if (best == UINT64_MAX) return NULL;
     char *address = zone_address_of(zone, run.at);
     struct block_desc *block = block_of(zone, address);
     block->longer = run.granules - (uint32_t)granules;
