@@ -29,6 +29,8 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 #define ARRAY_BYTES_MAX_LARGE (256 * KIB)
 #define ARRAY_ROUNDS_MAX_LARGE 64 /* what has room in the slots of an area, and near the other arrays there */
 #define LARGE_OBJECT_BYTES 512
+/* From this size on an object has lines enough of its own: it doesn't matter which others come out of a magazine beside it. */
+#define ALONE_OBJECT_BYTES (2 * CACHE_LINE_BYTES)
 /*
  * Full magazines wait up to this many bytes, or this share of the cache's objects. More bytes where threads pass them to each other, which saves both
  * the slabs; of one thread's own objects a slab hands out neighbours, which a magazine doesn't, and may become empty.
@@ -39,8 +41,8 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 /*
  * More where objects go to the slabs and come back again and again, so many bytes of them since the last tick: programs that work in bursts do so.
  * Then up to so many bytes may wait; all objects of a class so small that they lie in the cache of a processor together, or of two where several
- * threads use them, however scattered they come back; and all large ones, each of which has lines enough of its own. Of large ones that several
- * threads use more must have come back first: what waits here is in addition to an array of each CPU.
+ * threads use them, however scattered they come back; and all of ALONE_OBJECT_BYTES or more. Of large ones that several threads use more must have
+ * come back first: what waits here is in addition to an array of each CPU.
  */
 #define DEPOT_BYTES_MIN_CYCLES (64 * KIB)
 #define DEPOT_CLASS_NEAR MIB
@@ -67,9 +69,8 @@ static uint32_t full_limit(const struct depot *depot, uint64_t objects) {
     if (depot->keeps == DEPOT_KEEPS_ALL) return UINT32_MAX;
     uint64_t transfer = max_u64(depot->rounds / 2u, 1);
     uint64_t share = objects / DEPOT_SHARE / transfer;
-    const bool large = depot->object_bytes > LARGE_OBJECT_BYTES;
     const uint64_t near = depot->shared ? DEPOT_CLASS_NEAR_SHARED : DEPOT_CLASS_NEAR;
-    if (depot->cycles && (large || objects * depot->object_bytes <= near)) share = objects / transfer;
+    if (depot->cycles && (depot->object_bytes >= ALONE_OBJECT_BYTES || objects * depot->object_bytes <= near)) share = objects / transfer;
     uint64_t bytes = depot->cycles ? DEPOT_BYTES_MIN_CYCLES : depot->shared ? DEPOT_BYTES_MIN_SHARED : DEPOT_BYTES_MIN;
     return (uint32_t)max_u64(share, bytes / (depot->object_bytes * transfer) + 1);
 }

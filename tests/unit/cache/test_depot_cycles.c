@@ -71,6 +71,29 @@ static void of_a_large_class_less_may_wait(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+/* In a class of more than a MiB all objects of two cache lines may, and of smaller ones, which lie beside each other in a line, few. */
+static void all_objects_of_two_lines_may_wait(void **state) {
+    (void)state;
+    static void *many[MIB / 112];
+    static const size_t sizes[] = {112, 128};
+    for (unsigned k = 0; k < ARRAY_LENGTH(sizes); k++) {
+        unsigned cache;
+        struct depot *depot = build_depot(&cache, sizes[k]);
+        hold_from_slabs(cache, many, ARRAY_LENGTH(many));
+        for (unsigned i = 0; i < 60; i++) burst(cache, 1800);
+        assert_true(depot->cycles);
+        cache_tick(&caches);
+        const uint64_t all = slab_stats_of(cache).total / (depot->rounds / 2u);
+        if (sizes[k] < 128)
+            assert_true(depot->full_max < all / 4);
+        else
+            assert_true(depot->full_max >= all);
+        slab_free_batch(&slabs, cache, many, ARRAY_LENGTH(many));
+        held[cache] = 0;
+        ASSERT_NOTHING_LEFT();
+    }
+}
+
 /* All large objects may; but of those that several threads use, each of which has as many in its array, four times as many must have come back. */
 static void all_large_objects_may_wait(void **state) {
     (void)state;
@@ -117,9 +140,8 @@ static void what_only_grows_and_shrinks_may_not(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_comes_back_again_and_again_may_wait),
-        cmocka_unit_test(of_a_large_class_less_may_wait),
-        cmocka_unit_test(all_large_objects_may_wait),
+        cmocka_unit_test(what_comes_back_again_and_again_may_wait), cmocka_unit_test(of_a_large_class_less_may_wait),
+        cmocka_unit_test(all_objects_of_two_lines_may_wait),        cmocka_unit_test(all_large_objects_may_wait),
         cmocka_unit_test(what_only_grows_and_shrinks_may_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
