@@ -87,8 +87,8 @@ struct shelf {
 enum depot_keeps { DEPOT_KEEPS_BURSTS, DEPOT_KEEPS_FEW, DEPOT_KEEPS_ALL };
 
 /*
- * One a cache. Guarded by lock where nothing else is said. Three cache lines: what every visit looks at, which few events change, so that CPUs that
- * visit shelves alone don't wait for each other; the lists; and the rest.
+ * One a cache. Guarded by lock where nothing else is said. Three cache lines: what every visit looks at, which overflows and refills mostly leave as
+ * it is, so that CPUs that visit shelves alone don't wait for each other; the lists; and the rest.
  */
 struct depot {
     uint32_t full_max;     /* beyond this, full magazines go to the slabs; also read without the lock */

@@ -41,14 +41,14 @@ _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it
 /*
  * More where objects go to the slabs and come back again and again, so many bytes of them since the last tick: programs that work in bursts do so.
  * Then up to so many bytes may wait; all objects of a class so small that they lie in the cache of a processor together, or of two where several
- * threads use them, however scattered they come back; and all of ALONE_OBJECT_BYTES or more. Of large ones that several threads use more must have
- * come back first: what waits here is in addition to an array of each CPU.
+ * threads use them, however scattered they come back; and all of ALONE_OBJECT_BYTES or more. Of these more must have come back first where several
+ * threads use them: what waits here is in addition to an array of each CPU.
  */
 #define DEPOT_BYTES_MIN_CYCLES (64 * KIB)
 #define DEPOT_CLASS_NEAR MIB
 #define DEPOT_CLASS_NEAR_SHARED (2 * MIB)
 #define CYCLED_BYTES MIB
-#define CYCLED_BYTES_LARGE_SHARED (4 * MIB)
+#define CYCLED_BYTES_ALONE_SHARED (4 * MIB)
 /* And four times as many after each reap that ended it, up to this power of two: else the heap grows, is reaped and grows again. */
 #define CYCLE_REAPS_MAX 6
 /*
@@ -106,7 +106,7 @@ static void note_empty(struct cache_layer *caches, struct depot *depot) {
     const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
     depot->came_back += back;
-    const uint64_t wanted = depot->shared && depot->object_bytes > LARGE_OBJECT_BYTES ? CYCLED_BYTES_LARGE_SHARED : CYCLED_BYTES;
+    const uint64_t wanted = depot->shared && depot->object_bytes >= ALONE_OBJECT_BYTES ? CYCLED_BYTES_ALONE_SHARED : CYCLED_BYTES;
     if (depot->cycles && caches->main != caches) set_full_limit(caches, depot); /* in small heaps no tick does it for object caches */
     if (depot->cycles || depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
     rounds_cycle(caches, depot);

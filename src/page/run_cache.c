@@ -214,11 +214,11 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
         if (STRATA_UNLIKELY(((uintptr_t)zone_address_of(zone, at->at) & low_bits) != 0)) continue;
         const uint64_t more = (uint64_t)at->granules - granules;
         const uint64_t unfit = more >= (is_sparse(at) ? end_sparse : end);
-        best = min_u64(best, more << 16 | i | -unfit);
+        best = min_u64(best, more << 16 | (UINT16_MAX - i) | -unfit); /* of equals the latest */
         if (best <= UINT16_MAX) break;
     }
-    if (best != UINT64_MAX) run = remove_run(cache, best & UINT16_MAX);
-    platform_lock_release_here(&cache->lock);
+    if (best != UINT64_MAX) run = remove_run(cache, UINT16_MAX - (best & UINT16_MAX));
+    platform_lock_release(&cache->lock); /* not in place, for the room in usual code */
     if (best == UINT64_MAX) return NULL;
     char *address = zone_address_of(zone, run.at);
     struct block_desc *block = block_of(zone, address);

@@ -221,11 +221,14 @@ static STRATA_NOINLINE void destroy_empties(struct slab_layer *slabs, struct sla
 
 /* ------------------------------------------------------------------ objects */
 
-/* Takes up to `count` objects out of one slab, descending. */
+/* Takes up to `count` objects out of one slab, descending, into the end of an array of so many. */
 static unsigned take_objects(struct slab_layer *slabs, struct slab_cache *cache, struct slab *slab, void **objects, unsigned count) {
     char *base = zone_address_of(slabs->zone, slab->granule);
     const size_t bytes = cache->object_bytes;
-    if (slab->free < count) count = slab->free;
+    if (slab->free < count) {
+        objects += count - slab->free;
+        count = slab->free;
+    }
     unsigned word = slab->first;
     for (unsigned left = count; left != 0;) {
         const uint64_t bits = slab->bits[word];
@@ -274,16 +277,22 @@ static unsigned take_from(struct slab_layer *slabs, struct slab_cache *cache, st
     return taken;
 }
 
+/* What was taken into the end of an array goes to its front. */
+static unsigned to_front(void **objects, unsigned count, unsigned taken) {
+    if (taken != count) __builtin_memmove(objects, objects + (count - taken), taken * sizeof *objects);
+    return taken;
+}
+
 /* From whatever shard has some: memory has ended. Under no lock. */
 static STRATA_COLD unsigned take_any(struct slab_layer *slabs, struct slab_cache *cache, unsigned home, void **objects, unsigned count) {
     unsigned taken = 0;
     FOR_EACH_SHARD(index, slab_shards_of(cache)) {
         struct slab_shard *shard = slab_shard_at(cache, index);
         platform_lock_acquire(&shard->lock);
-        while (taken < count && shard->bucket_map != 0) taken += take_from(slabs, cache, shard, home, objects + taken, count - taken);
+        while (taken < count && shard->bucket_map != 0) taken += take_from(slabs, cache, shard, home, objects, count - taken);
         platform_lock_release(&shard->lock);
     }
-    return taken;
+    return to_front(objects, count, taken);
 }
 
 unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, bool apart, void **objects, unsigned count) {
@@ -294,7 +303,7 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
     platform_lock_acquire_here(&shard->lock);
     while (taken < count) {
         if (STRATA_LIKELY(shard->bucket_map != 0)) {
-            taken += take_from(slabs, cache, shard, home, objects + taken, count - taken);
+            taken += take_from(slabs, cache, shard, home, objects, count - taken);
             continue;
         }
         if (slab_shards_of(cache) != 1 && slab_adopt(slabs, cache, index)) continue;
@@ -308,7 +317,7 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
         enlist(slabs, cache, index, slab, head);
     }
     platform_lock_release_here(&shard->lock);
-    return taken;
+    return to_front(objects, count, taken);
 }
 
 /* What bad_free says of an address where no object starts, and of an object that is free. */
@@ -333,7 +342,7 @@ struct place {
  */
 #define PLACES_MAX 16
 /*
- * Fills in places, from the second one on: the first is nobody's, for the first object to differ from. How many. The slabs stay, as the objects are
+ * Fills in places, from the second one on: the first is nobody's, and gets the marks of no object. How many. The slabs stay, as the objects are
  * the caller's; with none but the lock that the caller happens to hold.
  */
 STRATA_INLINE unsigned look_up(const struct slab_lookup *lookup, struct slab_shard *held, const struct slab_cache *cache, void *const *objects,

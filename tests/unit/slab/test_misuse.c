@@ -102,12 +102,15 @@ static void what_is_no_object_is_seen_among_neighbours(void **state) {
     for (unsigned c = SLAB_CACHE_FIRST; c < SLAB_CACHE_END; c++) {
         begin(NULL, plain_config());
         size_t bytes = slabs.caches[c].object_bytes, slab_bytes = (size_t)slabs.caches[c].granules_min << GRANULE_SHIFT;
-        size_t bad[] = {3 * bytes + 1, 4 * bytes - 8, capacity_min(c) * bytes}; /* the last one: the rest behind the objects, if there is any */
-        if (capacity_min(c) < 6) continue;
+        const unsigned capacity = capacity_min(c);
+        size_t bad[] = {3 * bytes + 1, 4 * bytes - 8, capacity * bytes}; /* the last one: the rest behind the objects, if there is any */
+        if (capacity < 6) continue;
         for (unsigned b = 0; b < ARRAY_LENGTH(bad) && bad[b] < slab_bytes; b++) {
             begin(NULL, plain_config());
-            take(c, objects, 6);
-            void *batch[] = {objects[1], objects[2], (char *)objects[0] + bad[b], objects[4]};
+            take(c, objects, capacity); /* descending */
+            char *start = objects[capacity - 1];
+            /* Beside it objects of the same word, as far as there are any. */
+            void *batch[] = {start + 1 * bytes, objects[0], start + bad[b], start + 4 * bytes};
             expect_death(c, batch, 4, batch[2], "not the start of an object");
         }
         begin(NULL, plain_config());

@@ -79,6 +79,26 @@ static void freed_objects_come_back_lowest_first(void **state) {
     assert_empty();
 }
 
+/* A batch is used from its end: what the fullest slab had is there, so that another one, which may become wholly free, is left alone for longest. */
+static void the_fullest_slab_comes_last_in_a_batch(void **state) {
+    (void)state;
+    unsigned cache = cache_of(64), capacity = capacity_min(cache);
+    void *batch[40];
+    assert_int_equal(capacity, 64);
+    take(cache, objects, 2 * capacity);
+    const size_t few = slab_of(objects[0]);
+    give(cache, objects, 3);
+    give(cache, objects + capacity, 60);
+    assert_int_equal(take_batch(cache, batch, 40), 40);
+    for (unsigned i = 0; i < 40; i++) assert_int_equal(slab_of(batch[i]) == few, i >= 37);
+    give(cache, batch, 40);
+    assert_int_equal(take_batch(cache, objects + 2 * capacity, 200), 63); /* cut short: at the front */
+    give(cache, objects + 3, capacity - 3);
+    give(cache, objects + capacity + 60, 4);
+    give(cache, objects + 2 * capacity, 63);
+    assert_empty();
+}
+
 /* Runs of free objects, within words and across, and single ones: of batches of any size each is what was lowest, the lowest one last. */
 static void runs_and_single_objects_come_back_lowest_first(void **state) {
     (void)state;
@@ -392,6 +412,7 @@ int main(void) {
         cmocka_unit_test_setup(one_slab_serves_until_it_is_full, plain_slabs),
         cmocka_unit_test_setup(a_batch_is_cut_short_where_a_new_slab_would_be_needed, plain_slabs),
         cmocka_unit_test_setup(freed_objects_come_back_lowest_first, plain_slabs),
+        cmocka_unit_test_setup(the_fullest_slab_comes_last_in_a_batch, plain_slabs),
         cmocka_unit_test_setup(runs_and_single_objects_come_back_lowest_first, plain_slabs),
         cmocka_unit_test_setup(the_fullest_slab_serves_first, plain_slabs),
         cmocka_unit_test_setup(a_slab_moves_through_all_lists, plain_slabs),
