@@ -114,7 +114,7 @@ void slab_bucket_insert(struct slab_layer *slabs, struct slab_shard *shard, stru
 
 /* ------------------------------------------------------------------ making and unmaking */
 
-static unsigned next_slab_granules(const struct slab_cache *cache) {
+unsigned slab_next_granules(const struct slab_cache *cache) {
     const uint64_t all = __atomic_load_n(&cache->granules, __ATOMIC_RELAXED);
     if (all >= SLAB_DENSE_GRANULES) return cache->granules_max;
     unsigned granules = cache->granules_min;
@@ -309,7 +309,7 @@ unsigned slab_alloc_home(struct slab_layer *slabs, unsigned tag, unsigned home, 
         if (slab_shards_of(cache) != 1 && slab_adopt(slabs, cache, index)) continue;
         if (taken != 0) break; /* part of a batch now beats a whole one after a fault */
         uint32_t head;
-        unsigned granules = next_slab_granules(cache);
+        unsigned granules = slab_next_granules(cache);
         platform_lock_release(&shard->lock);
         struct slab *slab = slab_create(slabs, cache, granules, &head);
         if (slab == NULL) return take_any(slabs, cache, home, objects, count);
@@ -490,19 +490,4 @@ void slab_reap(struct slab_layer *slabs) {
 
 void slab_reap_for(struct slab_layer *slabs, uint64_t granules) {
     if (much_is_empty(slabs) && zone_idle_granules(slabs->zone) < granules) slab_reap(slabs);
-}
-
-STRATA_SELDOM void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
-    struct slab_cache *cache = &slabs->caches[tag];
-    slab_shards_lock(cache);
-    const struct slab_shard sum = slab_shards_sum(cache);
-    *stats = (struct slab_stats){.object_bytes = cache->object_bytes,
-                                 .slab_bytes = (uint64_t)next_slab_granules(cache) << GRANULE_SHIFT,
-                                 .slabs = cache->slabs,
-                                 .total = cache->total,
-                                 .in_use = cache->total - sum.free,
-                                 .memory_bytes = cache->granules << GRANULE_SHIFT,
-                                 .allocs = sum.allocs,
-                                 .frees = sum.frees};
-    slab_shards_unlock(cache);
 }

@@ -1,5 +1,5 @@
 /*
- * slab_check.c - the invariants of slab.h, for tests and `strata_check`.
+ * slab_check.c - who looks inside: the invariants of slab.h, for tests and `strata_check`, and the statistics of a cache.
  */
 #include "slab/slab_internal.h"
 
@@ -48,4 +48,19 @@ STRATA_COLD const char *slab_check(struct slab_layer *slabs) {
         slab_shards_unlock(&slabs->caches[tag]);
     }
     return broken;
+}
+
+STRATA_SELDOM void slab_stats_get(struct slab_layer *slabs, unsigned tag, struct slab_stats *stats) {
+    struct slab_cache *cache = &slabs->caches[tag];
+    slab_shards_lock(cache);
+    const struct slab_shard sum = slab_shards_sum(cache);
+    *stats = (struct slab_stats){.object_bytes = cache->object_bytes,
+                                 .slab_bytes = (uint64_t)slab_next_granules(cache) << GRANULE_SHIFT,
+                                 .slabs = cache->slabs,
+                                 .total = cache->total,
+                                 .in_use = cache->total - sum.free,
+                                 .memory_bytes = cache->granules << GRANULE_SHIFT,
+                                 .allocs = sum.allocs,
+                                 .frees = sum.frees};
+    slab_shards_unlock(cache);
 }

@@ -87,6 +87,9 @@ void slab_bucket_insert(struct slab_layer *slabs, struct slab_shard *shard, stru
 /* A wholly free slab more in its shard (1), or one less (-1). */
 void slab_count_empty(struct slab_layer *slabs, struct slab_cache *cache, const struct slab *slab, int more);
 
+/* How large the next slab of a cache is to be: slab.c. A look without a lock. */
+unsigned slab_next_granules(const struct slab_cache *cache);
+
 /* ------------------------------------------------------------------ from an object to its slab */
 
 /* What looking objects up takes of the zone and the cache, in registers: none of it changes, but the compiler can't know. */

@@ -51,7 +51,7 @@ static void a_batch_is_cut_short_where_a_new_slab_would_be_needed(void **state) 
     assert_int_equal(take_batch(cache, objects + capacity, capacity + 5), capacity);
     assert_int_equal(stats_of(cache).slabs, 2);
     /* What is free in several slabs is one batch. */
-    void *some[6] = {objects[1], objects[2], objects[5], objects[capacity], objects[capacity + 1], objects[capacity + 7]};
+    void *some[10] = {objects[1], objects[2], objects[5], objects[capacity], objects[capacity + 1], objects[capacity + 7]};
     give(cache, some, 6);
     assert_int_equal(take_batch(cache, some, 10), 6);
     ASSERT_SOUND();
