@@ -22,6 +22,10 @@ STRATA_INLINE bool cache_keeps_apart(const struct cache_layer *caches, unsigned 
 STRATA_INLINE unsigned backend_alloc(struct cache_layer *caches, unsigned cache, void **objects, unsigned count) {
     return caches->backend->alloc(caches->backend_context, cache, cache_home(), cache_keeps_apart(caches, cache), objects, count);
 }
+STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void *const *objects, unsigned count) {
+    caches->backend->free(caches->backend_context, cache, objects, count);
+}
+
 /* Into the order of an array, whose last round is used first, or out of it. */
 STRATA_INLINE void rounds_reverse(void **rounds, unsigned count) {
     for (unsigned i = 0; i < count / 2; i++) {
@@ -29,9 +33,6 @@ STRATA_INLINE void rounds_reverse(void **rounds, unsigned count) {
         rounds[i] = rounds[count - 1 - i];
         rounds[count - 1 - i] = round;
     }
-}
-STRATA_INLINE void backend_free(struct cache_layer *caches, unsigned cache, void *const *objects, unsigned count) {
-    caches->backend->free(caches->backend_context, cache, objects, count);
 }
 
 /* Behind the headers of an area, in front of its arrays: see cpu_threads.c. */

@@ -92,8 +92,9 @@ unsigned slab_sort_by_home(const struct slab_layer *slabs, unsigned cache, unsig
 
 /*
  * Up to `count` objects, in the order of arrays, which are popped from their ends: those of the fullest slab last, descending in each; fewer only
- * where memory ends, or a new slab would be needed for the rest. Constant time an object. `home`: who asks. `apart`: from slabs of the home's shard,
- * from wholly free ones and from new ones, as long as not too much of the cache is free.
+ * where memory ends, or a new slab would be needed for the rest. The array has room for all, and what is behind the result is lost. Constant time an
+ * object. `home`: who asks. `apart`: from slabs of the home's shard, from wholly free ones and from new ones, as long as not too much of the cache is
+ * free.
  */
 unsigned slab_alloc_home(struct slab_layer *slabs, unsigned cache, unsigned home, bool apart, void **objects, unsigned count);
 STRATA_INLINE unsigned slab_alloc_batch(struct slab_layer *slabs, unsigned cache, void **objects, unsigned count) {

@@ -125,4 +125,5 @@ STRATA_INLINE struct slab *slab_look_up(const struct slab_lookup *lookup, const 
 STRATA_INLINE unsigned slab_number_at(const struct slab_lookup *lookup, uint64_t behind) {
     return (unsigned)(behind * lookup->reciprocal >> SLAB_RECIPROCAL_SHIFT);
 }
+
 #endif
