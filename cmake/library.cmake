@@ -8,7 +8,7 @@ strata_layer_sources(linux_sources linux)
 set(cold_sources "")
 foreach(source IN LISTS linux_sources)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/src OUTPUT_VARIABLE name)
-    if(name MATCHES "^(api/(debug|report|introspect|options|fork|emergency)|arena/|base/check|cache/object_debug|page/zone_check|slab/(debug|slab_check)|platform/linux/(cgroup|pressure|output|stack|store_ring|thread|event))")
+    if(name MATCHES "^(api/(debug|deepbind|report|introspect|options|fork|emergency)|arena/|base/check|cache/object_debug|page/zone_check|slab/(debug|slab_check)|platform/linux/(cgroup|libc_names|pressure|output|stack|store_ring|thread|event))")
         list(APPEND cold_sources ${source})
     endif()
 endforeach()
@@ -64,13 +64,13 @@ function(strata_add_library target file export static_export)
 
     # One relocatable object, its hidden names made local: linking the archive brings all of it or nothing, and no name of
     # ours but the public ones can clash with a program's. (Sanitizers keep their own bookkeeping per object.) The C++ operators are a second
-    # one, which only a C++ program brings in, as they refer to its runtime.
+    # one, which only a C++ program brings in, as they refer to its runtime; dlopen (src/api/deepbind.c) stays the program's.
     if(STRATA_SANITIZE)
         add_library(${target}_static STATIC ${all_objects})
     else()
         set(merged ${CMAKE_CURRENT_BINARY_DIR}/${target}_merged.o)
         add_custom_command(OUTPUT ${merged}
-            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/api/operators[.]c[.]>
+            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${merged} $<FILTER:$<FILTER:$<TARGET_OBJECTS:${objects}>,EXCLUDE,/api/operators[.]c[.]>,EXCLUDE,/api/deepbind[.]c[.]>
                 $<TARGET_OBJECTS:strata_common_objects>
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
             DEPENDS ${objects} strata_common_objects ${all_objects}

@@ -45,7 +45,7 @@ FACADES["page"].add("page/frames_backing.h")
 LANGUAGE_HEADERS = {"limits.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}
 # api/ implements functions of the C library, so it needs their declarations and the types in them; and dlsym, to see whose malloc is
 # in force and to leave operator new to a program that has its own.
-API_HEADERS = LANGUAGE_HEADERS | {"dlfcn.h", "errno.h", "malloc.h", "pthread.h", "stdio.h", "stdlib.h"}
+API_HEADERS = LANGUAGE_HEADERS | {"dlfcn.h", "errno.h", "malloc.h", "pthread.h", "search.h", "stdio.h", "stdlib.h"}
 
 # What a compiler may call on its own or for a language header; the same for every layer.
 PURE_SYMBOLS = re.compile(

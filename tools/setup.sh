@@ -37,6 +37,7 @@ test  valgrind                command -v valgrind
 test  gdb                     command -v gdb
 test  git                     command -v git
 test  perl                    command -v perl
+test  php-cli                 command -v php
 test  nodejs                  command -v node
 test  default-jdk-headless    command -v javac
 test  xz-utils                command -v xz

@@ -215,6 +215,10 @@ bool debug_heap_owns(const void *address);
 void debug_heap_set_of_class(const void *address);
 enum debug_claim debug_heap_claim_sized(const char *function, const void *address, size_t size, bool by_class);
 STRATA_INLINE bool heap_is_debugged(void) { return STRATA_UNLIKELY(__atomic_load_n(&heap.debug, __ATOMIC_ACQUIRE) != NULL); }
+/* Whether the address is one of a block's, as far as that can be told of one that may be anybody's. */
+STRATA_INLINE bool heap_owns(const void *address) {
+    return zone_contains(&heap.zone, address) || emergency_bytes(address) != 0 || (heap_is_debugged() && debug_heap_owns(address));
+}
 /* debug_api.c: what the options say, once the heap is ready; a cache that was just created; around fork, in rank order. */
 void debug_start(void);
 void debug_cache_created(struct object_cache *cache);

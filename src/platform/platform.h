@@ -399,6 +399,19 @@ bool platform_module_of(uintptr_t address, char *path, size_t bytes, uintptr_t *
 /* The system's number of the calling thread. */
 uint32_t platform_thread_number(void);
 
+/* ------------------------------------------------------------------ names of the C library */
+
+struct platform_name {
+    const char *name;
+    uintptr_t function;
+};
+/*
+ * Whoever looks one of the names up in the C library finds the given function from now on, and not the C library's; names that it doesn't have are
+ * passed over. What was bound before stays. False: no memory, or no C library to be found. Thread-safe. Cost: linear in the names; the first time a
+ * copy of its symbols, some 70 KiB.
+ */
+bool platform_libc_lead(const struct platform_name *names, unsigned count);
+
 /* ------------------------------------------------------------------ memory pressure */
 
 /*

@@ -1,4 +1,4 @@
-"""perl, node and java: programs that check themselves and print what must be the same under every malloc."""
+"""perl, php, node and java: programs that check themselves and print what must be the same under every malloc."""
 
 import pytest
 
@@ -18,6 +18,21 @@ print join(" ", map { $_->join } @threads), "\n";
 my $grown = ""; $grown .= chr(33 + $_ % 90) for 1 .. 400000;
 my $pid = fork; if ($pid == 0) { my @z = map { [ 1 .. 10 ] } 1 .. 10000; exit(@z == 10000 ? 0 : 1) } waitpid $pid, 0; print "child $?\n";
 print length($text), " ", sha256_hex($text), " ", sha256_hex($grown), "\n";
+"""
+
+# Its extensions are loaded with RTLD_DEEPBIND.
+PHP = r"""
+mt_srand(3); $words = [];
+for ($i = 0; $i < 150000; $i++) { $key = 'k' . mt_rand(0, 9000); $words[$key] = ($words[$key] ?? '') . chr(65 + $i % 26); if (strlen($words[$key]) > 40) unset($words[$key]); }
+ksort($words); $lists = [];
+for ($i = 0; $i < 30000; $i++) { $lists[] = array_fill(0, mt_rand(1, 40), $i); if ($i % 3 == 0) $lists = array_slice($lists, -500); }
+$text = json_encode($words); if (json_decode($text, true) !== $words) exit(3);
+$text = preg_replace_callback('/([A-F])([A-F])/', fn($m) => $m[2] . strtolower($m[1]), $text);
+$text = iconv('UTF-16LE', 'UTF-8', iconv('UTF-8', 'UTF-16LE', $text));
+class Node { public $left, $right; function __construct(int $depth) { if ($depth > 0) { $this->left = new Node($depth - 1); $this->right = new Node($depth - 1); } } }
+for ($i = 0; $i < 10; $i++) { $tree = new Node(10); $tree->left->right->left = $tree; } unset($tree);
+$all = get_loaded_extensions(); sort($all);
+echo hash('sha256', $text), ' ', count($words), ' ', gc_collect_cycles() > 0, ' ', implode(',', $all), "\n";
 """
 
 NODE = r"""
@@ -81,6 +96,16 @@ public class Main {
 @BOTH
 def test_perl(strata, plain, once):
     assert strata.run(["perl", "-e", PERL]).out == once("perl", lambda: plain.run(["perl", "-e", PERL]).out)
+
+
+@pytest.mark.strata_only
+@BOTH
+def test_php(strata, plain, once):
+    """With a memory manager of its own on large pieces of ours, and without one."""
+    program = ["php", "-r", PHP]
+    for env in ({}, {"USE_ZEND_ALLOC": "0"}):
+        out = strata.run(program, env=env).text
+        assert "PDO" in out and out == once("php", lambda: plain.run(program).text)
 
 
 @BOTH

@@ -219,6 +219,12 @@ const char *sim_file_text(const char *path, size_t *bytes) {
     return file->text;
 }
 
+/* The program's own C library serves the program itself. */
+bool platform_libc_lead(const struct platform_name *names, unsigned count) {
+    (void)names, (void)count;
+    return false;
+}
+
 /* ------------------------------------------------------------------ memory pressure */
 
 void sim_pressure_raise(enum platform_pressure pressure) { outside.pressure = pressure; }
