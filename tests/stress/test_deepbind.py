@@ -102,6 +102,32 @@ def test_what_is_bound_at_once(strata, compile_c):
     assert strata.run([host, compile_c("now.so", PLUGIN, "-shared", "-fPIC", "-Wl,-z,now,-z,relro")]).text == "done\n"
 
 
+@pytest.mark.strata_only
+def test_move_that_unmaps_and_fails(strata, compile_c):
+    """The kernel takes the target of a move away before it looks at all that may fail: the C library's table of symbols is there again."""
+    failing = compile_c("failing.so", r"""
+        #define _GNU_SOURCE
+        #include <errno.h>
+        #include <stdarg.h>
+        #include <sys/mman.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        void *mremap(void *from, size_t old_bytes, size_t bytes, int flags, ...) {
+            va_list rest;
+            va_start(rest, flags);
+            void *to = va_arg(rest, void *);
+            va_end(rest);
+            if (flags != (MREMAP_MAYMOVE | MREMAP_FIXED)) return (void *)syscall(SYS_mremap, from, old_bytes, bytes, flags, to);
+            if (munmap(to, bytes) != 0 || write(2, "failed\n", 7) != 7) _exit(77);
+            errno = ENOMEM;
+            return MAP_FAILED;
+        }
+        """, "-shared", "-fPIC", "-Wl,-z,now")
+    host = compile_c("host", HOST, "-pthread")
+    result = strata.run([host, compile_c("plugin.so", PLUGIN, "-shared", "-fPIC")], env={"LD_PRELOAD": f"{failing} {strata.library}"})
+    assert result.text == "done\n" and result.errors == "failed\n"
+
+
 def test_malloc_of_the_library_itself(strata, compile_c):
     """The flag keeps what it is there for: a library's own names, also a malloc, are not taken from it."""
     plugin = compile_c("own.so", r"""

@@ -111,15 +111,6 @@ static STRATA_SELDOM void lead(const struct library *libc, struct platform_name 
     } while ((chain[n++ - first_hashed] & 1) == 0);
 }
 
-/* The kernel unmaps the target of a move before it looks at all that may fail. True: it had, and has what the copy has now. */
-static STRATA_SELDOM bool restore(uintptr_t first, const char *copy, size_t bytes, int protection) {
-    void *target = (void *)first;
-    if (msync(target, bytes, MS_ASYNC) == 0 || linux_map(target, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE) != target) return false;
-    memcpy(target, copy, bytes);
-    mprotect(target, bytes, protection);
-    return true;
-}
-
 STRATA_SELDOM bool platform_libc_lead(const struct platform_name *names, unsigned count) {
     struct library libc;
     struct entries entries = {UINTPTR_MAX, 0, false};
@@ -135,7 +126,10 @@ STRATA_SELDOM bool platform_libc_lead(const struct platform_name *names, unsigne
     for (unsigned i = 0; i < count; i++) lead(&libc, names[i], NULL, (ptrdiff_t)((uintptr_t)copy - first));
     bool ok = mprotect(copy, bytes, protection) == 0;
     const bool moved = ok && mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)first) != MAP_FAILED;
-    if (ok && !moved) ok = restore(first, copy, bytes, protection);
+    if (ok && !moved && (ok = linux_restore((void *)first, bytes))) {
+        memcpy((void *)first, copy, bytes);
+        mprotect((void *)first, bytes, protection);
+    }
     if (!moved) munmap(copy, bytes);
     errno = saved;
     return ok;

@@ -27,6 +27,12 @@ void linux_lock_init(void);
 /* Anonymous private memory by mmap; NULL: none. Keeps errno. */
 void *linux_map(void *address, size_t bytes, int protection, int flags);
 
+/*
+ * After a call that failed, of those that unmap a range before they look at limits. True: the kernel had unmapped it, and it is mapped again, zeros.
+ * False: it is as it was. Where somebody else was faster the process ends.
+ */
+bool linux_restore(void *address, size_t bytes);
+
 /* After so much of the file was read or written: see platform_store_pass. May change errno. */
 struct platform_store;
 void linux_store_passed(struct platform_store *store, bool write, size_t bytes, uint64_t offset);

@@ -63,16 +63,16 @@ static size_t first_mapping(char *address, size_t bytes) {
     return first + one * step;
 }
 
-/* After a call that failed: where the kernel had unmapped the range before, it is mapped again, if nobody else was faster. */
-static void restore(char *address, size_t bytes) {
-    if (msync(address, bytes, MS_ASYNC) == 0 || linux_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE) == address) return;
-    fatal("the system took %zu bytes of the heap's address space at %p", bytes, (void *)address);
+bool linux_restore(void *address, size_t bytes) {
+    if (msync(address, bytes, MS_ASYNC) == 0) return false;
+    if (linux_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE) == address) return true;
+    fatal("the system took %zu bytes of address space at %p", bytes, address);
 }
 
 /* Of one mapping. False: nothing has happened. */
 static bool move_mapping(char *from, char *to, size_t bytes) {
     if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
-    restore(to, bytes);
+    linux_restore(to, bytes);
     return false;
 }
 
@@ -100,7 +100,7 @@ STRATA_COLD bool platform_move(void *from, void *to, size_t bytes) {
 bool platform_reset(void *address, size_t bytes) {
     if (linux_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) == address) return true;
     int saved = errno;
-    restore(address, bytes);
+    linux_restore(address, bytes);
     errno = saved;
     return false;
 }
