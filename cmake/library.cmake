@@ -24,6 +24,7 @@ if(STRATA_HAS_LIBURING)
 endif()
 
 set(version_script ${PROJECT_SOURCE_DIR}/src/api/strata.map)
+set(bound_list ${PROJECT_SOURCE_DIR}/src/api/bound.list)
 set(layout_script ${PROJECT_SOURCE_DIR}/cmake/layout.ld)
 
 # Only sources that know whether malloc is overridden are compiled for each variant; the others once.
@@ -52,12 +53,13 @@ function(strata_add_library target file export static_export)
     set(all_objects $<TARGET_OBJECTS:${objects}> $<TARGET_OBJECTS:strata_common_objects>)
     add_library(${target} SHARED ${all_objects})
     set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
-        LINK_DEPENDS "${version_script};${layout_script}" OUTPUT_NAME ${file} EXPORT_NAME ${export})
+        LINK_DEPENDS "${version_script};${bound_list};${layout_script}" OUTPUT_NAME ${file} EXPORT_NAME ${export})
     target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
     # initfirst: handlers of fork that others register in their constructors shall run while ours hold no lock yet (src/api/fork.c).
-    # Bsymbolic-functions: our own calls of public functions need not be looked up as the library is loaded.
+    # Bsymbolic-functions: our own calls of public functions need not be looked up as the library is loaded, but for those
+    # that a program may replace (dynamic-list).
     # nodelete: blocks and thread-exit callbacks outlive a dlclose. now: no lazy binding inside malloc.
-    target_link_options(${target} PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,initfirst LINKER:-z,relro LINKER:-Bsymbolic-functions LINKER:--version-script=${version_script})
+    target_link_options(${target} PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,initfirst LINKER:-z,relro LINKER:-Bsymbolic-functions LINKER:--dynamic-list=${bound_list} LINKER:--version-script=${version_script})
     if(NOT STRATA_SANITIZE)
         target_link_options(${target} PRIVATE LINKER:--no-undefined LINKER:-z,separate-code LINKER:-z,max-page-size=65536 LINKER:-T,${layout_script})
     endif()

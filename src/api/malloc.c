@@ -227,7 +227,7 @@ void *strata_realloc(void *p, size_t size) {
 ALSO_AS(realloc, strata_realloc)
 ALSO_AS_LIBC(__libc_realloc, strata_realloc)
 
-void *strata_reallocarray(void *p, size_t count, size_t size) {
+STRATA_SELDOM void *strata_reallocarray(void *p, size_t count, size_t size) {
     size_t bytes;
     if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
         errno = ENOMEM;
@@ -235,7 +235,20 @@ void *strata_reallocarray(void *p, size_t count, size_t size) {
     }
     return strata_realloc(p, bytes);
 }
-ALSO_AS(reallocarray, strata_reallocarray)
+
+#ifndef STRATA_NO_OVERRIDE
+/* As in the C library, what it resizes is the process's realloc's: a program that has its own, and libraries that call this, are served by that. */
+extern void *bound_realloc(void *p, size_t bytes) __asm__("realloc");
+extern __typeof__(strata_reallocarray) reallocarray;
+STRATA_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
+    size_t bytes;
+    if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return bound_realloc(p, bytes);
+}
+#endif
 
 static void *alloc_aligned(size_t alignment, size_t size) {
     return alignment <= NATURAL_ALIGN ? alloc(size) : heap_alloc_slow(size, alignment, NULL);

@@ -5,6 +5,10 @@
  * or there is none, then throws std::bad_alloc by the runtime's own helper. In libstrata.so both are looked up when memory is short, not bound
  * at load: a C program may bring the C++ runtime later, by dlopen, and keep its names to itself.
  *
+ * A program may replace some forms and rely on the others to come to these (ISO C++, [new.delete]): delete with a size to delete without one, arrays
+ * to single objects, nothrow to throwing ones. So each form goes to the next by the name that the whole process has for it (`bound_`), which is ours
+ * where nobody replaces it: the linker leaves these names to the loader (bound.list), and in the archive they are weak.
+ *
  * In libstrata.a (STRATA_OPERATORS_OF_ARCHIVE) this file is a member of its own, that only a C++ program brings in. It refers to the
  * runtime's functions by name, as a static runtime's can't be looked up; and it leaves the nothrow forms of new to the runtime, whose own call
  * the throwing forms here and catch.
@@ -88,80 +92,150 @@ STRATA_INLINE void *new_aligned(size_t size, size_t align) {
     return STRATA_LIKELY(p != NULL) ? p : new_failed(size, align);
 }
 
-#define OPERATOR(result, name, mangled, ...)                 \
-    STRATA_EXPORT result name(__VA_ARGS__) __asm__(mangled); \
-    STRATA_EXPORT result name(__VA_ARGS__)
+/* Static, under a name for all that a program's own goes before, in an archive too: the address of the former is that of ours. */
+#define OPERATOR_WITH(place, heat, result, name, mangled, ...)                                                                    \
+    static place result name(__VA_ARGS__);                                                                                        \
+    extern result exported_##name(__VA_ARGS__) __asm__(mangled) __attribute__((alias(#name), weak, visibility("default"), heat)); \
+    static result name(__VA_ARGS__)
+#define OPERATOR(result, name, mangled, ...) OPERATOR_WITH(, , result, name, mangled, __VA_ARGS__)
+/* Of one that few programs call, away from what all do. */
+#define RARE_OPERATOR(result, name, mangled, ...) OPERATOR_WITH(STRATA_SELDOM, cold, result, name, mangled, __VA_ARGS__)
 
-OPERATOR(void *, new_one, "_Znwm", size_t size) { return new_object(size); }
-OPERATOR(void *, new_array, "_Znam", size_t size) { return new_object(size); }
-OPERATOR(void *, new_one_aligned, "_ZnwmSt11align_val_t", size_t size, size_t align) { return new_aligned(size, align); }
-OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t size, size_t align) { return new_aligned(size, align); }
+/* What the process has under these names, whosever it is. */
+#define BOUND(result, name, mangled, ...) extern result bound_##name(__VA_ARGS__) __asm__(mangled)
+BOUND(void *, new_one, "_Znwm", size_t size);
+BOUND(void *, new_one_aligned, "_ZnwmSt11align_val_t", size_t size, size_t align);
+BOUND(void, delete_one, "_ZdlPv", void *p);
+BOUND(void, delete_array, "_ZdaPv", void *p);
+BOUND(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align);
+BOUND(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align);
+
+/* The compiler may take two names for two functions: so it is kept from knowing the one. */
+STRATA_INLINE bool are_same(uintptr_t bound, uintptr_t own) {
+    __asm__("" : "+r"(bound));
+    return STRATA_LIKELY(bound == own);
+}
+#define IS_OURS(name) are_same((uintptr_t)bound_##name, (uintptr_t)name)
+
+/* ------------------------------------------------------------------ new */
+
+OPERATOR(void *, new_one, "_Znwm", size_t size) {
+    void *p = strata_malloc(size);
+    return STRATA_LIKELY(p != NULL) ? p : new_failed(size, 16);
+}
+OPERATOR(void *, new_one_aligned, "_ZnwmSt11align_val_t", size_t size, size_t align) {
+    void *p = strata_memalign(align, size);
+    return STRATA_LIKELY(p != NULL) ? p : new_failed(size, align);
+}
+OPERATOR(void *, new_array, "_Znam", size_t size) { return IS_OURS(new_one) ? new_one(size) : bound_new_one(size); }
+OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t size, size_t align) { return bound_new_one_aligned(size, align); }
 
 #ifndef STRATA_OPERATORS_OF_ARCHIVE
 /*
- * The nothrow forms return NULL also where a new_handler throws, and catching takes a C++ frame. So when memory is short they go to
- * the runtime's own version of the same operator, which calls the throwing form above and catches.
+ * The nothrow forms return NULL also where a new_handler throws, and catching takes a C++ frame. So when memory is short, or the throwing form is
+ * the program's, they go to the runtime's own version of the same operator, which calls the throwing form and catches. What is found is kept: a
+ * benign race, as all find the same.
  */
+BOUND(void *, new_array, "_Znam", size_t size);
+BOUND(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t size, size_t align);
 typedef void *nothrow_operator(size_t size, const void *tag);
 typedef void *nothrow_aligned_operator(size_t size, size_t align, const void *tag);
 
-static STRATA_COLD void *nothrow_failed(const char *mangled, size_t size, const void *tag) {
-    nothrow_operator *next = (nothrow_operator *)runtime_function(mangled);
+static STRATA_COLD uintptr_t runtime_operator(uintptr_t *known, const char *mangled) {
+    uintptr_t found = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (found != 0) return found;
+    found = runtime_function(mangled);
+    __atomic_store_n(known, found, __ATOMIC_RELAXED);
+    return found;
+}
+static STRATA_COLD void *nothrow_of_runtime(uintptr_t *known, const char *mangled, size_t size, const void *tag) {
+    nothrow_operator *next = (nothrow_operator *)runtime_operator(known, mangled);
     return next != NULL ? next(size, tag) : NULL;
 }
-static STRATA_COLD void *nothrow_aligned_failed(const char *mangled, size_t size, size_t align, const void *tag) {
-    nothrow_aligned_operator *next = (nothrow_aligned_operator *)runtime_function(mangled);
+static STRATA_COLD void *nothrow_aligned_of_runtime(uintptr_t *known, const char *mangled, size_t size, size_t align, const void *tag) {
+    nothrow_aligned_operator *next = (nothrow_aligned_operator *)runtime_operator(known, mangled);
     return next != NULL ? next(size, align, tag) : NULL;
 }
 
-#define NEW_NOTHROW(name, mangled)                                                \
-    OPERATOR(void *, name, mangled, size_t size, const void *tag) {               \
-        void *p = strata_malloc(size);                                            \
-        return STRATA_LIKELY(p != NULL) ? p : nothrow_failed(mangled, size, tag); \
+#define NEW_NOTHROW(operator, name, mangled, ours)                                            \
+    operator(void *, name, mangled, size_t size, const void *tag) {                           \
+        static uintptr_t known;                                                               \
+        void *p = ours ? strata_malloc(size) : NULL;                                          \
+        return STRATA_LIKELY(p != NULL) ? p : nothrow_of_runtime(&known, mangled, size, tag); \
     }
-#define NEW_ALIGNED_NOTHROW(name, mangled)                                                       \
-    OPERATOR(void *, name, mangled, size_t size, size_t align, const void *tag) {                \
-        void *p = strata_memalign(align, size);                                                  \
-        return STRATA_LIKELY(p != NULL) ? p : nothrow_aligned_failed(mangled, size, align, tag); \
+#define NEW_ALIGNED_NOTHROW(name, mangled, ours)                                                             \
+    RARE_OPERATOR(void *, name, mangled, size_t size, size_t align, const void *tag) {                       \
+        static uintptr_t known;                                                                              \
+        void *p = ours ? strata_memalign(align, size) : NULL;                                                \
+        return STRATA_LIKELY(p != NULL) ? p : nothrow_aligned_of_runtime(&known, mangled, size, align, tag); \
     }
-NEW_NOTHROW(new_one_nothrow, "_ZnwmRKSt9nothrow_t")
-NEW_NOTHROW(new_array_nothrow, "_ZnamRKSt9nothrow_t")
-NEW_ALIGNED_NOTHROW(new_one_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t")
-NEW_ALIGNED_NOTHROW(new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t")
+NEW_NOTHROW(OPERATOR, new_one_nothrow, "_ZnwmRKSt9nothrow_t", IS_OURS(new_one))
+NEW_NOTHROW(RARE_OPERATOR, new_array_nothrow, "_ZnamRKSt9nothrow_t", IS_OURS(new_array) && IS_OURS(new_one))
+NEW_ALIGNED_NOTHROW(new_one_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", IS_OURS(new_one_aligned))
+NEW_ALIGNED_NOTHROW(new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", IS_OURS(new_array_aligned) && IS_OURS(new_one_aligned))
 #endif
 
+/* ------------------------------------------------------------------ delete */
+
 OPERATOR(void, delete_one, "_ZdlPv", void *p) { strata_free(p); }
-OPERATOR(void, delete_array, "_ZdaPv", void *p) { strata_free(p); }
-OPERATOR(void, delete_one_sized, "_ZdlPvm", void *p, size_t size) { strata_free_sized(p, size); }
-OPERATOR(void, delete_array_sized, "_ZdaPvm", void *p, size_t size) { strata_free_sized(p, size); }
+OPERATOR(void, delete_array, "_ZdaPv", void *p) {
+    if (IS_OURS(delete_one))
+        strata_free(p);
+    else
+        bound_delete_one(p);
+}
 OPERATOR(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align) {
     (void)align;
     strata_free(p);
 }
-OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) {
-    (void)align;
-    strata_free(p);
+OPERATOR(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align) { bound_delete_one_aligned(p, align); }
+
+/* Only a free that is ours has a use for the size: debugged buffers. */
+OPERATOR(void, delete_one_sized, "_ZdlPvm", void *p, size_t size) {
+    if (IS_OURS(delete_one)) {
+        strata_free_sized(p, size);
+        return;
+    }
+    bound_delete_one(p);
 }
-OPERATOR(void, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t size, size_t align) { strata_free_aligned_sized(p, align, size); }
-OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t size, size_t align) {
-    strata_free_aligned_sized(p, align, size);
+OPERATOR(void, delete_array_sized, "_ZdaPvm", void *p, size_t size) {
+    if (IS_OURS(delete_array)) {
+        delete_one_sized(p, size);
+        return;
+    }
+    bound_delete_array(p);
+}
+OPERATOR(void, delete_one_sized_aligned, "_ZdlPvmSt11align_val_t", void *p, size_t size, size_t align) {
+    if (IS_OURS(delete_one_aligned)) {
+        strata_free_aligned_sized(p, align, size);
+        return;
+    }
+    bound_delete_one_aligned(p, align);
+}
+RARE_OPERATOR(void, delete_array_sized_aligned, "_ZdaPvmSt11align_val_t", void *p, size_t size, size_t align) {
+    if (IS_OURS(delete_array_aligned)) {
+        delete_one_sized_aligned(p, size, align);
+        return;
+    }
+    bound_delete_array_aligned(p, align);
 }
 
-#define DELETE_NOTHROW(name, mangled)                         \
-    OPERATOR(void, name, mangled, void *p, const void *tag) { \
-        (void)tag;                                            \
-        strata_free(p);                                       \
-    }
-#define DELETE_ALIGNED_NOTHROW(name, mangled)                               \
-    OPERATOR(void, name, mangled, void *p, size_t align, const void *tag) { \
-        (void)align;                                                        \
-        (void)tag;                                                          \
-        strata_free(p);                                                     \
-    }
-DELETE_NOTHROW(delete_one_nothrow, "_ZdlPvRKSt9nothrow_t")
-DELETE_NOTHROW(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t")
-DELETE_ALIGNED_NOTHROW(delete_one_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t")
-DELETE_ALIGNED_NOTHROW(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t")
+RARE_OPERATOR(void, delete_one_nothrow, "_ZdlPvRKSt9nothrow_t", void *p, const void *tag) {
+    (void)tag;
+    bound_delete_one(p);
+}
+RARE_OPERATOR(void, delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", void *p, const void *tag) {
+    (void)tag;
+    bound_delete_array(p);
+}
+RARE_OPERATOR(void, delete_one_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align, const void *tag) {
+    (void)tag;
+    bound_delete_one_aligned(p, align);
+}
+RARE_OPERATOR(void, delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", void *p, size_t align, const void *tag) {
+    (void)tag;
+    bound_delete_array_aligned(p, align);
+}
 
 #else
 typedef int operators_are_not_overridden; /* ISO C wants a declaration in every file */

@@ -143,6 +143,16 @@ operators="tests/install/consumer/operators.cpp $(pkg-config --cflags strata)"
 for kind in "" -static-libstdc++ -static; do
     expect_operators g++ $kind $operators "$library_dir/libstrata.a" -pthread
 done
+# A program's own operators go before those of the archive, which calls them where the runtime would.
+for form in ONE ARRAY ALIGNED ALIGNED_ARRAY; do
+    replaced="g++ -std=c++17 -O1 -fno-builtin -Wno-mismatched-new-delete -D$form tests/stress/replaced.cpp"
+    $replaced -o "$work/replaced" && expected=$("$work/replaced") || fail "replaced operators ($form) do not work without strata"
+    for kind in "" -static-libstdc++ -static; do
+        $replaced $kind -o "$work/replaced" "$library_dir/libstrata.a" -pthread || fail "a program with operators of its own ($form, $kind) does not link"
+        output=$("$work/replaced") && [ "$output" = "$expected" ] || fail "replaced operators ($form, $kind): $output"
+    done
+    passed
+done
 # Beside the shared library a runtime in the program takes libstrata-cxx.a, which does no harm beside one that is shared, and exports nothing.
 for compiler in g++ clang++-19; do
     for kind in "" -static-libstdc++ "-static-libstdc++ -static-libgcc -Wl,--gc-sections -s"; do

@@ -1,0 +1,86 @@
+"""Programs that replace some of what strata defines, and rely on the rest to come to theirs: operators (ISO C++, [new.delete]), and realloc."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BOTH = pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+
+SOURCE = Path(__file__).with_name("replaced.cpp")
+
+# All that Firefox has of the family, and no reallocarray: a heap of its own, where addresses of any other one would end it.
+OWN_MALLOC = r"""
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+extern void *reallocarray(void *, size_t, size_t);
+static char heap[1 << 24] __attribute__((aligned(64)));
+static size_t used;
+static void check(void *p) { if ((char *)p < heap || (char *)p >= heap + used) { write(2, "a foreign block\n", 16); abort(); } }
+void *malloc(size_t bytes) {
+    size_t at = __atomic_fetch_add(&used, (bytes + 31) / 16 * 16, __ATOMIC_RELAXED);
+    if (at + bytes + 16 > sizeof heap) abort();
+    memcpy(heap + at, &bytes, sizeof bytes);
+    return heap + at + 16;
+}
+void free(void *p) { if (p != NULL) check(p); }
+void *calloc(size_t count, size_t bytes) { return malloc(count * bytes); }
+void *realloc(void *p, size_t bytes) {
+    void *fresh = malloc(bytes);
+    if (p == NULL) return fresh;
+    check(p);
+    size_t old;
+    memcpy(&old, (char *)p - 16, sizeof old);
+    return memcpy(fresh, p, old < bytes ? old : bytes);
+}
+int main(void) {
+    int *numbers = malloc(8 * sizeof *numbers);
+    for (int i = 0; i < 8; i++) numbers[i] = i;
+    for (size_t count = 9; count < 400; count += 31) numbers = reallocarray(numbers, count, sizeof *numbers);
+    for (int i = 0; i < 8; i++) if (numbers[i] != i) return 1;
+    errno = 0;
+    volatile size_t much = SIZE_MAX / 2;
+    int right = reallocarray(NULL, much, 3) == NULL && errno == ENOMEM;
+    free(numbers);
+    char *text = strdup("a text");
+    free(text);
+    printf("own: %d\n", right);
+    return 0;
+}
+"""
+
+FORMS = {
+    "one": ["ONE"],
+    "array": ["ARRAY"],
+    "aligned": ["ALIGNED"],
+    "aligned-array": ["ALIGNED_ARRAY"],
+    "all": ["ONE", "ARRAY", "ALIGNED", "ALIGNED_ARRAY"],
+    "none": [],
+}
+# Not position-independent: addresses of functions that the program takes are places of its own.
+KINDS = {"pie": [], "fixed": ["-no-pie", "-fno-pie"]}
+
+
+def compile_cxx(output, *arguments):
+    flags = ["-std=c++17", "-O1", "-fno-builtin", "-Wno-mismatched-new-delete"]
+    subprocess.run(["g++", *flags, "-o", output, SOURCE, *arguments], check=True, timeout=60)
+    return output
+
+
+@BOTH
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("forms", FORMS)
+def test_replaced_operators(plain, strata, tmp_path, forms, kind):
+    """Whatever form is called, those of the program are, as often as with the C++ runtime alone."""
+    program = compile_cxx(tmp_path / "operators", *(f"-D{form}" for form in FORMS[forms]), *KINDS[kind])
+    expected = plain.run([program]).text
+    assert "usual:" in expected and strata.run([program]).text == expected
+
+
+@BOTH
+def test_own_malloc(plain, strata, compile_c):
+    program = compile_c("own", "#include <stdlib.h>\n#include <unistd.h>\n" + OWN_MALLOC)
+    assert plain.run([program]).text == "own: 1\n"
+    assert strata.run([program], conf="verify:off", prove=False).text == "own: 1\n"
