@@ -133,46 +133,54 @@ OPERATOR(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t size, size_t 
 #ifndef STRATA_OPERATORS_OF_ARCHIVE
 /*
  * The nothrow forms return NULL also where a new_handler throws, and catching takes a C++ frame. So when memory is short, or the throwing form is
- * the program's, they go to the runtime's own version of the same operator, which calls the throwing form and catches. What is found is kept: a
- * benign race, as all find the same.
+ * the program's, they go to the runtime's own version of the same operator, which calls the throwing form and catches. Where none is to be found, a
+ * program's throwing form is called by itself, and ends the process by what it throws.
  */
 BOUND(void *, new_array, "_Znam", size_t size);
 BOUND(void *, new_array_aligned, "_ZnamSt11align_val_t", size_t size, size_t align);
 typedef void *nothrow_operator(size_t size, const void *tag);
 typedef void *nothrow_aligned_operator(size_t size, size_t align, const void *tag);
 
+/* Kept where it is in front of all who may leave (a benign race, as all find the same): a plugin's runtime goes with the plugin. */
 static STRATA_COLD uintptr_t runtime_operator(uintptr_t *known, const char *mangled) {
     uintptr_t found = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (found != 0) return found;
-    found = runtime_function(mangled);
+    if (found == 0) found = (uintptr_t)dlsym(RTLD_NEXT, mangled);
+    if (found == 0) return runtime_function(mangled);
     __atomic_store_n(known, found, __ATOMIC_RELAXED);
     return found;
 }
-static STRATA_COLD void *nothrow_of_runtime(uintptr_t *known, const char *mangled, size_t size, const void *tag) {
+/* bound: the program's throwing form; NULL: it is ours, and has no memory. */
+static STRATA_COLD void *nothrow_of_runtime(uintptr_t *known, const char *mangled, void *(*bound)(size_t), size_t size, const void *tag) {
     nothrow_operator *next = (nothrow_operator *)runtime_operator(known, mangled);
-    return next != NULL ? next(size, tag) : NULL;
+    if (next != NULL) return next(size, tag);
+    return bound != NULL ? bound(size) : NULL;
 }
-static STRATA_COLD void *nothrow_aligned_of_runtime(uintptr_t *known, const char *mangled, size_t size, size_t align, const void *tag) {
+static STRATA_COLD void *nothrow_aligned_of_runtime(uintptr_t *known, const char *mangled, void *(*bound)(size_t, size_t), size_t size, size_t align,
+                                                    const void *tag) {
     nothrow_aligned_operator *next = (nothrow_aligned_operator *)runtime_operator(known, mangled);
-    return next != NULL ? next(size, align, tag) : NULL;
+    if (next != NULL) return next(size, align, tag);
+    return bound != NULL ? bound(size, align) : NULL;
 }
 
-#define NEW_NOTHROW(operator, name, mangled, ours)                                            \
-    operator(void *, name, mangled, size_t size, const void *tag) {                           \
-        static uintptr_t known;                                                               \
-        void *p = ours ? strata_malloc(size) : NULL;                                          \
-        return STRATA_LIKELY(p != NULL) ? p : nothrow_of_runtime(&known, mangled, size, tag); \
+#define NEW_NOTHROW(operator, name, mangled, throwing, ours)                                        \
+    operator(void *, name, mangled, size_t size, const void *tag) {                                 \
+        static uintptr_t known;                                                                     \
+        if (!(ours)) return nothrow_of_runtime(&known, mangled, bound_##throwing, size, tag);       \
+        void *p = strata_malloc(size);                                                              \
+        return STRATA_LIKELY(p != NULL) ? p : nothrow_of_runtime(&known, mangled, NULL, size, tag); \
     }
-#define NEW_ALIGNED_NOTHROW(name, mangled, ours)                                                             \
-    RARE_OPERATOR(void *, name, mangled, size_t size, size_t align, const void *tag) {                       \
-        static uintptr_t known;                                                                              \
-        void *p = ours ? strata_memalign(align, size) : NULL;                                                \
-        return STRATA_LIKELY(p != NULL) ? p : nothrow_aligned_of_runtime(&known, mangled, size, align, tag); \
+#define NEW_ALIGNED_NOTHROW(name, mangled, throwing, ours)                                                         \
+    RARE_OPERATOR(void *, name, mangled, size_t size, size_t align, const void *tag) {                             \
+        static uintptr_t known;                                                                                    \
+        if (!(ours)) return nothrow_aligned_of_runtime(&known, mangled, bound_##throwing, size, align, tag);       \
+        void *p = strata_memalign(align, size);                                                                    \
+        return STRATA_LIKELY(p != NULL) ? p : nothrow_aligned_of_runtime(&known, mangled, NULL, size, align, tag); \
     }
-NEW_NOTHROW(OPERATOR, new_one_nothrow, "_ZnwmRKSt9nothrow_t", IS_OURS(new_one))
-NEW_NOTHROW(RARE_OPERATOR, new_array_nothrow, "_ZnamRKSt9nothrow_t", IS_OURS(new_array) && IS_OURS(new_one))
-NEW_ALIGNED_NOTHROW(new_one_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", IS_OURS(new_one_aligned))
-NEW_ALIGNED_NOTHROW(new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", IS_OURS(new_array_aligned) && IS_OURS(new_one_aligned))
+NEW_NOTHROW(OPERATOR, new_one_nothrow, "_ZnwmRKSt9nothrow_t", new_one, IS_OURS(new_one))
+NEW_NOTHROW(RARE_OPERATOR, new_array_nothrow, "_ZnamRKSt9nothrow_t", new_array, IS_OURS(new_array) && IS_OURS(new_one))
+NEW_ALIGNED_NOTHROW(new_one_aligned_nothrow, "_ZnwmSt11align_val_tRKSt9nothrow_t", new_one_aligned, IS_OURS(new_one_aligned))
+NEW_ALIGNED_NOTHROW(new_array_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t", new_array_aligned,
+                    IS_OURS(new_array_aligned) && IS_OURS(new_one_aligned))
 #endif
 
 /* ------------------------------------------------------------------ delete */

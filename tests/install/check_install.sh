@@ -153,6 +153,12 @@ for form in ONE ARRAY ALIGNED ALIGNED_ARRAY; do
     done
     passed
 done
+# With a runtime that can't be found the nothrow forms call the program's own.
+replaced="g++ -std=c++17 -O1 -fno-builtin -Wno-mismatched-new-delete -DONE -DNEVER_FAILS tests/stress/replaced.cpp"
+$replaced -o "$work/replaced" && expected=$("$work/replaced") || fail "replaced operators that never fail do not work without strata"
+$replaced -static-libstdc++ -o "$work/replaced" $(pkg-config --libs strata)
+output=$("$work/replaced") && [ "$output" = "$expected" ] || fail "replaced operators with a runtime of their own: $output"
+passed
 # Beside the shared library a runtime in the program takes libstrata-cxx.a, which does no harm beside one that is shared, and exports nothing.
 for compiler in g++ clang++-19; do
     for kind in "" -static-libstdc++ "-static-libstdc++ -static-libgcc -Wl,--gc-sections -s"; do

@@ -11,10 +11,14 @@ SOURCE = Path(__file__).with_name("replaced.cpp")
 
 # All that Firefox has of the family, and no reallocarray: a heap of its own, where addresses of any other one would end it.
 OWN_MALLOC = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 extern void *reallocarray(void *, size_t, size_t);
 static char heap[1 << 24] __attribute__((aligned(64)));
 static size_t used;
@@ -46,7 +50,7 @@ int main(void) {
     free(numbers);
     char *text = strdup("a text");
     free(text);
-    printf("own: %d\n", right);
+    printf("own: %d, strata: %d\n", right, dlsym(RTLD_DEFAULT, "strata_malloc") != NULL);
     return 0;
 }
 """
@@ -81,6 +85,6 @@ def test_replaced_operators(plain, strata, tmp_path, forms, kind):
 
 @BOTH
 def test_own_malloc(plain, strata, compile_c):
-    program = compile_c("own", "#include <stdlib.h>\n#include <unistd.h>\n" + OWN_MALLOC)
-    assert plain.run([program]).text == "own: 1\n"
-    assert strata.run([program], conf="verify:off", prove=False).text == "own: 1\n"
+    program = compile_c("own", OWN_MALLOC)
+    assert plain.run([program]).text == "own: 1, strata: 0\n"
+    assert strata.run([program], conf="verify:off", prove=False).text == "own: 1, strata: 1\n"
