@@ -109,12 +109,16 @@ static STRATA_NOINLINE void *calloc_block(size_t bytes) {
     return block;
 }
 
+/* *bytes: of count elements of `size`. False: more than there can be; errno is ENOMEM. */
+STRATA_INLINE bool array_fits(size_t count, size_t size, size_t *bytes) {
+    if (STRATA_LIKELY(!__builtin_mul_overflow(count, size, bytes))) return true;
+    errno = ENOMEM;
+    return false;
+}
+
 void *strata_calloc(size_t count, size_t size) {
     size_t bytes;
-    if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (STRATA_UNLIKELY(!array_fits(count, size, &bytes))) return NULL;
     if (STRATA_UNLIKELY(bytes >= heap_small_end())) return calloc_block(bytes);
     void *object = alloc(bytes);
     return STRATA_LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
@@ -229,10 +233,7 @@ ALSO_AS_LIBC(__libc_realloc, strata_realloc)
 
 STRATA_SELDOM void *strata_reallocarray(void *p, size_t count, size_t size) {
     size_t bytes;
-    if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (STRATA_UNLIKELY(!array_fits(count, size, &bytes))) return NULL;
     return strata_realloc(p, bytes);
 }
 
@@ -242,10 +243,7 @@ extern void *bound_realloc(void *p, size_t bytes) __asm__("realloc");
 extern __typeof__(strata_reallocarray) reallocarray;
 STRATA_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
     size_t bytes;
-    if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (STRATA_UNLIKELY(!array_fits(count, size, &bytes))) return NULL;
     return bound_realloc(p, bytes);
 }
 #endif

@@ -83,15 +83,6 @@ static STRATA_COLD void *new_failed(size_t size, size_t align) {
     }
 }
 
-STRATA_INLINE void *new_object(size_t size) {
-    void *p = strata_malloc(size);
-    return STRATA_LIKELY(p != NULL) ? p : new_failed(size, 16);
-}
-STRATA_INLINE void *new_aligned(size_t size, size_t align) {
-    void *p = strata_memalign(align, size);
-    return STRATA_LIKELY(p != NULL) ? p : new_failed(size, align);
-}
-
 /* Static, under a name for all that a program's own goes before, in an archive too: the address of the former is that of ours. */
 #define OPERATOR_WITH(place, heat, result, name, mangled, ...)                                                                    \
     static place result name(__VA_ARGS__);                                                                                        \
