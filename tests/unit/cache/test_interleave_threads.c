@@ -116,7 +116,8 @@ static void grow_and_fall(void *unused) {
     caches.depots[cache].visits_seen = caches.depots[cache].visits;
     depot_tick(&caches, cache, false);
 }
-/* m has grown when the array is empty, so that the next allocation opens it anew: that one meets the others in every order, what is around it doesn't. */
+/* m has grown when the array is empty, so that the next allocation opens it anew: that one meets the others in every order, what is around it
+ * doesn't. */
 static void grow_empty(void *unused) {
     void *objects[3];
     (void)unused;
