@@ -34,6 +34,10 @@ function(strata_add_program source)
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder})
     # The compiler must keep every pair of malloc and free that a test makes.
     target_compile_options(${target} PRIVATE -fno-builtin)
+    if(STRATA_SANITIZE)
+        # A third of an instrumented build is the optimiser's work on test code, which runs once.
+        target_compile_options(${target} PRIVATE -O0)
+    endif()
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include ${tests_dir})
     target_link_libraries(${target} PRIVATE strata_warnings Threads::Threads ${CMAKE_DL_LIBS})
     set(program_target ${target} PARENT_SCOPE)

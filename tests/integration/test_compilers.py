@@ -72,7 +72,7 @@ def test_library_is_identical_and_serves_a_compiler(strata, plain, tmp_path):
     assert compile_with(built, job, tmp_path / "by-the-built.o") == theirs[0].read_bytes()
 
 
-@pytest.mark.parametrize(("strata", "part"), [("no-rseq", slice(1, None, 2)), ("refused", slice(-1, -3, -1))], indirect=["strata"])
+@pytest.mark.parametrize(("strata", "part"), [("no-rseq", slice(1, None, 8)), ("refused", slice(-1, -3, -1))], indirect=["strata"])
 def test_objects_are_identical(strata, plain, tmp_path, part):
     """Some of the sources with the builds that the test above doesn't take; C++ among them."""
     compile_all(strata, plain, tmp_path, sources()[part])
