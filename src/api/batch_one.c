@@ -158,6 +158,15 @@ static bool serves(const struct batch_request *request, size_t old) {
     return request->bytes <= old && (stays || request->bytes >= old / SHRINK_SHARE || old <= 2 * NATURAL_ALIGN);
 }
 
+/* There is no memory for a smaller one: the old one serves, and what it has behind goes back, if it is a block. */
+static STRATA_COLD int shrink_in_place(const struct batch_request *request, unsigned tag, size_t old, void **block, size_t *usable,
+                                       size_t *capacity) {
+    if (tag == TAG_BLOCK && resize_block(request, old, block, usable, capacity) == ZONE_OK) return 0;
+    *usable = old;
+    if (capacity != NULL) *capacity = old;
+    return 0;
+}
+
 int batch_resize(const struct batch_request *request, void **block, size_t *usable, size_t *capacity) {
     unsigned tag = batch_tag(*block);
     bool in_place = ((uintptr_t)*block & (request->align - 1)) == 0, may_move = (request->flags & STRATA_BATCH_NO_MOVE) == 0;
@@ -184,5 +193,6 @@ int batch_resize(const struct batch_request *request, void **block, size_t *usab
     }
     if (!may_move) return request->bytes > HEAP_BYTES_MAX || status == ZONE_NO_MEMORY ? ENOMEM : ENOSPC;
     if (too_large(request)) return ENOMEM;
-    return move_to_new(request, tag, old, block, usable, capacity);
+    const int error = move_to_new(request, tag, old, block, usable, capacity);
+    return STRATA_LIKELY(error == 0) || !in_place || request->bytes > old ? error : shrink_in_place(request, tag, old, block, usable, capacity);
 }

@@ -155,7 +155,7 @@ static size_t odd_bytes(enum heap_function function, void *p, unsigned *tag) {
     return bytes;
 }
 
-static void *move_to_new(void *p, size_t old, size_t size, bool watched) {
+static STRATA_NOINLINE void *move_to_new(void *p, size_t old, size_t size, bool watched) {
     void *fresh = alloc(size);
     if (fresh == NULL) return NULL;
     if (STRATA_UNLIKELY(watched)) zone_block_unwatch(&heap.zone, p);
@@ -178,8 +178,16 @@ static STRATA_COLD void *realloc_debugged(void *p, size_t old, size_t size) {
     return NULL;
 }
 
+/* There is no memory for a smaller one: the old one serves, and what it has behind goes back, if it is a block. */
+static STRATA_COLD void *shrink_in_place(void *p, unsigned tag, size_t size, int saved_errno) {
+    errno = saved_errno;
+    void *resized = tag == TAG_BLOCK ? zone_block_resize(&heap.zone, p, size, true) : NULL;
+    return resized != NULL ? resized : p;
+}
+
 static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
     unsigned tag = TAG_SLAB;
+    const int saved = errno;
     size_t old = object_bytes(p);
     if (old == 0) old = odd_bytes(HEAP_REALLOC, p, &tag);
     if (STRATA_UNLIKELY(tag == TAG_DEBUG)) return realloc_debugged(p, old, size);
@@ -187,35 +195,37 @@ static STRATA_NOINLINE void *realloc_elsewhere(void *p, size_t size) {
         release(HEAP_REALLOC, p);
         return NULL;
     }
+    void *moved = NULL;
+    unsigned ties = 0; /* strata_page_alloc's may have */
     if (tag != TAG_BLOCK) {
         if (serves(old, size)) return p;
         size_t least = heap_is_debugged() ? size : old + old / GROWTH_SHARE; /* what is watched is what was asked for */
-        int saved = errno;
-        void *moved = size > old && size < least ? move_to_new(p, old, least, false) : NULL;
+        if (size > old && size < least) moved = move_to_new(p, old, least, false);
         if (moved != NULL) return moved;
         errno = saved;
-        return move_to_new(p, old, size, false);
+    } else {
+        /* The same pages, as who appends often asks for: the difference is huge where size is more. Smaller ones become objects. */
+        if (old - size < (size_t)heap.zone.page_granules << GRANULE_SHIFT && size > SIZE_CLASS_MAX_BYTES) return p;
+        if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) return heap_alloc_slow(size, NATURAL_ALIGN, NULL); /* which fails */
+        if (size > old && heap_is_debugged() && debug_heap_refuses(size)) {
+            errno = ENOMEM;
+            return NULL;
+        }
+        ties = zone_block_ties(&heap.zone, p);
+        if (size > SIZE_CLASS_MAX_BYTES || (ties & ZONE_FIXED) != 0) {
+            void *resized = zone_block_resize(&heap.zone, p, size, true);
+            maintenance_slow_call(true);
+            maintenance_large_call();
+            if (resized != NULL) return resized;
+            if (size <= old) return p;
+        }
+        if (STRATA_UNLIKELY((ties & ZONE_FIXED) != 0)) {
+            errno = ENOMEM;
+            return NULL;
+        }
     }
-    /* The same pages, as who appends often asks for: the difference is huge where size is more. Smaller ones become objects. */
-    if (old - size < (size_t)heap.zone.page_granules << GRANULE_SHIFT && size > SIZE_CLASS_MAX_BYTES) return p;
-    if (STRATA_UNLIKELY(size > HEAP_BYTES_MAX)) return heap_alloc_slow(size, NATURAL_ALIGN, NULL); /* which fails */
-    if (size > old && heap_is_debugged() && debug_heap_refuses(size)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    const unsigned ties = zone_block_ties(&heap.zone, p); /* strata_page_alloc's may have */
-    if (size > SIZE_CLASS_MAX_BYTES || (ties & ZONE_FIXED) != 0) {
-        void *resized = zone_block_resize(&heap.zone, p, size, true);
-        maintenance_slow_call(true);
-        maintenance_large_call();
-        if (resized != NULL) return resized;
-        if (size <= old) return p;
-    }
-    if (STRATA_UNLIKELY((ties & ZONE_FIXED) != 0)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    return move_to_new(p, old, size, (ties & ZONE_WATCHED) != 0);
+    moved = move_to_new(p, old, size, (ties & ZONE_WATCHED) != 0);
+    return STRATA_LIKELY(moved != NULL) || size > old ? moved : shrink_in_place(p, tag, size, saved);
 }
 
 /* Where the object has room already, its tag alone says so: the address is looked at closer only when it is about to be let go. */

@@ -90,6 +90,8 @@ STRATA_COLD void zone_exchanges_settle_slow(struct zone *zone) {
         if (is_covered(exchanges, i) || !is_idle(zone, note.a, note.bytes) || !is_idle(zone, note.b, note.bytes)) continue;
         mark_dirty(zone, note.a, note.bytes);
         mark_dirty(zone, note.b, note.bytes);
-        if (!zone_swap_tables(zone, note.a, note.b, note.bytes, true)) drop_note(exchanges, i);
+        const unsigned count = exchanges->count;
+        if (!zone_swap_tables(zone, note.a, note.b, note.bytes, true) && exchanges->count == count) drop_note(exchanges, i);
+        i = exchanges->count; /* those about what it goes through, or makes room with, are gone, too: from the end again, with fewer each time */
     }
 }

@@ -168,6 +168,7 @@ enum zone_status zone_block_join(struct zone *zone, void *address, void *next) {
         block->fresh = (uint32_t)min_u64((uint64_t)block->fresh + behind.fresh, UINT32_MAX);
         block->watched |= behind.watched;
         block->fixed |= behind.fixed;
+        block->reserved |= behind.reserved;
         block->huge &= behind.huge;
         if (behind.move != block->move || behind.argument != block->argument) block->move = NULL; /* their owners know of two */
         zone->counters.blocks--;

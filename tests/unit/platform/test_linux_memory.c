@@ -4,7 +4,10 @@
  */
 #define _GNU_SOURCE 1
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -168,6 +171,29 @@ static void contents_wander_unhurt(void **state) {
     for (unsigned seed = 1; seed <= 4; seed++) assert_int_equal(child_status(wander, &seed), 0);
 }
 
+/* As with locked memory before Linux 5.18: what had to be copied behind what moved is cleared, as the system does not let it go. */
+static void wander_where_nothing_is_let_go(void *seed) {
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 24 /* MADV_DONTNEED_LOCKED */, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+    };
+    const struct sock_fprog filter = {sizeof steps / sizeof steps[0], steps};
+    char *range = new_range();
+    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+    EXPECT(range != NULL && !platform_release(range, range_bytes));
+    wander(seed);
+}
+
+static void contents_wander_unhurt_where_nothing_is_let_go(void **state) {
+    (void)state;
+    for (unsigned seed = 1; seed <= 2; seed++) assert_int_equal(child_status(wander_where_nothing_is_let_go, &seed), 0);
+}
+
 /* ------------------------------------------------------------------ locked pages */
 
 static void locked_pages_go_back(void **state) {
@@ -299,6 +325,7 @@ int main(void) {
         cmocka_unit_test(a_lowered_limit_refuses_and_loses_nothing),
         cmocka_unit_test(a_move_without_mappings_loses_nothing),
         cmocka_unit_test(contents_wander_unhurt),
+        cmocka_unit_test(contents_wander_unhurt_where_nothing_is_let_go),
         cmocka_unit_test(locked_pages_go_back),
         cmocka_unit_test(whether_committed_memory_costs_is_known),
         cmocka_unit_test(what_a_question_leaves_goes_back),
