@@ -37,7 +37,7 @@
  *   - errno stays as it was, but where it says so;
  *   - cost: blocks of up to 32 KiB: some ns each; arrays of the CPU are used up (or filled) first, then one lock is taken for each half an array or
  * 256 objects. Frees, and in batches of many sizes allocations too, are sorted by size class, 64 elements at a time. Larger blocks one by one, as in
- *     strata_malloc and strata_free. Resizing: as strata_realloc.
+ *     strata_malloc and strata_free. Resizing: as strata_realloc, which does not fail where a block shrinks.
  *
  * The interface and its semantics follow Douglas, N1527, "Latency Reducing Memory Allocation in the C standard library" (2010), for which
  * strata/n1527.h has the proposal's own names; the use in containers is from his "User Mode Memory Page Allocation" (2011), section 2.

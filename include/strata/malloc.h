@@ -119,7 +119,7 @@ STRATA_API void *strata_calloc(size_t count, size_t size) STRATA_NOEXCEPT STRATA
  * p: a block, or NULL, which makes it strata_malloc(size). size: bytes; 0 with a block frees it and returns NULL.
  * Returns the block's new address, which may be the old one; then `p` is no longer valid. NULL and ENOMEM on failure: the block stays as it is.
  * An alignment that was asked for at allocation is not kept where the block moves. A block that shrinks does not fail for want of memory: where there
- * is none for a smaller one, the old one serves.
+ * is none for a smaller one, the old one serves (but for debugged buffers, which always move).
  * Cost: constant where a small block stays in its size class, or shrinks to half of it at most. Large blocks shrink in place, and grow in place
  * where what lies behind is free; else they get a new address by their page tables: linear in the pages, but without reading them. Up to 2 MiB only
  * where a copy would have to touch fresh pages: to present ones they are copied, as is what is left: linear in the smaller of both sizes. (Douglas,

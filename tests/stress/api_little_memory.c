@@ -1,7 +1,7 @@
 /*
  * api_little_memory.c - what has to go well where memory is used up: a realloc that shrinks, and a free of pages that were exchanged.
  *
- * Protects: who asks for less gets it, with errno as it was, from realloc and from strata_batch_realloc alike; a free never needs memory, and the
+ * Protects: who asks for less gets it, with errno as it was, from realloc and from batches alike; a free never needs memory, and the
  * notes of exchanged pages stay whole where taking one back finds none. Each case is a process of its own.
  */
 #include <errno.h>
@@ -26,7 +26,16 @@ static bool holds(const unsigned char *block, size_t bytes, unsigned char value)
     return true;
 }
 
-static void shrink(void) {
+static void *by_realloc(void *block, size_t bytes) { return strata_realloc(block, bytes); }
+static void *by_batch(void *block, size_t bytes) {
+    struct strata_batch_element2 element = {block, bytes}, *elements = &element;
+    size_t count = 1;
+    int error = 0;
+    EXPECT(strata_batch_alloc2(&error, &elements, &count, 0, 0, 0) && error == 0 && count == 1 && element.size >= bytes);
+    return element.ptr;
+}
+
+static void shrink(void *(*resize)(void *, size_t)) {
     static const size_t pairs[][2] = {{1000, 16}, {2000, 700}, {30000, 100}, {100000, 100}, {1500000, 30000}, {10000000, 100}, {10000000, 40000}};
     enum { PAIRS = sizeof pairs / sizeof pairs[0] };
     unsigned char *blocks[PAIRS];
@@ -37,7 +46,7 @@ static void shrink(void) {
     use_up(MIB);
     errno = 77;
     for (unsigned i = 0; i < PAIRS; i++) {
-        EXPECT((blocks[i] = strata_realloc(blocks[i], pairs[i][1])) != NULL);
+        EXPECT((blocks[i] = resize(blocks[i], pairs[i][1])) != NULL);
         EXPECT(errno == 77 && strata_malloc_usable_size(blocks[i]) >= pairs[i][1]);
         EXPECT(holds(blocks[i], pairs[i][1], (unsigned char)(i + 1)));
         if (i == 5) EXPECT(strata_malloc_usable_size(blocks[i]) < MIB); /* what was behind is for others */
@@ -70,12 +79,15 @@ static void settle(void) {
 
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "shrink") == 0) {
-        shrink();
+        shrink(by_realloc);
+    } else if (argc > 1 && strcmp(argv[1], "shrink-batch") == 0) {
+        shrink(by_batch);
     } else if (argc > 1 && strcmp(argv[1], "settle") == 0) {
         settle();
     } else {
         run_in_own_process("shrink", "hard_limit:64M", NULL, NULL);
         run_in_own_process("shrink", "hard_limit:64M,rseq:off", NULL, NULL);
+        run_in_own_process("shrink-batch", "hard_limit:64M", NULL, NULL);
         run_in_own_process("settle", "reserve:64M", NULL, NULL);
         run_in_own_process("settle", "reserve:32M,rseq:off", NULL, NULL);
     }

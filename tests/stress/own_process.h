@@ -11,10 +11,11 @@
 
 /* `prepare` (NULL: nothing) is called with `context` in the new process, before the program starts; `conf` is its STRATA_CONF. It must end with 0. */
 static inline void run_in_own_process(const char *name, const char *conf, void (*prepare)(const void *), const void *context) {
+    EXPECT(getenv("STRATA_TEST_CASE") == NULL); /* a case that the program does not know would start itself without end */
     pid_t child = fork();
     EXPECT(child >= 0);
     if (child == 0) {
-        EXPECT(setenv("STRATA_CONF", conf, 1) == 0);
+        EXPECT(setenv("STRATA_CONF", conf, 1) == 0 && setenv("STRATA_TEST_CASE", name, 1) == 0);
         if (prepare != NULL) prepare(context);
         execl("/proc/self/exe", "case", name, (char *)NULL);
         _exit(127);

@@ -32,6 +32,8 @@ void *linux_map(void *address, size_t bytes, int protection, int flags);
  * False: it is as it was. Where somebody else was faster the process ends.
  */
 bool linux_restore(void *address, size_t bytes);
+/* Whole pages read as zeros: they go, or are cleared where the system lets nothing go (locked memory before Linux 5.18, filters). */
+void linux_drop_or_clear(void *address, size_t bytes);
 
 /* After so much of the file was read or written: see platform_store_pass. May change errno. */
 struct platform_store;

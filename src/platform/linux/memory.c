@@ -228,6 +228,9 @@ static bool advise(void *address, size_t bytes, int advice) {
 
 /* What the program has locked in memory (mlock, mlockall) and freed goes back too. */
 bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED); }
+void linux_drop_or_clear(void *address, size_t bytes) {
+    if (bytes != 0 && !platform_release(address, bytes)) memset(address, 0, bytes);
+}
 bool platform_resident(const void *address, size_t bytes, uint8_t *pages) {
     int saved = errno;
     bool ok = mincore((void *)(uintptr_t)address, bytes, pages) == 0;
@@ -239,10 +242,6 @@ bool platform_resident(const void *address, size_t bytes, uint8_t *pages) {
 /* Of more than this all is dropped: pages that were only read look present as well, by the system's page of zeros, and would be cleared by the GiB.
  */
 #define ZERO_DROP_BYTES (256 * MIB)
-
-static void drop_or_clear(char *address, size_t bytes) {
-    if (bytes != 0 && !platform_release(address, bytes)) memset(address, 0, bytes);
-}
 
 /* mincore tells what is present; what is in swap counts as absent, and is dropped too. */
 STRATA_COLD void platform_zero(void *address, size_t bytes) {
@@ -259,13 +258,13 @@ STRATA_COLD void platform_zero(void *address, size_t bytes) {
             for (size_t i = 0; known && i < pages; i++) count += present[(step >> info.page_shift) + i];
             if (known && count * 2 < pages) continue;
             char *dense = at + step;
-            drop_or_clear(drop, (size_t)(dense - drop));
+            linux_drop_or_clear(drop, (size_t)(dense - drop));
             memset(dense, 0, step_bytes);
             drop = dense + step_bytes;
         }
         at += part;
     }
-    drop_or_clear(drop, (size_t)(end - drop));
+    linux_drop_or_clear(drop, (size_t)(end - drop));
     errno = saved;
 }
 

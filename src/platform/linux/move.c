@@ -76,11 +76,6 @@ static bool move_mapping(char *from, char *to, size_t bytes) {
     return false;
 }
 
-/* What has been copied elsewhere reads as zeros, also where the system lets nothing go (locked memory before Linux 5.18, filters). */
-static void drop_copied(char *from, size_t bytes) {
-    if (!platform_release(from, bytes)) memset(from, 0, bytes);
-}
-
 /*
  * The kernel's own move is not all or nothing: it unmaps the target before it looks at limits, and a source of several mappings fails
  * (before Linux 6.17) or may stop in between (since). So limits are looked at first, each mapping is moved alone, and once a part has moved
@@ -96,7 +91,7 @@ STRATA_COLD bool platform_move(void *from, void *to, size_t bytes) {
         if (!ok) break;
         part = bytes - done;
         memcpy((char *)to + done, (char *)from + done, part);
-        drop_copied((char *)from + done, part);
+        linux_drop_or_clear((char *)from + done, part);
     }
     errno = saved;
     return ok;
@@ -114,7 +109,7 @@ bool platform_reset(void *address, size_t bytes) {
 static void put_back(char *from, char *to, size_t bytes) {
     if (move_mapping(from, to, bytes)) return;
     memcpy(to, from, bytes);
-    drop_copied(from, bytes);
+    linux_drop_or_clear(from, bytes);
 }
 
 /* Of one mapping each. False: nothing has happened. */

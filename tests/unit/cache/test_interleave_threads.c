@@ -16,11 +16,12 @@ static bool shut_now; /* and stays so */
 struct scene {
     void (*bodies[4])(void *);
     unsigned cpus[4];
-    unsigned m;       /* rounds in an array: few */
-    unsigned stocked; /* full magazines in the depot at first */
-    unsigned filled;  /* so many CPUs have full arrays at first */
-    bool grown;       /* m has grown since these were opened */
-    bool one_left;    /* in the end at most one round is in the array of CPU 0 */
+    unsigned m;        /* rounds in an array: few */
+    unsigned falls_to; /* what m was before it grew; 0: it has not */
+    unsigned stocked;  /* full magazines in the depot at first */
+    unsigned filled;   /* so many CPUs have full arrays at first */
+    bool grown;        /* m has grown since these were opened */
+    bool one_left;     /* in the end at most one round is in the array of CPU 0 */
     bool thread_mode;
     unsigned deviations;
     uint64_t runs_min;
@@ -35,8 +36,9 @@ static const char *run(void *context) {
     shut_now = false;
     cache = cache_of(64);
     stack_set_rounds(cache, scene->m, 2 * scene->m);
+    if (scene->falls_to != 0) caches.depots[cache].rounds_start = (uint16_t)scene->falls_to;
     for (unsigned cpu = 0; cpu < scene->filled; cpu++) {
-        void *objects[16];
+        void *objects[64];
         sim_cpu_set(cpu);
         for (unsigned i = 0; i < scene->m; i++) objects[i] = take(cache);
         for (unsigned i = 0; i < scene->m; i++) give(cache, objects[i]);
@@ -113,11 +115,15 @@ static void grow(void *unused) {
     stack_contend(cache);
     depot_tick(&caches, cache, false);
 }
-static void grow_and_fall(void *unused) {
-    grow(unused);
+static void fall(void *unused) {
+    (void)unused;
     caches.depots[cache].ticks_idle = 100;
     caches.depots[cache].visits_seen = caches.depots[cache].visits;
     depot_tick(&caches, cache, false);
+}
+static void grow_and_fall(void *unused) {
+    grow(unused);
+    fall(unused);
 }
 static unsigned own_area(void) { return caches.thread_mode ? platform_thread_id() : cpu_current_id(); }
 /* m has grown when the array is empty, so that the next allocation opens it anew: that one meets the others in every order, what is around it
@@ -134,6 +140,18 @@ static void grow_empty(void *unused) {
     sim_explore_ignore(true);
     if (shut_now && header_is_open(own_area(), cache)) stack_fail("an array of a cache that is shut is open");
     for (unsigned i = 0; i < 3; i++) give(cache, objects[i]);
+}
+/* The same of a full array, which the next free opens anew, with its rounds. */
+static void grow_full(void *unused) {
+    void *objects[3];
+    (void)unused;
+    sim_explore_ignore(true);
+    for (unsigned i = 0; i < 3; i++) objects[i] = take(cache);
+    give(cache, objects[0]);
+    give(cache, objects[1]);
+    grow(NULL);
+    sim_explore_ignore(false);
+    give(cache, objects[2]);
 }
 /* As debugging that begins and ends, and a trim behind it. */
 static void shut_open_and_drain(void *unused) {
@@ -178,6 +196,9 @@ static void m_changes_while_arrays_are_used(void **state) {
     explore((struct scene){.bodies = {exchange, grow}, .cpus = {0, 1}, .m = 2, .filled = 2, .deviations = 2, .runs_min = 200});
     explore((struct scene){.bodies = {exchange, grow_and_fall}, .cpus = {0, 1}, .m = 2, .filled = 2, .deviations = 2, .runs_min = 200});
     explore((struct scene){.bodies = {exchange, exchange, grow_and_fall}, .cpus = {0, 1, 0}, .m = 2, .deviations = 1, .runs_min = 100});
+    /* Half of what m was does not fit the magazines of what it is: one that is taken first, and one that few rounds get afterwards. */
+    explore((struct scene){.bodies = {overflow, fall}, .cpus = {0, 1}, .m = 64, .falls_to = 32, .filled = 1, .deviations = 2, .runs_min = 20});
+    explore((struct scene){.bodies = {overflow, fall}, .cpus = {0, 1}, .m = 32, .falls_to = 16, .filled = 1, .deviations = 2, .runs_min = 20});
 }
 
 /* ------------------------------------------------------------------ drains */
@@ -265,13 +286,14 @@ static void drains_meet_threads_at_work(void **state) {
         .bodies = {grow, exchange, drain}, .thread_mode = true, .cpus = {2, 0, 1}, .m = 2, .grown = true, .deviations = 1, .runs_min = 50});
 }
 
-/* Whoever opens an array while its cache is being shut closes it again, or who shuts it does. */
+/* Whoever opens an array while its cache is being shut closes it again, or who shuts it does; and nobody forgets what was taken out of it meanwhile.
+ */
 static void arrays_are_shut_while_they_grow(void **state) {
     (void)state;
     explore((struct scene){.bodies = {grow_empty, shut}, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 80});
     explore((struct scene){.bodies = {grow_empty, shut}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 80});
     explore(
-        (struct scene){.bodies = {grow_empty, shut_open_and_drain}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 3, .runs_min = 300});
+        (struct scene){.bodies = {grow_full, shut_open_and_drain}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 3, .runs_min = 300});
 }
 
 /* What others took out of an array that its owner has not put in order since is still taken when its cache has been shut and opened. */

@@ -111,6 +111,20 @@ static void room_that_was_reserved_stays(void **state) {
     assert_empty();
 }
 
+static void room_behind_the_second_of_two_stays(void **state) {
+    (void)state;
+    char *block = must_create((struct zone_block_config){.bytes = 8 * MIB, .mobility = MOBILITY_MOVABLE});
+    assert_int_equal(zone_block_split(&zone, block, 4 * MIB), ZONE_OK);
+    assert_int_equal(zone_block_reserve(&zone, block + 4 * MIB, 16 * MIB), ZONE_OK);
+    assert_int_equal(zone_block_join(&zone, block, block + 4 * MIB), ZONE_OK);
+    assert_int_equal(found(block, 1).capacity_bytes, 20 * MIB);
+    assert_ptr_equal(zone_block_resize(&zone, block, GRANULE_BYTES, false), block);
+    assert_int_equal(found(block, 1).capacity_bytes, 20 * MIB);
+    ASSERT_SOUND();
+    drop_block(block);
+    assert_empty();
+}
+
 static void a_fixed_block_never_moves(void **state) {
     (void)state;
     char *block = must_create((struct zone_block_config){.bytes = 4 * MIB, .fixed = true, .mobility = MOBILITY_MOVABLE}),
@@ -267,6 +281,7 @@ int main(void) {
         cmocka_unit_test_setup(parts_are_blocks_like_any_other, plain_zone),
         cmocka_unit_test_setup(runs_are_cut_anywhere, plain_zone),
         cmocka_unit_test_setup(room_that_was_reserved_stays, plain_zone),
+        cmocka_unit_test_setup(room_behind_the_second_of_two_stays, plain_zone),
         cmocka_unit_test_setup(a_fixed_block_never_moves, plain_zone),
         cmocka_unit_test_setup(small_blocks_stand_with_their_kind, plain_zone),
         cmocka_unit_test_setup(what_is_asked_to_be_huge_is_whole_superpages, plain_zone),
