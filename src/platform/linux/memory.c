@@ -228,7 +228,7 @@ static bool advise(void *address, size_t bytes, int advice) {
 
 /* What the program has locked in memory (mlock, mlockall) and freed goes back too. */
 bool platform_release(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, MADV_DONTNEED_LOCKED); }
-void linux_drop_or_clear(void *address, size_t bytes) {
+STRATA_COLD void linux_drop_or_clear(void *address, size_t bytes) {
     if (bytes != 0 && !platform_release(address, bytes)) memset(address, 0, bytes);
 }
 bool platform_resident(const void *address, size_t bytes, uint8_t *pages) {
