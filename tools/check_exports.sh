@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 build=$1
 public='^(malloc|calloc|realloc|reallocarray|free|free_sized|free_aligned_sized|cfree|aligned_alloc|memalign|posix_memalign|valloc|pvalloc'
-public+='|malloc_usable_size|malloc_trim|mallinfo|mallinfo2|malloc_info|malloc_stats|mallopt|__libc_(malloc|calloc|realloc|free|memalign|valloc|pvalloc)|__posix_memalign|_Z(nw|na|dl|da)[A-Za-z0-9_]*|dlopen|strata_[a-z0-9_]+)$'
+public+='|malloc_usable_size|malloc_trim|mallinfo|mallinfo2|malloc_info|malloc_stats|mallopt|__libc_(malloc|calloc|realloc|free|memalign|valloc|pvalloc)|__posix_memalign|_Z(nw|na|dl|da)[A-Za-z0-9_]*|dlopen|vfork|strata_[a-z0-9_]+)$'
 # The whole family: a C function that is missing here would mix two heaps in one program.
 required="malloc calloc realloc reallocarray free free_sized free_aligned_sized aligned_alloc memalign posix_memalign valloc pvalloc
     malloc_usable_size malloc_trim mallinfo mallinfo2 malloc_info malloc_stats mallopt
@@ -19,6 +19,8 @@ required="malloc calloc realloc reallocarray free free_sized free_aligned_sized 
     _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
 # With it libraries that are opened with RTLD_DEEPBIND get our malloc, on these.
 [[ $(uname -m) != @(x86_64|aarch64) ]] || required+=" dlopen"
+# Of children of vfork we have to hear, where sequences are restartable.
+[[ $(uname -m) != x86_64 ]] || required+=" vfork"
 failures=0
 fail() { echo "exports: $*" >&2; failures=$((failures + 1)); }
 

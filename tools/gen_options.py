@@ -37,15 +37,15 @@ Options come as `key:value` items, separated by commas, from two places:
   `STRATA_CONF=stats:table,decay_ms:0 program`
 
 Both are read once, before the first allocation. The last of several items for one key wins. Space around keys and values is
-skipped, and so are empty items. A value can't contain a comma.
+skipped, and so are empty items. A value can't contain a comma. A program that runs with raised privileges (set-user-id and the like)
+ignores the variable, which is its caller's, and says so.
 
 """
 
 TAIL = """
 - **size**: bytes, or a number with a suffix: `64K`, `64M`, `64G`, `64T` (powers of 1024; `64k` and `64KiB` are the same).
-- **file**: a path of 1 to 4095 bytes. Options that name files are ignored, with a warning, in programs that run with raised
-  privileges (set-user-id and the like).
-- **text**: as the option says. Ignored in programs with raised privileges, too.
+- **file**: a path of 1 to 4095 bytes.
+- **text**: as the option says.
 
 An unknown key or a value that is not allowed costs one line on standard error, and the option stays as it was:
 

@@ -38,11 +38,13 @@ static const char *options_of_environment(void) { return platform_getenv("STRATA
 bool heap_has_options(void) { return strata_conf != NULL || options_of_environment() != NULL; }
 
 static void read_options(void) {
-    bool secure = platform_info()->secure;
     options_set_defaults(&heap.options);
     const char *of_environment = options_of_environment();
-    if (strata_conf != NULL) options_parse(&heap.options, strata_conf, "strata_conf", secure);
-    if (of_environment != NULL) options_parse(&heap.options, of_environment, "STRATA_CONF", secure);
+    if (strata_conf != NULL) options_parse(&heap.options, strata_conf, "strata_conf");
+    if (of_environment != NULL && platform_info()->secure)
+        log_line("STRATA_CONF: ignored, as this program runs with raised privileges"); /* of its caller, who may not have them */
+    else if (of_environment != NULL)
+        options_parse(&heap.options, of_environment, "STRATA_CONF");
     if (heap.options.stats != OPTION_STATS_OFF && heap.options.stats_file[0] == 0) platform_error_keep();
 }
 

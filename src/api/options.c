@@ -21,8 +21,6 @@ struct span {
 /* One call of options_parse. */
 struct parse {
     const char *source_name;
-    bool secure;
-    bool secure_warned;
 };
 
 /* ------------------------------------------------------------------ text */
@@ -172,20 +170,7 @@ static int value_choice(const struct parse *parse, const char *key, struct span 
     return -1;
 }
 
-static bool is_denied(struct parse *parse, const char *key) {
-    if (parse->secure && !parse->secure_warned) {
-        log_line("%s: %s: ignored, as this program runs with raised privileges", parse->source_name, key);
-        parse->secure_warned = true;
-    }
-    return parse->secure;
-}
-
-static void value_text(struct parse *parse, const char *key, struct span value, struct options_text *out) {
-    if (!is_denied(parse, key)) *out = (struct options_text){value.start, value.length};
-}
-
-static void value_file(struct parse *parse, const char *key, struct span value, char *out) {
-    if (is_denied(parse, key)) return;
+static void value_file(const struct parse *parse, const char *key, struct span value, char *out) {
     if (value.length == 0 || value.length >= OPTIONS_PATH_BYTES) {
         char allowed[ALLOWED_BYTES];
         format_text(allowed, sizeof allowed, "a path of 1 to %d bytes", OPTIONS_PATH_BYTES - 1);
@@ -206,7 +191,7 @@ static void value_file(struct parse *parse, const char *key, struct span value, 
 /* clang-format on */
 #include "api/options.def"
 
-static void item_apply(struct parse *parse, struct options *out, struct span key, struct span value) {
+static void item_apply(const struct parse *parse, struct options *out, struct span key, struct span value) {
 #define OPTION_CHOICE(name, KEY, DEFAULT, doc)                          \
     if (span_equals(key, #name)) {                                      \
         int choice = value_choice(parse, #name, value, choices_##name); \
@@ -223,10 +208,10 @@ static void item_apply(struct parse *parse, struct options *out, struct span key
         value_size(parse, #name, value, UINT64_C(min), UINT64_C(max), &out->field); \
         return;                                                                     \
     }
-#define OPTION_TEXT(name, field, form, doc)           \
-    if (span_equals(key, #name)) {                    \
-        value_text(parse, #name, value, &out->field); \
-        return;                                       \
+#define OPTION_TEXT(name, field, form, doc)                            \
+    if (span_equals(key, #name)) {                                     \
+        out->field = (struct options_text){value.start, value.length}; \
+        return;                                                        \
     }
 #define OPTION_FILE(name, field, doc)                \
     if (span_equals(key, #name)) {                   \
@@ -246,8 +231,8 @@ STRATA_USUAL void options_set_defaults(struct options *out) {
 #include "api/options.def"
 }
 
-void options_parse(struct options *out, const char *text, const char *source_name, bool secure) {
-    struct parse parse = {source_name, secure, false};
+void options_parse(struct options *out, const char *text, const char *source_name) {
+    const struct parse parse = {source_name};
     if (text == NULL) return;
     for (;;) {
         struct span item = span_until(text, ',');

@@ -41,10 +41,10 @@ void options_set_defaults(struct options *out);
 /*
  * Applies the items of `text` (NULL or "": none) to `out`, in order; the last of several for one key wins, and so does a later call over an
  * earlier one. A bad item leaves its option as it was and costs one log_line that begins with `source_name` ("STRATA_CONF", "strata_conf").
- * Space around keys and values is skipped, empty items too. `secure`: options that name files, and texts, are ignored, with one warning a call.
+ * Space around keys and values is skipped, empty items too.
  * Neither allocates nor depends on the locale; `text` need not outlive the call, but for the options that are texts themselves.
  */
-void options_parse(struct options *out, const char *text, const char *source_name, bool secure);
+void options_parse(struct options *out, const char *text, const char *source_name);
 
 /* Copies `pattern` with %p as `process_id` and %% as one percent sign; other text stays. False where `bytes` do not hold it and its NUL. */
 bool options_path_expand(char *out, size_t bytes, const char *pattern, unsigned process_id);

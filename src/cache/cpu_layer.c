@@ -20,8 +20,9 @@ static unsigned last_area(const struct cache_layer *caches) {
     return caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
 }
 
+/* With one beyond them all, whose headers stay zeros, for who may use none (platform_cpu_leave). */
 static size_t areas_bytes(const struct cache_layer *caches) {
-    return align_up((uint64_t)caches->areas << CPU_AREA_SHIFT, platform_info()->page_bytes);
+    return align_up((uint64_t)(caches->areas + 1) << CPU_AREA_SHIFT, platform_info()->page_bytes);
 }
 
 bool cpu_layer_commit(const struct cache_layer *caches, uint32_t from, uint32_t to) {
@@ -42,7 +43,7 @@ bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first)
     if (caches->thread_mode) caches->areas = info->address_limit_bytes < GIB * 4 ? 64 : CACHE_THREADS_MAX;
     /* In thread mode area 0 is every new thread's: it stays zeros. At first it and the areas of the ids there are, if any, are all that is committed.
      */
-    uint32_t committed = !caches->thread_mode ? caches->areas : first != NULL ? first->ids_made : 1;
+    uint32_t committed = !caches->thread_mode ? caches->areas + 1 : first != NULL ? first->ids_made : 1;
     size_t used_bytes = (caches->areas + 63) / 64 * sizeof(uint64_t), digest_bytes = caches->areas * sizeof(uint64_t);
     size_t id_bytes = caches->areas * sizeof(uint32_t);
     bool wants_ids = caches->thread_mode && first == NULL, few = caches->areas <= CACHE_AREAS_FEW;
@@ -148,6 +149,7 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
     unsigned place = depot_place(caches, depot);
     for (;;) {
         unsigned area = cpu_current_id();
+        if (STRATA_UNLIKELY(area >= caches->areas)) return false;
         uint64_t header = cpu_header_read(&caches->areas_at, cache);
         unsigned rounds = __atomic_load_n(&depot->rounds, __ATOMIC_RELAXED);
         uint32_t upper = (uint32_t)(header >> 32);
@@ -222,9 +224,13 @@ static bool area_has_rounds(const struct cache_layer *caches, unsigned area) {
     return false;
 }
 
-/* After the fence: nobody changes the tops of this area; thread mode: but for a push that puts a round on one. */
+/*
+ * After the fence: nobody changes the tops of this area; thread mode: but for a push that puts a round on one. A process of one thread, which may
+ * have locked itself into a few system calls, needs none: no sequence is under way but one that a handler of its signals has aborted.
+ */
 static bool fence_area(const struct cache_layer *caches, unsigned area, bool patient) {
-    return caches->thread_mode ? cpu_thread_fence(caches, area, patient) : platform_fence_cpus();
+    if (caches->thread_mode) return cpu_thread_fence(caches, area, patient);
+    return platform_thread_is_alone() || platform_fence_cpus();
 }
 
 static void drain_area(struct cache_layer *caches, unsigned area, struct span span, bool regroup) {

@@ -109,7 +109,7 @@ STRATA_COLD void cpu_thread_settle_own(struct cache_layer *caches, unsigned cach
 /* ------------------------------------------------------------------ the arrays of others */
 
 STRATA_COLD bool cpu_thread_fence(const struct cache_layer *caches, uint32_t id, bool patient) {
-    if (!platform_fence_threads()) return false;
+    if (!platform_thread_is_alone() && !platform_fence_threads()) return false;
     sequence_word word = __atomic_load_n(area_sequence(caches, id), __ATOMIC_ACQUIRE);
     if (word == NULL) return true; /* rounds of a thread that a fork has left behind */
     if (word == &never_ends) return false;

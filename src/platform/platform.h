@@ -314,6 +314,18 @@ enum platform_cpu_mode {
 enum platform_cpu_mode platform_cpu_mode(void);
 /* Forces PLATFORM_CPU_THREAD; only before the first allocation of a thread other than the caller. */
 void platform_cpu_force_thread_mode(void);
+/*
+ * The child of vfork, to which sequences don't apply: from now on it reads the number of CPUs, of which the area is one whose headers stay zeros,
+ * until its parent returns from that vfork. Where sequences are restartable; no effect in thread mode, as parent and child are one thread there.
+ */
+#if defined(__x86_64__) && !defined(STRATA_NO_RSEQ) && !defined(STRATA_SIM)
+#define PLATFORM_CPU_CAN_LEAVE 1
+void platform_cpu_leave(void);
+void platform_cpu_return(void);
+bool platform_cpu_has_left(void);
+#else
+#define PLATFORM_CPU_CAN_LEAVE 0
+#endif
 /* In thread mode: this thread's id. A non-zero id registers the thread for on_thread_exit. May allocate through malloc; takes no strata lock. */
 void platform_thread_set_id(uint32_t id);
 uint32_t platform_thread_id(void);

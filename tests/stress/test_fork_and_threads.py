@@ -35,6 +35,13 @@ def test_fork_ten_thousand_times_with_thread_caches(strata, helper):
     strata.run([helper("stress/fork_storm"), 10000, 3], conf="background:on", timeout_s=300)
 
 
+@pytest.mark.parametrize(("strata", "threads"), [("rseq", 0), ("rseq", 3), ("no-rseq", 3)], indirect=["strata"])
+def test_children_of_vfork_that_allocate(strata, helper, threads):
+    """In their parent's memory, beside its threads and strata's own; every eighth has a child of its own."""
+    result = figures(strata.run([helper("stress/vfork_storm"), 400, threads], conf="background:on,decay_ms:1"))
+    assert (result["vforks"], result["nested"]) == (400, 50)
+
+
 @pytest.mark.parametrize(("strata", "threads"), [("rseq", 100000), ("no-rseq", 20000), ("refused", 4000)], indirect=["strata"])
 def test_threads_come_and_go(strata, helper, threads):
     """What a thread leaves behind is bounded: memory does not grow with the number of threads that have been."""

@@ -165,6 +165,15 @@ def test_files_of_strata_leave_a_servers_first_numbers_alone(strata):
 
 @pytest.mark.strata_only
 @BOTH
+def test_a_program_that_locks_itself_in(strata, helper):
+    """What caches hold and nobody uses goes back, where the process is ended for any call but those that a malloc is known to need."""
+    result = figures(strata.run([helper("stress/locked_in")], conf="decay_ms:40", prove=False))
+    assert result["before"] > 100000, "little was cached: nothing is tested"
+    assert result["after"] < result["before"] / 4
+
+
+@pytest.mark.strata_only
+@BOTH
 @pytest.mark.parametrize("how", ["fork", "trim"])
 def test_handlers_of_the_abort(strata, helper, how):
     """Misuse is found while locks are held; a handler that needs them must not wait for them."""

@@ -40,8 +40,8 @@ struct thread_block {
     uint64_t rseq_cs;
     uint32_t flags;
     uint32_t node_id;
-    uint32_t mm_cid; /* the thread's id */
-    uint32_t spare;
+    uint32_t mm_cid;       /* the thread's id */
+    uint32_t before_vfork; /* the kernel's id of the CPU */
 };
 static __thread struct thread_block thread_block __attribute__((tls_model("initial-exec")));
 
@@ -74,6 +74,30 @@ void linux_cpu_init(void) {
     mode = dense ? PLATFORM_CPU_RSEQ_MM_CID : PLATFORM_CPU_RSEQ_CPU_ID;
     platform_cpu.rseq_offset = __rseq_offset;
     platform_cpu.id_offset = __rseq_offset + (dense ? RSEQ_MM_CID_OFFSET : RSEQ_CPU_ID_OFFSET);
+}
+
+/*
+ * What the kernel wrote is changed by the child, who shares it and sleeps in no vfork itself, and put back by the parent: unless the kernel has
+ * written it anew meanwhile, which it does where the parent was moved, and in most versions whenever it has slept. One instruction, as the kernel may
+ * do so at any time.
+ */
+static uint32_t *id_word(void) {
+    char *thread_pointer;
+    __asm__("movq %%fs:0, %0" : "=r"(thread_pointer));
+    return (uint32_t *)(void *)(thread_pointer + platform_cpu.id_offset);
+}
+STRATA_SELDOM bool platform_cpu_has_left(void) {
+    return mode != PLATFORM_CPU_THREAD && __atomic_load_n(id_word(), __ATOMIC_RELAXED) == platform_info()->cpus;
+}
+STRATA_SELDOM void platform_cpu_leave(void) {
+    if (mode == PLATFORM_CPU_THREAD || platform_cpu_has_left()) return;
+    thread_block.before_vfork = __atomic_load_n(id_word(), __ATOMIC_RELAXED);
+    __atomic_store_n(id_word(), platform_info()->cpus, __ATOMIC_RELAXED);
+}
+STRATA_SELDOM void platform_cpu_return(void) {
+    uint32_t left = platform_info()->cpus;
+    if (mode != PLATFORM_CPU_THREAD)
+        __atomic_compare_exchange_n(id_word(), &left, thread_block.before_vfork, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 static void set_id(uint32_t id) { thread_block.mm_cid = id; }

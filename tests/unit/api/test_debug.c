@@ -76,7 +76,7 @@ static void programs_with_raised_privileges_have_none(void **state) {
     struct sim_config sim = {.secure = true};
     (void)state;
     new_heap(&sim, "debug:default");
-    assert_string_equal(sim_output(), "strata: STRATA_CONF: debug: ignored, as this program runs with raised privileges\n");
+    assert_string_equal(sim_output(), "strata: STRATA_CONF: ignored, as this program runs with raised privileges\n");
     assert_null(heap.debug);
 }
 

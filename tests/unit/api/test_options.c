@@ -1,5 +1,5 @@
 /*
- * test_options.c - the parser of options: every kind of value, every warning word by word, order, secure mode, hostile text.
+ * test_options.c - the parser of options: every kind of value, every warning word by word, order, hostile text.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,15 +25,15 @@ static void capture(const char *text, size_t bytes) {
 
 static struct options options;
 
-static void parse_more(const char *text, bool secure) {
+static void parse_more(const char *text) {
     warnings_length = 0;
     warnings[0] = 0;
-    options_parse(&options, text, "STRATA_CONF", secure);
+    options_parse(&options, text, "STRATA_CONF");
 }
 
 static void parse(const char *text) {
     options_set_defaults(&options);
-    parse_more(text, false);
+    parse_more(text);
 }
 
 static void expect_warning(const char *text, const char *warning) {
@@ -144,7 +144,7 @@ static void test_space_and_order(void **state) {
     expect_warning("  thp : always ,\n\tdecay_ms:\t7 ,, decay_ms:8,", "");
     assert_int_equal(options.thp, OPTION_THP_ALWAYS);
     assert_int_equal(options.decay_ms, 8);
-    parse_more("decay_ms:9", false);
+    parse_more("decay_ms:9");
     assert_int_equal(options.decay_ms, 9);
     assert_int_equal(options.thp, OPTION_THP_ALWAYS);
 }
@@ -262,7 +262,7 @@ static void test_one_warning_each_and_the_rest_applies(void **state) {
     assert_int_equal(options.thp, OPTION_THP_NEVER);
     assert_int_equal(options.populate_pages, 4);
     /* A bad value leaves what was set before. */
-    parse_more("thp:foo,populate_pages:0,decay_ms:99999999999", false);
+    parse_more("thp:foo,populate_pages:0,decay_ms:99999999999");
     assert_int_equal(options.thp, OPTION_THP_NEVER);
     assert_int_equal(options.populate_pages, 4);
     assert_int_equal(options.decay_ms, 500);
@@ -272,17 +272,8 @@ static void test_source_name(void **state) {
     (void)state;
     options_set_defaults(&options);
     warnings_length = 0;
-    options_parse(&options, "thp:1", "strata_conf", false);
+    options_parse(&options, "thp:1", "strata_conf");
     assert_string_equal(warnings, "strata: strata_conf: thp:1: not a choice (allowed: auto, always, never)\n");
-}
-
-static void test_secure(void **state) {
-    (void)state;
-    options_set_defaults(&options);
-    parse_more("stats_file:/etc/passwd,stats:json,stats_file:/etc/shadow", true);
-    assert_string_equal(warnings, "strata: STRATA_CONF: stats_file: ignored, as this program runs with raised privileges\n");
-    assert_string_equal(options.stats_file, "");
-    assert_int_equal(options.stats, OPTION_STATS_JSON);
 }
 
 /* Long and hostile text: warnings stay one clean line each. */
@@ -344,8 +335,7 @@ int main(void) {
         cmocka_unit_test(test_sizes),         cmocka_unit_test(test_space_and_order), cmocka_unit_test(test_paths),
         cmocka_unit_test(test_bad_numbers),   cmocka_unit_test(test_overflow),        cmocka_unit_test(test_bad_sizes),
         cmocka_unit_test(test_bad_choices),   cmocka_unit_test(test_unknown_keys),    cmocka_unit_test(test_one_warning_each_and_the_rest_applies),
-        cmocka_unit_test(test_source_name),   cmocka_unit_test(test_secure),          cmocka_unit_test(test_hostile_text),
-        cmocka_unit_test(test_path_expand),
+        cmocka_unit_test(test_source_name),   cmocka_unit_test(test_hostile_text),    cmocka_unit_test(test_path_expand),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
