@@ -173,7 +173,8 @@ STRATA_API enum strata_paging_status strata_paging_sync(struct strata_paging *pa
 
 enum strata_paging_advice {
     STRATA_PAGING_WILL_NEED, /* read ahead, as far as it fits into half of the resident limit. Does not wait, and errors are not told */
-    STRATA_PAGING_DONT_NEED, /* written where dirty, and out of memory when the call returns; pages that had failed may be tried again */
+    STRATA_PAGING_DONT_NEED, /* written where dirty, and out of memory when the call returns. Pages that had failed are read anew, once; they fail
+                                again where that does */
 };
 /* strata_paging_advise - what will become of a range. Range, results and cost as of strata_paging_sync, without fdatasync. */
 STRATA_API enum strata_paging_status strata_paging_advise(struct strata_paging *paging, void *address, size_t bytes,

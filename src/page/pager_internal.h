@@ -40,8 +40,10 @@ STRATA_INLINE bool pager_is_refused(const struct pager *pager) {
  * have gone when it returns.
  */
 int pager_write(struct pager *pager, struct frame *frame);
-/* Reads the pages of frames that are LOADING, which are neighbours. Returns 0 or the error. Asks no handler. */
+/* Reads neighbouring pages that nobody else sees to: LOADING ones. Returns 0 or the error. Asks no handler. */
 int pager_read(struct pager *pager, uint32_t first_page, uint32_t count);
+/* One, with what the handler says to errors: the page has its contents, or zeros. False: it is given up, and may be in memory in part. */
+bool pager_read_or_decide(struct pager *pager, uint32_t page);
 /* Both halves of a write of a stretch of dirty pages, by whoever writes between them. False: not begun, and pager_end_stretch was called. */
 bool pager_begin_stretch(struct pager *pager, uint32_t first, uint32_t count);
 #define PAGER_NOT_WRITTEN INT_MIN /* as error: it was not tried */

@@ -33,6 +33,19 @@ int pager_read(struct pager *pager, uint32_t first_page, uint32_t count) {
     return error;
 }
 
+bool pager_read_or_decide(struct pager *pager, uint32_t page) {
+    for (;;) {
+        int error = pager_read(pager, page, 1);
+        if (error == 0) return true;
+        enum pager_decision decision = pager_decide(pager, false, error, page, 1);
+        if (decision == PAGER_RETRY) continue;
+        if (decision != PAGER_GO_ON) return false;
+        platform_paged_drop(&pager->memory, pager_offset(pager, page), pager->page_bytes);
+        __builtin_memset(pager->memory.own + pager_offset(pager, page), 0, pager->page_bytes);
+        return true;
+    }
+}
+
 /*
  * The pages are protected first, all by one call, so that whoever changes one from now on is seen to; the mark is put on those that are out of reach
  * too, which does no harm.
@@ -70,7 +83,7 @@ int pager_write(struct pager *pager, struct frame *frame) {
     uint32_t page = frame->page;
     for (;;) {
         uint32_t first = page, count = frames_dirty_stretch(&pager->frames, frame, PAGER_PIECE_PAGES, &first);
-        if (count == 0) return 0;
+        CHECK(count != 0);
         int error = write_stretch(pager, first, count);
         if (error == 0) return 0;
         enum pager_decision decision = pager_decide(pager, true, error, first, count);
@@ -79,7 +92,8 @@ int pager_write(struct pager *pager, struct frame *frame) {
             pager->no_writes_until_ns = platform_now_ns() + PAGER_REFUSED_NS;
             return error;
         }
-        frame = frames_find(&pager->frames, page); /* while the handler ran, others may have written and evicted it */
-        if (frame == NULL) return 0;
+        /* While the handler ran, others may have written and evicted it; or they are at it, and what becomes of that counts. */
+        while ((frame = frames_find(&pager->frames, page)) != NULL && frame_is_busy(frame)) pager_wait_progress(pager);
+        if (frame == NULL || !frame->dirty) return 0;
     }
 }

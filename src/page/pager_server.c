@@ -13,29 +13,8 @@
 
 static void fail_page(struct pager *pager, uint32_t page) {
     frames_set_failed(&pager->frames, page, true);
-    if (platform_paged_break(&pager->memory, pager_offset(pager, page), pager->page_bytes, true)) return;
+    if (platform_paged_break(&pager->memory, pager_offset(pager, page))) return;
     frames_set_failed(&pager->frames, page, false); /* no mappings left: the thread asks again */
-}
-
-/* Returns false where the page has failed. */
-static bool read_or_decide(struct pager *pager, struct frame *frame) {
-    uint32_t page = frame->page;
-    for (;;) {
-        int error = pager_read(pager, page, 1);
-        if (error == 0) return true;
-        switch (pager_decide(pager, false, error, page, 1)) {
-        case PAGER_RETRY: break;
-        case PAGER_GO_ON: /* as zeros */
-            platform_paged_drop(&pager->memory, pager_offset(pager, page), pager->page_bytes);
-            __builtin_memset(pager->memory.own + pager_offset(pager, page), 0, pager->page_bytes);
-            return true;
-        default:
-            platform_paged_drop(&pager->memory, pager_offset(pager, page), pager->page_bytes);
-            frames_leave(&pager->frames, frame);
-            fail_page(pager, page);
-            return false;
-        }
-    }
 }
 
 /* An absent page. False: look again; true: nothing more is to be done. */
@@ -48,7 +27,10 @@ static bool bring(struct pager *pager, uint32_t page) {
     }
     pager->counters.beyond_limit += room == PAGER_ROOM_NONE;
     struct frame *frame = frames_enter(&pager->frames, page);
-    if (!read_or_decide(pager, frame)) {
+    if (!pager_read_or_decide(pager, page)) {
+        platform_paged_drop(&pager->memory, pager_offset(pager, page), pager->page_bytes);
+        frames_leave(&pager->frames, frame);
+        fail_page(pager, page);
         pager_tell_progress(pager); /* the worker may wait for the frame, and there may be nothing else that tells it */
         return true;
     }

@@ -97,15 +97,34 @@ static void forget_ahead(struct pager *pager, uint32_t first, uint32_t end) {
     }
 }
 
-static void forgive(struct pager *pager, uint32_t first, uint32_t end) {
-    for (uint32_t page = first; page < end && pager->frames.failed != 0; page++) {
-        if (!frames_failed(&pager->frames, page)) continue;
-        if (platform_paged_break(&pager->memory, pager_offset(pager, page), pager->page_bytes, false)) frames_set_failed(&pager->frames, page, false);
-    }
+/*
+ * A page that had failed is read anew, and then absent, unless somebody wrote to it on the way. It has no frame meanwhile: nobody else sees to pages
+ * that have failed.
+ */
+static void forgive(struct pager *pager, uint32_t page) {
+    size_t offset = pager_offset(pager, page);
+    bool written = false;
+    bool back = pager_read_or_decide(pager, page) && platform_paged_mend(&pager->memory, offset, &written);
+    if (!written) platform_paged_drop(&pager->memory, offset, pager->page_bytes);
+    if (!back) return;
+    frames_set_failed(&pager->frames, page, false);
+    if (!written) return;
+    struct frame *frame = frames_enter(&pager->frames, page);
+    frames_set_state(&pager->frames, frame, FRAME_HELD);
+    frames_set_dirty(&pager->frames, frame);
+    if (pager->config.policy.enter != NULL) pager->config.policy.enter(page, pager->config.policy.argument);
+}
+
+static void forgive_all(struct pager *pager, uint32_t first, uint32_t end) {
+    for (uint32_t page = first; page < end && pager->frames.failed != 0; page++)
+        if (frames_failed(&pager->frames, page)) forgive(pager, page);
 }
 
 static int fulfil(struct pager *pager, const struct pager_request *request) {
-    if (request->wish == PAGER_WISH_EVICT) forget_ahead(pager, request->first, request->end);
+    if (request->wish == PAGER_WISH_EVICT) {
+        forget_ahead(pager, request->first, request->end);
+        forgive_all(pager, request->first, request->end);
+    }
     for (uint32_t i = 0; i < pager->frames.high; i++) {
         struct frame *frame = &pager->frames.frames[i];
         if (!wait_for(pager, frame, request)) continue;
@@ -115,10 +134,7 @@ static int fulfil(struct pager *pager, const struct pager_request *request) {
         if (request->wish == PAGER_WISH_EVICT && wait_for(pager, frame, request) && frame->state == FRAME_HELD && !frame->dirty)
             pager_evict(pager, frame);
     }
-    if (request->wish == PAGER_WISH_EVICT) {
-        forgive(pager, request->first, request->end);
-        return 0;
-    }
+    if (request->wish == PAGER_WISH_EVICT) return 0;
     platform_lock_release(&pager->lock);
     int error = platform_store_sync(&pager->store);
     platform_lock_acquire(&pager->lock);

@@ -135,8 +135,13 @@ enum platform_faults_status platform_paged_protect(struct platform_paged *paged,
 void platform_paged_hide(struct platform_paged *paged, size_t offset, size_t bytes);
 /* Out of memory, and reach; they read as zeros at `own`. */
 void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t bytes);
-/* Touching the pages raises SIGBUS from now on (on), or waits for them to be mapped again (off). Wakes whoever waits. May cost two mappings. */
-bool platform_paged_break(struct platform_paged *paged, size_t offset, size_t bytes, bool on);
+/* Touching the page raises SIGBUS from now on. Wakes whoever waits. May cost two mappings. */
+bool platform_paged_break(struct platform_paged *paged, size_t offset);
+/*
+ * No longer: the page, which has its contents in memory, is out of reach again. On the way there is a moment at which it can be touched. *written:
+ * somebody wrote to it then. False: it is as it was.
+ */
+bool platform_paged_mend(struct platform_paged *paged, size_t offset, bool *written);
 void platform_paged_wake(struct platform_paged *paged, size_t offset, size_t bytes);
 /* Nobody reaches any page of the block again: for when faults can't be served any more. */
 void platform_paged_seal(struct platform_paged *paged);

@@ -14,6 +14,7 @@
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <linux/userfaultfd.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -197,13 +198,24 @@ void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t byt
     errno = saved;
 }
 
-/* The page as it is in memory, out of reach until it is mapped: there is no moment at which it can be touched. */
-static bool put_back(struct platform_paged *paged, size_t offset) {
+static bool put_nothing(struct platform_paged *paged, size_t offset) {
     char *page = paged->block + offset;
-    if (paged->signals == NULL)
-        return mremap(paged->own + offset, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page &&
-               serve(paged, offset, page_bytes()) == PLATFORM_FAULTS_OK;
-    char *again = map_again(paged->own + offset, page_bytes());
+    if (mremap(paged->nothing, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) != page) return false;
+    if (paged->signals != NULL) paged_signals_note(paged, offset, PAGED_BROKEN);
+    return true;
+}
+
+bool platform_paged_break(struct platform_paged *paged, size_t offset) {
+    int saved = errno;
+    bool ok = put_nothing(paged, offset);
+    platform_paged_wake(paged, offset, page_bytes());
+    errno = saved;
+    return ok;
+}
+
+/* Without a right to touch it, at first. */
+static bool mend_by_signals(struct platform_paged *paged, size_t offset) {
+    char *page = paged->block + offset, *again = map_again(paged->own + offset, page_bytes());
     if (again == NULL) return false;
     if (mprotect(again, page_bytes(), PROT_NONE) == 0 && mremap(again, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page) {
         paged_signals_note(paged, offset, PLATFORM_ACCESS_NONE);
@@ -213,18 +225,31 @@ static bool put_back(struct platform_paged *paged, size_t offset) {
     return false;
 }
 
-static bool put_nothing(struct platform_paged *paged, size_t offset) {
-    char *page = paged->block + offset;
-    if (mremap(paged->nothing, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) != page) return false;
-    if (paged->signals != NULL) paged_signals_note(paged, offset, PAGED_BROKEN);
-    return true;
+/*
+ * The kernel stops threads at memory that is in its place already, and forgets that it does where it moves memory: so the page is there, open, before
+ * they are stopped. Who touches it then finds what is right, as it is in memory, and what he wrote is there when nobody can write any more.
+ */
+static bool mend_by_faults(struct platform_paged *paged, size_t offset, bool *written) {
+    char *page = paged->block + offset, *before = linux_map(NULL, page_bytes(), PROT_READ | PROT_WRITE, 0);
+    if (before == NULL) return false;
+    memcpy(before, paged->own + offset, page_bytes());
+    bool ok = mremap(paged->own + offset, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
+    if (ok && serve(paged, offset, page_bytes()) != PLATFORM_FAULTS_OK) {
+        ok = false;
+        if (!put_nothing(paged, offset)) mprotect(page, page_bytes(), PROT_NONE); /* SIGSEGV, rather than contents that nobody sees to */
+    }
+    if (ok) {
+        platform_paged_hide(paged, offset, page_bytes());
+        *written = memcmp(before, paged->own + offset, page_bytes()) != 0;
+    }
+    munmap(before, page_bytes());
+    return ok;
 }
 
-bool platform_paged_break(struct platform_paged *paged, size_t offset, size_t bytes, bool on) {
+bool platform_paged_mend(struct platform_paged *paged, size_t offset, bool *written) {
     int saved = errno;
-    bool ok = true;
-    for (size_t done = 0; ok && done < bytes; done += page_bytes()) ok = on ? put_nothing(paged, offset + done) : put_back(paged, offset + done);
-    platform_paged_wake(paged, offset, bytes);
+    *written = false;
+    bool ok = paged->signals != NULL ? mend_by_signals(paged, offset) : mend_by_faults(paged, offset, written);
     errno = saved;
     return ok;
 }

@@ -206,12 +206,22 @@ void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t byt
     sim_release(paged->own + offset, bytes);
 }
 
-bool platform_paged_break(struct platform_paged *paged, size_t offset, size_t bytes, bool on) {
-    uint8_t *rights = rights_of("platform_paged_break", paged, offset, bytes);
-    bool fails = sim_call_fails(SIM_PAGED_BREAK);
-    if (!fails) memset(rights, on ? RIGHT_BROKEN : RIGHT_NONE, bytes / sim_config.page_bytes);
-    platform_paged_wake(paged, offset, bytes);
-    return !fails;
+static bool set_broken(const char *function, struct platform_paged *paged, size_t offset, uint8_t right) {
+    uint8_t *rights = rights_of(function, paged, offset, sim_config.page_bytes);
+    if (sim_call_fails(SIM_PAGED_BREAK)) return false;
+    *rights = right;
+    return true;
+}
+
+bool platform_paged_break(struct platform_paged *paged, size_t offset) {
+    bool ok = set_broken("platform_paged_break", paged, offset, RIGHT_BROKEN);
+    platform_paged_wake(paged, offset, sim_config.page_bytes);
+    return ok;
+}
+
+bool platform_paged_mend(struct platform_paged *paged, size_t offset, bool *written) {
+    *written = false;
+    return set_broken("platform_paged_mend", paged, offset, RIGHT_NONE);
 }
 
 void platform_paged_seal(struct platform_paged *paged) { memset(script.rights, RIGHT_BROKEN, paged->bytes / sim_config.page_bytes); }

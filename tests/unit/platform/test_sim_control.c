@@ -187,7 +187,8 @@ static void every_failable_call_fails_and_changes_nothing(void **state) {
     assert_int_equal(platform_paged_open(&other, PAGE, PLATFORM_PAGED_ANY), PLATFORM_FAULTS_FORBIDDEN);
     assert_int_equal(platform_paged_map(&paged, 0, PAGE, &writable), PLATFORM_FAULTS_NO_MEMORY);
     assert_int_equal(platform_paged_protect(&paged, 0, PAGE), PLATFORM_FAULTS_NO_MEMORY);
-    assert_false(platform_paged_break(&paged, 0, PAGE, true));
+    assert_false(platform_paged_break(&paged, 0));
+    assert_false(platform_paged_mend(&paged, 0, &writable));
     assert_int_equal(platform_store_open(&another, "another", 0, PAGE), EIO);
     assert_int_equal(platform_store_read(&store, address, PAGE, 0), EIO);
     assert_int_equal(platform_store_write(&store, address, PAGE, 0), EIO);
