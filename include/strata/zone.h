@@ -337,14 +337,14 @@ STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *
 STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
 /* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has
  * changed. STRATA_ZONE_NO_MEMORY: the process has no mappings left for the borders of what stays; nothing has changed. STRATA_ZONE_BUSY: a page is
- * being moved. STRATA_ZONE_BAD_ARGUMENT, STRATA_ZONE_UNSUPPORTED: as strata_zone_map, also what it says of pins. Cost: one call of the system; three
- * locks for each page, and in each a look for its window. */
+ * being moved. STRATA_ZONE_BAD_ARGUMENT, STRATA_ZONE_UNSUPPORTED: as strata_zone_map, also what it says of pins. Cost: one call of the system; two
+ * locks for each page, and in one of them a look for its window. */
 STRATA_API enum strata_zone_status strata_zone_unmap(struct strata_zone *zone, void *address, size_t bytes) STRATA_NOEXCEPT;
 /* strata_zone_frame_at - the frame that a page shows now. STRATA_ZONE_NOT_MAPPED. Pin it where it must stay that one: see strata_zone_pin_at. Cost:
  * the zone's lock, linear in windows. */
 STRATA_API enum strata_zone_status strata_zone_frame_at(struct strata_zone *zone, const void *address, uint64_t *frame) STRATA_NOEXCEPT;
 /* strata_zone_pin_at - pins the frame that a page shows, which is told: it can't move between the two. STRATA_ZONE_NOT_MAPPED, STRATA_ZONE_BUSY;
- * STRATA_ZONE_PINNED: too often. Cost: as strata_zone_frame_at twice, and strata_zone_pin; again where it has moved meanwhile. */
+ * STRATA_ZONE_PINNED: too often. Cost: as strata_zone_frame_at and strata_zone_pin; again where it has moved meanwhile. */
 STRATA_API enum strata_zone_status strata_zone_pin_at(struct strata_zone *zone, const void *address, uint64_t *frame) STRATA_NOEXCEPT;
 
 /* ------------------------------------------------------------------ placement */

@@ -328,6 +328,8 @@ void frames_block_at(const struct frame_zone *zone, const struct frames_superpag
  */
 enum frames_status frames_hold(struct frame_zone *zone, uint64_t frame, uint64_t frames);
 void frames_unhold(struct frame_zone *zone, uint64_t frame, uint64_t frames);
+/* Pins, or holds, a frame that the page at an address shows. FRAMES_NOT_MAPPED: it does not, and nothing was done. */
+enum frames_status frames_pin_shown(struct frame_zone *zone, uint64_t frame, const void *address, bool holds);
 
 /* ------------------------------------------------------------------ frames_move.c */
 

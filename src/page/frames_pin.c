@@ -105,6 +105,17 @@ void frames_unhold(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
     uint64_t at;
     CHECK(visit_run(zone, frame, frames, &at, unhold) == FRAMES_OK);
 }
+/* Looked at and pinned under one lock: a frame that has been left meanwhile may be a stranger's, who frees it and is not to find a pin there. */
+enum frames_status frames_pin_shown(struct frame_zone *zone, uint64_t frame, const void *address, bool holds) {
+    struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+    struct frames_slot *slot = frames_lock(zone, superpage);
+    bool mapped = (zone->notes[frame] & NOTE_MAPPED) != 0;
+    enum frames_status status = FRAMES_NOT_MAPPED;
+    if (mapped && zone->addresses[frame] >> zone->frame_shift == (uintptr_t)address >> zone->frame_shift)
+        status = (holds ? hold : pin)(zone, superpage, frames_offset_of(zone, frame), true);
+    frames_unlock(zone, slot);
+    return status;
+}
 enum frames_status frames_check_run(struct frame_zone *zone, uint64_t frame, uint64_t frames, uint64_t *at) {
     return visit_run(zone, frame, frames, at, check);
 }

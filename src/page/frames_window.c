@@ -133,24 +133,15 @@ static uint64_t shown_by(const struct frame_zone *zone, const char *address) {
 enum take { LOOK, PIN, HOLD };
 
 static enum frames_status take_at(struct frame_zone *zone, const void *address, enum take how, uint64_t *frame) {
-    for (;;) {
-        uint64_t at;
+    enum frames_status status;
+    do {
         platform_lock_acquire(&zone->lock);
         *frame = shown_by(zone, address);
         platform_lock_release(&zone->lock);
         if (*frame == FRAMES_NONE) return FRAMES_NOT_MAPPED;
-        if (how == LOOK) return FRAMES_OK;
-        enum frames_status status = how == PIN ? frames_pin(zone, *frame, 1, &at) : frames_hold(zone, *frame, 1);
-        platform_lock_acquire(&zone->lock);
-        bool same = shown_by(zone, address) == *frame;
-        platform_lock_release(&zone->lock);
-        if (same) return status;
-        if (status != FRAMES_OK) continue; /* it moved between the two looks */
-        if (how == PIN)
-            (void)frames_unpin(zone, *frame, 1, &at);
-        else
-            frames_unhold(zone, *frame, 1);
-    }
+        status = how == LOOK ? FRAMES_OK : frames_pin_shown(zone, *frame, address, how == HOLD);
+    } while (status == FRAMES_NOT_MAPPED); /* it has moved, or was hidden, since the look */
+    return status;
 }
 
 enum frames_status frames_at(struct frame_zone *zone, const void *address, bool pin, uint64_t *frame) {

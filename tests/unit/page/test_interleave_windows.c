@@ -20,7 +20,8 @@ struct scene {
 static char *window;
 static char *pages[PAGES];
 static uint64_t written[PAGES];
-static bool moves_seen, seen;
+static uint64_t left; /* page 0's frame, at the start */
+static bool moves_seen, seen, left_used;
 static uint64_t lost_writes; /* in all runs */
 
 static void went_wrong(const char *text) {
@@ -55,6 +56,22 @@ static void capture(void *unused) {
             went_wrong("a captured frame is shown by a page");
     }
     if (frames_free(zone, frame, FRAMES_EACH, &at) != FRAMES_OK) went_wrong("a captured run is lost");
+}
+
+/*
+ * Somebody gets the frames that pages 0 and 1 showed, as soon as these have moved: nobody else has a say about them. The pass is no part of the
+ * scene, so that three switches are few.
+ */
+static void use_what_was_left(void *unused) {
+    const struct frames_request request = {.frames = 2, .mobility = FRAMES_UNMOVABLE, .flags = FRAMES_NO_EFFORT};
+    uint64_t frame = FRAMES_NONE, at;
+    sim_explore_ignore(true);
+    compact(unused);
+    enum frames_status status = frames_alloc(zone, &request, &frame);
+    sim_explore_ignore(false);
+    left_used |= frame == left;
+    sim_yield();
+    if (status != FRAMES_OK || frames_free(zone, frame, 2, &at) != FRAMES_OK) went_wrong("frames that are nobody else's can't be freed");
 }
 
 static void write_page(unsigned page) {
@@ -107,6 +124,13 @@ static void pin_first(void *unused) {
     if (frames_unpin(zone, frame, 1, &at) != FRAMES_OK) went_wrong("a pin is lost");
     seen = true;
 }
+static void pin_once(void *unused) {
+    (void)unused;
+    uint64_t frame, at;
+    if (frames_at(zone, pages[0], true, &frame) != FRAMES_OK) return;
+    if (frames_unpin(zone, frame, 1, &at) != FRAMES_OK) went_wrong("a pin is lost");
+    seen = true;
+}
 /* The page is no more, and its frame is freed. A pin keeps the number true until nothing can move it. */
 static void free_second(void *unused) {
     (void)unused;
@@ -127,9 +151,12 @@ static void hide_second(void *unused) {
         sim_yield();
     }
     pages[1] = NULL;
+    sim_explore_ignore(true);
     for (uint64_t frame = 0; frame < SUPERPAGES * FRAMES_EACH; frame++) {
         struct frames_info info;
-        if (frames_query(zone, frame, &info) != FRAMES_OK || !info.allocated || info.mapped || frames_peek(zone, frame) != content_of(1, 0)) continue;
+        if (frames_query(zone, frame, &info) != FRAMES_OK || !info.allocated || info.mapped || info.mobility != FRAMES_MOVABLE) continue;
+        if (frames_peek(zone, frame) != content_of(1, 0)) continue;
+        sim_explore_ignore(false);
         if (info.pinned || frames_free(zone, frame, 1, &at) != FRAMES_OK) went_wrong("a frame can't be freed");
         seen = true;
         return;
@@ -190,6 +217,7 @@ static void prepare(const struct scene *scene) {
     uint64_t pair = allocate(2, 1);
     for (unsigned i = 2; i < FRAMES_EACH; i++) middle[i] = allocate(1, 1);
     for (unsigned i = 0; i < 2; i++) show(i, allocate(1, 0), i);
+    (void)frames_at(zone, pages[0], false, &left);
     show(2, pair, 2);
     show(3, pair + 1, 4);
     for (unsigned i = 2; i < FRAMES_EACH; i++) (void)frames_free(zone, middle[i], 1, &at);
@@ -234,7 +262,7 @@ static const char *run(void *context) {
 
 static void explore(struct scene scene) {
     struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = sparse_deviations(scene.deviations)};
-    moves_seen = seen = false;
+    moves_seen = seen = left_used = false;
     lost_writes = 0;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
     if (exploration.runs < sparse_runs(scene.runs_min)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
@@ -264,6 +292,16 @@ static void a_pass_against_a_free(void **state) {
 static void who_hides_a_page_against_who_unpins_it(void **state) {
     (void)state;
     explore((struct scene){.bodies = {compact, hide_second, unpin_by_mistake}, .deviations = 2, .runs_min = 500});
+}
+static void a_pin_against_who_gets_the_frame_that_was_left(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {pin_once, use_what_was_left}, .deviations = 3, .runs_min = 50});
+    assert_true(left_used);
+}
+static void who_hides_a_page_against_who_gets_the_frame_that_was_left(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {hide_second, use_what_was_left}, .deviations = 3, .runs_min = 100});
+    assert_true(left_used);
 }
 static void a_pass_against_who_shows_the_block_elsewhere(void **state) {
     (void)state;
@@ -297,6 +335,8 @@ int main(void) {
         cmocka_unit_test(a_pass_against_a_pin),
         cmocka_unit_test(a_pass_against_a_free),
         cmocka_unit_test(who_hides_a_page_against_who_unpins_it),
+        cmocka_unit_test(a_pin_against_who_gets_the_frame_that_was_left),
+        cmocka_unit_test(who_hides_a_page_against_who_gets_the_frame_that_was_left),
         cmocka_unit_test(a_pass_against_who_shows_the_block_elsewhere),
         cmocka_unit_test(a_pass_against_a_pass_and_a_writer),
         cmocka_unit_test(a_pass_against_a_capture_and_a_writer),
