@@ -54,7 +54,13 @@ enum frames_status {
 enum frames_mobility { FRAMES_UNMOVABLE, FRAMES_RECLAIMABLE, FRAMES_MOVABLE, FRAMES_MOBILITIES };
 enum frames_backend_kind { FRAMES_MEMFD, FRAMES_HUGETLB, FRAMES_ANON, FRAMES_SIM, FRAMES_HEAP };
 enum frames_zone_flags { FRAMES_NO_GROUPING = 1, FRAMES_SCATTER = 2, FRAMES_HUGE_IN_PARTITION = 4, FRAMES_ON_NODE = 8 };
-enum frames_alloc_flags { FRAMES_NO_FALLBACK = 1, FRAMES_NO_RESERVE = 2, FRAMES_NO_EFFORT = 4, FRAMES_HIGH = 8 };
+enum frames_alloc_flags {
+    FRAMES_NO_FALLBACK = 1,
+    FRAMES_NO_RESERVE = 2,
+    FRAMES_NO_EFFORT = 4,
+    FRAMES_HIGH = 8,
+    FRAMES_ISOLATED = 16, /* not the program's: what is moved goes there, so it is isolated from the start */
+};
 enum frames_answer { FRAMES_YES, FRAMES_LATER, FRAMES_NEVER, FRAMES_WROTE, FRAMES_WRITE };
 enum frames_capture_flags {
     FRAMES_CAPTURE_AT = 1,

@@ -213,17 +213,12 @@ enum frames_status frames_capture_begin(struct frame_zone *zone, const struct fr
 
 /* ------------------------------------------------------------------ push */
 
-/* Frames elsewhere, isolated, for a block of the range. */
+/* Frames elsewhere for a block of the range. Isolated from the moment they are taken: by that the child of a fork knows that they are nobody's. */
 static bool take_elsewhere(const struct frames_capture *capture, const struct frames_block *block, uint64_t *to) {
     struct frame_zone *zone = capture->zone;
-    const struct frames_request request = {.frames = block->frames, .mobility = FRAMES_MOVABLE, .flags = FRAMES_NO_RESERVE | FRAMES_NO_EFFORT};
+    const struct frames_request request = {
+        .frames = block->frames, .mobility = FRAMES_MOVABLE, .flags = FRAMES_NO_RESERVE | FRAMES_NO_EFFORT | FRAMES_ISOLATED};
     if (frames_alloc(zone, &request, to) != FRAMES_OK) return false;
-    struct frames_superpage *superpage = frames_superpage_of(zone, *to);
-    struct frames_slot *slot = frames_lock(zone, superpage);
-    frames_note_set(zone, superpage, *to, zone->notes[*to] | NOTE_MOVING);
-    superpage->moving++;
-    __atomic_fetch_add(&zone->moving, 1, __ATOMIC_RELAXED);
-    frames_unlock(zone, slot);
     if (*to + block->frames <= capture->first || *to >= capture->first + capture->frames) return true;
     frames_give_back(zone, *to, block->frames); /* only where nothing is held */
     return false;

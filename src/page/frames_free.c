@@ -259,8 +259,7 @@ bool frames_take_in(struct frame_zone *zone, uint64_t number, uint64_t frames, u
         if (free == zone->superpage_frames) superpage->group = FRAMES_MOVABLE;
         frames_superpage_take(superpage, offset, (unsigned)frames, FRAMES_MOVABLE);
         frames_note_set(zone, superpage, *frame, FRAMES_MOVABLE | NOTE_MOVING);
-        superpage->moving++;
-        __atomic_fetch_add(&zone->moving, 1, __ATOMIC_RELAXED);
+        frames_note_isolated(zone, superpage);
         frames_superpage_changed(zone, superpage, slot, free);
     }
     frames_unlock(zone, slot);

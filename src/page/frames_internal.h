@@ -215,6 +215,11 @@ STRATA_INLINE void frames_note_set(struct frame_zone *zone, struct frames_superp
     zone->notes[frame] = note;
     superpage->noted = (uint16_t)(superpage->noted + (note != 0) - (before != 0));
 }
+/* One more block of the superpage is isolated. */
+STRATA_INLINE void frames_note_isolated(struct frame_zone *zone, struct frames_superpage *superpage) {
+    superpage->moving++;
+    __atomic_fetch_add(&zone->moving, 1, __ATOMIC_RELAXED);
+}
 
 /* Under the superpage's lock: whether windows show all of a block. One without an owner moves only then: who has the number of a frame that no window
  * shows would never hear of another. */

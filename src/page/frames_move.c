@@ -10,10 +10,6 @@
 #include "page/frames_internal.h"
 #include "page/frames_window_move.h"
 
-static void note_begun(struct frame_zone *zone, struct frames_superpage *superpage) {
-    superpage->moving++;
-    __atomic_fetch_add(&zone->moving, 1, __ATOMIC_RELAXED);
-}
 static void note_ended(struct frame_zone *zone, struct frames_superpage *superpage) {
     superpage->moving--;
     __atomic_fetch_sub(&zone->moving, 1, __ATOMIC_RELAXED);
@@ -44,7 +40,7 @@ static enum frames_status isolate(struct frame_zone *zone, struct frames_superpa
     if (note_owner(note) != 0) block->token = zone->tokens[first];
     settle_now(zone, slot); /* it takes its place in the lists along, where it moves */
     frames_note_set(zone, superpage, first, note | NOTE_MOVING);
-    note_begun(zone, superpage);
+    frames_note_isolated(zone, superpage);
     return FRAMES_OK;
 }
 

@@ -61,6 +61,7 @@ STRATA_INLINE uint64_t place(struct frame_zone *zone, struct frames_superpage *s
     frames_superpage_take(superpage, offset, wish->count, wish->request->mobility);
     if (wish->note != 0) {
         frames_note_set(zone, superpage, frame, wish->note);
+        if (STRATA_UNLIKELY((wish->note & NOTE_MOVING) != 0)) frames_note_isolated(zone, superpage);
         if (wish->request->owner != 0) {
             zone->tokens[frame] = wish->request->token;
             if (zone->hooks.placed != NULL && !frames_waits(zone, frame)) zone->hooks.placed(zone, frame, wish->count, wish->note);
@@ -334,6 +335,7 @@ static STRATA_NOINLINE void tell(struct frame_zone *zone, const struct news *new
 enum frames_status frames_alloc(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
     uint64_t align = request->align != 0 ? request->align : frames_usual_align(zone, request->frames), found;
     struct wish wish = {.request = request, .note = (uint32_t)request->mobility | request->owner << NOTE_OWNER_SHIFT};
+    if ((request->flags & FRAMES_ISOLATED) != 0) wish.note |= NOTE_MOVING;
     struct news news = {.fell_back = false};
     if (STRATA_LIKELY(request->frames < zone->superpage_frames && align <= zone->superpage_frames)) {
         uint64_t room = max_u64(request->frames, align);

@@ -3,6 +3,7 @@
  * blocks that move, in every order that few switches allow. What a capture wants goes to nobody who comes later, and to nobody twice; who looks at a
  * block by the rules sees its contents.
  */
+#include "page/frames_internal.h"
 #include "unit/page/frames_compact_support.h"
 #include "unit/sparse.h"
 
@@ -156,6 +157,22 @@ static void compact(void *unused) {
     while (frames_compact(zone, &goal, NULL, NULL) == FRAMES_COMPACT_OTHER) new_pass();
 }
 
+/*
+ * What the child of a fork would find at this moment: the thread that captures is none of it, so each block says whose it is, or that it is isolated
+ * and nobody's. Ranges that were captured are unmovable.
+ */
+static void fork_and_look(void *unused) {
+    (void)unused;
+    frames_fork_prepare(zone);
+    for (uint64_t frame = 0; frame < SUPERPAGES * FRAMES_EACH; frame++) {
+        const struct frames_superpage *superpage = frames_superpage_of(zone, frame);
+        uint32_t note = zone->notes[frame];
+        if (!frames_bit(superpage->heads, frames_offset_of(zone, frame)) || note_mobility(note) != FRAMES_MOVABLE) continue;
+        if (note_owner(note) == 0 && (note & NOTE_MOVING) == 0) went_wrong("a block is nobody's in the child of a fork");
+    }
+    frames_fork_parent(zone);
+}
+
 /* ------------------------------------------------------------------ who looks at blocks that move */
 
 /* The owner's part of the rules: nothing moves that is being written, nor counts as moved where it was written meanwhile. */
@@ -275,6 +292,10 @@ static void a_capture_against_a_pass_and_allocations(void **state) {
     (void)state;
     explore((struct scene){.bodies = {capture, compact, intrude}, .deviations = 1, .runs_min = 100});
 }
+static void a_capture_against_a_fork(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {capture, fork_and_look}, .deviations = 2, .runs_min = 200});
+}
 static void two_captures(void **state) {
     (void)state;
     explore((struct scene){.bodies = {capture, capture_another}, .deviations = 2, .runs_min = 500});
@@ -309,6 +330,7 @@ int main(void) {
         cmocka_unit_test(a_capture_against_who_frees_and_allocates),
         cmocka_unit_test(a_capture_against_pins),
         cmocka_unit_test(a_capture_against_a_pass_and_allocations),
+        cmocka_unit_test(a_capture_against_a_fork),
         cmocka_unit_test(two_captures),
         cmocka_unit_test(a_capture_in_one_call_against_allocations),
         cmocka_unit_test(without_holding_races_are_lost),
