@@ -59,8 +59,13 @@ void frames_fork_settle(struct frame_zone *zone) {
     uint32_t self = platform_thread_self();
     zone->fork_within = is_within(zone, self);
     __atomic_store_n(&zone->gate, self, __ATOMIC_SEQ_CST);
-    for (unsigned waits = 0; !zone->fork_within && waits < WAITS_MAX && __atomic_load_n(&zone->steps, __ATOMIC_SEQ_CST) != 0; waits++)
+    zone->fork_settled = false;
+    for (unsigned waits = 0; !zone->fork_within && waits < WAITS_MAX; waits++) {
+        /* Kept, as it stays so: the steps that are counted from here on are of who has yet to see the gate, or of this thread, which ends them. */
+        zone->fork_settled = __atomic_load_n(&zone->steps, __ATOMIC_SEQ_CST) == 0;
+        if (zone->fork_settled) break;
         (void)platform_event_wait(&nobody, WAIT_NS);
+    }
 }
 
 void frames_fork_prepare(struct frame_zone *zone) {
@@ -86,18 +91,18 @@ void frames_fork_parent(struct frame_zone *zone) {
     platform_word_wake(&zone->gate);
 }
 
-/* A block that a thread which is gone had isolated. exact: no step was under way. */
-static void settle_block(struct frame_zone *zone, uint64_t first, unsigned count, bool exact) {
+/* A block that a thread which is gone had isolated. */
+static void settle_block(struct frame_zone *zone, uint64_t first, unsigned count) {
     uint32_t note = zone->notes[first];
     const struct frames_block block = {.first = first, .frames = count};
     bool target = note_owner(note) == 0 && (note & NOTE_MAPPED) == 0; /* of a move: nothing else of this kind can be isolated */
-    if (target && exact)
+    if (target && zone->fork_settled)
         frames_drop(zone, &block);
     else
         frames_put_back(zone, &block, false); /* frees it, where it is dead */
 }
 
-static void settle_blocks(struct frame_zone *zone, bool exact) {
+static void settle_blocks(struct frame_zone *zone) {
     for (uint64_t i = 0; i < zone->superpage_count; i++) {
         struct frames_superpage *superpage = &zone->superpages[i];
         for (unsigned at = 0;
@@ -106,7 +111,7 @@ static void settle_blocks(struct frame_zone *zone, bool exact) {
             uint64_t first = frames_first_of(zone, superpage) + at;
             if ((zone->notes[first] & NOTE_MOVING) == 0) continue;
             frames_block_at(zone, superpage, at, &head, &count);
-            settle_block(zone, first, count, exact);
+            settle_block(zone, first, count);
         }
     }
 }
@@ -125,13 +130,12 @@ static void settle_captures(struct frame_zone *zone, uint32_t before, uint32_t s
 
 void frames_fork_child(struct frame_zone *zone) {
     uint32_t before = zone->gate, self = platform_thread_self();
-    bool exact = zone->steps == 0;
     release_locks(zone);
     zone->gate = 0;
     zone->steps = zone->fork_within ? 1 : 0;
     zone->slots_closed = 0; /* by calls that have ended here; none of them calls the program in between */
     frames_compaction_fork_child(zone, before, self);
     frames_reclaim_fork_child(zone, before, self);
-    if (!zone->fork_within) settle_blocks(zone, exact);
+    if (!zone->fork_within) settle_blocks(zone);
     settle_captures(zone, before, self);
 }

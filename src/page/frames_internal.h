@@ -174,6 +174,7 @@ struct frame_zone {
     /* frames_fork.c. gate: atomic, a futex: the thread that forks, so that nobody begins a step; 0: none. steps: atomic, those under way */
     uint32_t gate, steps;
     bool fork_within;               /* the thread that forks is in an owner's function */
+    bool fork_settled;              /* no step was under way once the gate was shut */
     struct platform_lock *fork_lru; /* that is held around the fork */
     struct frame_zone *next_zone;   /* api/: of all zones of the process */
 
