@@ -83,7 +83,8 @@ struct strata_paging_error {
 };
 enum strata_paging_decision {
     /*
-     * A read: the page can't be had. Whoever touches it gets SIGBUS, until strata_paging_advise has STRATA_PAGING_DONT_NEED for it.
+     * A read: the page can't be had. Whoever touches it gets SIGBUS, until strata_paging_advise has STRATA_PAGING_DONT_NEED for it. That takes a
+     * mapping: while the system refuses one (vm.max_map_count, RLIMIT_AS), whoever touches the page waits.
      * A write: it stays in memory; and while no page can leave for that reason, one that would need its room can't be had, as above.
      */
     STRATA_PAGING_GIVE_UP = 0,

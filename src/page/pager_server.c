@@ -10,11 +10,24 @@
 #include "base/check.h"
 
 #define FAULTS_AT_ONCE 16
+#define BREAK_PAUSE_NS UINT64_C(1000000)
+
+/*
+ * Whoever touches a page that has failed is to get SIGBUS. As long as the system refuses the mapping that this takes, its thread is back at once and
+ * there is a try for each time that it comes; neither the file nor the handler is asked again. The pause, without the lock, keeps that from being all
+ * that a processor does; other faults wait as long.
+ */
+static void break_page(struct pager *pager, uint32_t page) {
+    struct platform_event nobody = {0};
+    if (platform_paged_break(&pager->memory, pager_offset(pager, page))) return;
+    platform_lock_release(&pager->lock);
+    (void)platform_event_wait(&nobody, BREAK_PAUSE_NS);
+    platform_lock_acquire(&pager->lock);
+}
 
 static void fail_page(struct pager *pager, uint32_t page) {
     frames_set_failed(&pager->frames, page, true);
-    if (platform_paged_break(&pager->memory, pager_offset(pager, page))) return;
-    frames_set_failed(&pager->frames, page, false); /* no mappings left: the thread asks again */
+    break_page(pager, page);
 }
 
 /* An absent page. False: look again; true: nothing more is to be done. */
@@ -55,7 +68,7 @@ static bool dirty_limit_allows(struct pager *pager) {
 static bool serve_once(struct pager *pager, uint32_t page, bool write) {
     struct frames *frames = &pager->frames;
     if (frames_failed(frames, page)) {
-        platform_paged_wake(&pager->memory, pager_offset(pager, page), pager->page_bytes);
+        break_page(pager, page); /* where it is broken already, that only wakes */
         return true;
     }
     struct frame *frame = frames_find(frames, page);

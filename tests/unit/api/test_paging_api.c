@@ -105,6 +105,33 @@ static void test_errors_of_the_file(void **unused) {
     assert_int_equal(sim_reserved_bytes(), 0);
 }
 
+static enum strata_paging_decision give_up(const struct strata_paging_error *error, void *argument) {
+    (void)error;
+    ++*(unsigned *)argument;
+    return STRATA_PAGING_GIVE_UP;
+}
+/* The system has no mapping to spare for a page that has failed: who touches it waits, and neither the file nor the handler is asked again. */
+static void test_no_mapping_for_a_page_that_failed(void **unused) {
+    (void)unused;
+    unsigned asked = 0;
+    char seen[1];
+    config.flags = STRATA_PAGING_NO_READ_AHEAD;
+    config.handler = give_up;
+    config.handler_argument = &asked;
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_OK);
+    sim_store_cut("file", 4096);
+    sim_fail_only(UINT64_C(1) << SIM_PAGED_BREAK);
+    sim_fail_call(1, 20);
+    uint64_t begin_ns = platform_now_ns();
+    assert_false(sim_paged_read((char *)strata_paging_address(paging) + 4096, seen, 1));
+    assert_int_equal(asked, 1);
+    assert_int_equal(figures().read_errors, 1);
+    assert_int_equal(sim_failures(), 20);
+    assert_in_range(platform_now_ns() - begin_ns, UINT64_C(20) * 1000000, UINT64_C(200) * 1000000);
+    assert_int_equal(figures().failed, 1);
+    assert_int_equal(strata_paging_close(paging, STRATA_PAGING_DISCARD), STRATA_PAGING_OK);
+}
+
 /* Where only so many pages can be in reach, no more are kept; fewer than an instruction may need are none. */
 static void test_lowered_limit(void **unused) {
     (void)unused;
@@ -149,7 +176,7 @@ int main(void) {
         cmocka_unit_test_setup(test_forbidden, new_process),     cmocka_unit_test_setup(test_no_memory, new_process),
         cmocka_unit_test_setup(test_sync, new_process),          cmocka_unit_test_setup(test_errors_of_the_file, new_process),
         cmocka_unit_test_setup(test_lowered_limit, new_process), cmocka_unit_test_setup(test_no_protection, new_process),
-        cmocka_unit_test_setup(test_nothing, new_process),
+        cmocka_unit_test_setup(test_nothing, new_process),       cmocka_unit_test_setup(test_no_mapping_for_a_page_that_failed, new_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
