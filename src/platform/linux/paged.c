@@ -198,9 +198,21 @@ void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t byt
     errno = saved;
 }
 
+/*
+ * Shows a page in another's place. Not by one mremap with an old size of 0: where RLIMIT_AS forbids that, it takes what is there away before it fails
+ * (Linux 6.6; not 6.18), and whoever maps memory next may get an address inside of the block.
+ */
+static bool put(char *from, bool protect, char *page) {
+    char *again = map_again(from, page_bytes());
+    if (again == NULL) return false;
+    bool ready = !protect || mprotect(again, page_bytes(), PROT_NONE) == 0;
+    if (ready && mremap(again, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page) return true;
+    munmap(again, page_bytes());
+    return false;
+}
+
 static bool put_nothing(struct platform_paged *paged, size_t offset) {
-    char *page = paged->block + offset;
-    if (mremap(paged->nothing, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) != page) return false;
+    if (!put(paged->nothing, false, paged->block + offset)) return false;
     if (paged->signals != NULL) paged_signals_note(paged, offset, PAGED_BROKEN);
     return true;
 }
@@ -215,14 +227,9 @@ bool platform_paged_break(struct platform_paged *paged, size_t offset) {
 
 /* Without a right to touch it, at first. */
 static bool mend_by_signals(struct platform_paged *paged, size_t offset) {
-    char *page = paged->block + offset, *again = map_again(paged->own + offset, page_bytes());
-    if (again == NULL) return false;
-    if (mprotect(again, page_bytes(), PROT_NONE) == 0 && mremap(again, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page) {
-        paged_signals_note(paged, offset, PLATFORM_ACCESS_NONE);
-        return true;
-    }
-    munmap(again, page_bytes());
-    return false;
+    if (!put(paged->own + offset, true, paged->block + offset)) return false;
+    paged_signals_note(paged, offset, PLATFORM_ACCESS_NONE);
+    return true;
 }
 
 /*
@@ -233,7 +240,7 @@ static bool mend_by_faults(struct platform_paged *paged, size_t offset, bool *wr
     char *page = paged->block + offset, *before = linux_map(NULL, page_bytes(), PROT_READ | PROT_WRITE, 0);
     if (before == NULL) return false;
     memcpy(before, paged->own + offset, page_bytes());
-    bool ok = mremap(paged->own + offset, 0, page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
+    bool ok = put(paged->own + offset, false, page);
     if (ok && serve(paged, offset, page_bytes()) != PLATFORM_FAULTS_OK) {
         ok = false;
         if (!put_nothing(paged, offset)) mprotect(page, page_bytes(), PROT_NONE); /* SIGSEGV, rather than contents that nobody sees to */
