@@ -26,7 +26,7 @@ static size_t deeper;
 static void *churn(void *argument) {
     uint64_t rng = (uintptr_t)argument * 77 + 1;
     struct left ring[RING] = {{NULL, 0}};
-    for (size_t turn = 0; !atomic_load_explicit(&stop, memory_order_relaxed); turn++) {
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
         struct left *entry = &ring[rng_next(&rng) % RING];
         if (entry->block != NULL) block_delete(entry->block, entry->size, (uintptr_t)argument, "a thread's");
         entry->size = rng_between(&rng, 1, SIZE_MAX_USED);
