@@ -102,7 +102,8 @@ STRATA_API enum strata_watch_status strata_page_watch(void *address, size_t byte
 /*
  * strata_page_rearm - pages that were told are told again at their next access; those that were not stay as they are.
  *
- * address, bytes: whole pages of the watch. In the handler, the page that it is told of is left out. STRATA_WATCH_GONE, STRATA_WATCH_BAD_ARGUMENT;
+ * address, bytes: whole pages of the watch. The page of which the handler is told right now is left out by the handler itself; if another thread
+ * calls, it is told again once the handler has returned, before what it was told of happens. STRATA_WATCH_GONE, STRATA_WATCH_BAD_ARGUMENT;
  * STRATA_WATCH_NO_MEMORY: the watch has ended, for want of memory or mappings, as a page is pinned for a device now, or as the program has closed
  * userfaultfd's file (then within 2 s). Who copies what has changed rearms first and copies then: what is written meanwhile is told.
  * Cost: one system call or two, linear in the pages.

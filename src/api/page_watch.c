@@ -42,11 +42,12 @@ bool watch_take(struct strata_watch *watch, const char *page, bool write, enum s
     return reads || (write && writes);
 }
 
-/* Closed as it is to be while nothing is being told of it. */
-static enum platform_access access_of(const struct strata_watch *watch, const char *page) {
+/* Closed as it is to be. What is being told can be read only, unless its handler writes to it. */
+static enum platform_access access_of(const struct page_watches *watches, const struct strata_watch *watch, const char *page) {
     size_t index = watch_index(watch, page);
     if (watch_bit(watch->armed_reads, index)) return PLATFORM_ACCESS_NONE;
-    return watch_bit(watch->armed_writes, index) ? PLATFORM_ACCESS_READ : PLATFORM_ACCESS_ALL;
+    bool closed = watch_bit(watch->armed_writes, index) || (watch_is_told(watches, watch, page) && !watches->written);
+    return closed ? PLATFORM_ACCESS_READ : PLATFORM_ACCESS_ALL;
 }
 
 /*
@@ -80,7 +81,7 @@ static enum platform_faults_status open_by_faults(struct page_watches *watches, 
 void watch_open(struct page_watches *watches, struct strata_watch *watch, char *page) {
     if (watch->by_faults) {
         if (open_by_faults(watches, watch, page) == PLATFORM_FAULTS_GONE) (void)watch_lose(watches);
-    } else if (!platform_protect(page, platform_info()->page_bytes, access_of(watch, page))) {
+    } else if (!platform_protect(page, platform_info()->page_bytes, access_of(watches, watch, page))) {
         watch_end(watches, watch); /* no mapping is left for the border: without borders none is needed */
     }
 }
@@ -135,8 +136,7 @@ void watch_end_all_by_faults(struct page_watches *watches) {
     }
 }
 
-/* Arms pages [from, to) and closes them. Not OK: not all of them could be. */
-static enum platform_faults_status arm(struct page_watches *watches, struct strata_watch *watch, char *from, char *to) {
+enum platform_faults_status watch_arm(struct page_watches *watches, struct strata_watch *watch, char *from, char *to) {
     enum platform_faults_status status = PLATFORM_FAULTS_OK;
     if (from >= to) return status;
     if (watch->by_faults) watch_forget_faults(watches, watch, from, to);
@@ -235,7 +235,7 @@ static enum strata_watch_status begin_watch(struct page_watches *watches, struct
         watch->next = watches->first;
         watches->first = watch;
         if (watch->by_faults) status = watch_register(watches, watch);
-        if (status == PLATFORM_FAULTS_OK) status = arm(watches, watch, watch->start, watch->start + watch->bytes);
+        if (status == PLATFORM_FAULTS_OK) status = watch_arm(watches, watch, watch->start, watch->start + watch->bytes);
         if (status == PLATFORM_FAULTS_OK) {
             watch->told_end = false;
         } else {
@@ -292,8 +292,9 @@ enum strata_watch_status strata_page_rearm(struct strata_watch *watch, void *add
     } else {
         char *told = watches->current_page, *to = from + bytes;
         bool within = told != NULL && told >= from && told < to;
-        bool armed = arm(watches, watch, from, within ? told : to) == PLATFORM_FAULTS_OK;
-        if (armed && within) armed = arm(watches, watch, told + page_bytes, to) == PLATFORM_FAULTS_OK;
+        bool armed = watch_arm(watches, watch, from, within ? told : to) == PLATFORM_FAULTS_OK;
+        if (armed && within) armed = watch_arm(watches, watch, told + page_bytes, to) == PLATFORM_FAULTS_OK;
+        watches->rearmed |= within && __atomic_load_n(&watches->server, __ATOMIC_RELAXED) != platform_thread_self();
         if (!armed) {
             watch_end(watches, watch);
             status = STRATA_WATCH_NO_MEMORY;

@@ -50,7 +50,9 @@ struct page_watches {
     struct platform_lock lock;
     struct strata_watch *first, *current;
     char *current_page;
-    bool looked; /* by signals: the handler has been let at it, to read */
+    bool looked;  /* by signals: the handler has been let at it, to read */
+    bool written; /* by signals: the handler has been let at it, to write, and everybody else */
+    bool rearmed; /* meanwhile, by another thread: once the handler has returned it is told again, before what it was told for happens */
     struct watch_waiter *waiters, *last_waiter;
     struct platform_fault faults[WATCH_FAULTS_MAX]; /* a ring */
     unsigned fault_first, fault_count;
@@ -72,6 +74,8 @@ struct strata_watch *watch_of_page(struct page_watches *watches, const char *pag
  */
 bool watch_take(struct strata_watch *watch, const char *page, bool write, enum strata_watch_kind *kind);
 void watch_open(struct page_watches *watches, struct strata_watch *watch, char *page);
+/* Under the lock: arms pages [from, to) and closes them. Not OK: not all of them could be. */
+enum platform_faults_status watch_arm(struct page_watches *watches, struct strata_watch *watch, char *from, char *to);
 /* Under the lock: it ends; all its pages are as any others. */
 void watch_end(struct page_watches *watches, struct strata_watch *watch);
 void watch_free(struct strata_watch *watch);

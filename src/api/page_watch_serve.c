@@ -24,7 +24,7 @@ static void tell(struct page_watches *watches, struct strata_watch *watch, enum 
     const struct strata_watch_event event = {.watch = watch, .kind = kind, .address = address, .bytes = bytes, .contents = contents};
     if (away) (void)platform_faults_zero(&watches->file, (void *)contents, bytes, NULL); /* for the handler to look at; TAKEN where it has some */
     watches->current = watch;
-    watches->looked = false;
+    watches->looked = watches->written = watches->rearmed = false;
     watches->current_page = kind == STRATA_WATCH_ENDED ? NULL : address;
     watch->writes += kind == STRATA_WATCH_WRITES;
     watch->reads += kind == STRATA_WATCH_READS;
@@ -34,8 +34,12 @@ static void tell(struct page_watches *watches, struct strata_watch *watch, enum 
     watches->current_page = NULL;
     /* What has come back since was copied, for the handler to go on looking. */
     if (away && !watch_is_away(watch, address)) (void)platform_release((void *)contents, bytes);
-    if (!watch->ended && kind != STRATA_WATCH_ENDED) watch_open(watches, watch, address);
-    watches->current = NULL; /* only now: watch_open may let go of the lock */
+    if (!watch->ended && watches->rearmed) {
+        if (watch_arm(watches, watch, address, address + bytes) != PLATFORM_FAULTS_OK) watch_end(watches, watch);
+    } else if (!watch->ended && kind != STRATA_WATCH_ENDED) {
+        watch_open(watches, watch, address);
+    }
+    watches->current = NULL; /* only now: watch_open and watch_end may let go of the lock */
     __atomic_fetch_add(&watches->runs, 1, __ATOMIC_RELEASE);
     platform_word_wake(&watches->runs);
     if (!watch->gone) return;
@@ -243,6 +247,7 @@ bool watch_serve_signal(char *page, bool write) {
         bool looks = page == watches->current_page && !write && !watches->looked;
         if (!looks) (void)watch_take(watch, page, write, &kind);
         watches->looked |= looks;
+        watches->written |= page == watches->current_page && !looks;
         watch_open(watches, watch, page);
         platform_lock_release(&watches->lock);
         return true;

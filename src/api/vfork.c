@@ -14,21 +14,20 @@
 #if !defined(STRATA_NO_OVERRIDE) && PLATFORM_CPU_CAN_LEAVE
 
 #include <errno.h>
-#include <sys/types.h>
 
 /* Not static, as their use is in assembler. In the child: */
 void vfork_child(void);
 STRATA_SELDOM void vfork_child(void) { platform_cpu_leave(); }
 
 /* In the parent, whose own vfork it may have been that made it: what the system call gave, and what platform_cpu_has_left said before it. */
-pid_t vfork_parent(long result, bool had_left);
-STRATA_SELDOM pid_t vfork_parent(long result, bool had_left) {
+int vfork_parent(long result, bool had_left);
+STRATA_SELDOM int vfork_parent(long result, bool had_left) {
     if (result < 0) {
         errno = (int)-result;
         return -1;
     }
     if (!had_left) platform_cpu_return();
-    return (pid_t)result;
+    return (int)result;
 }
 
 __asm__(".pushsection .text.seldom, \"ax\", %progbits\n"

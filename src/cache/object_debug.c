@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "cache/cache_internal.h"
+#include "cache/object_internal.h"
 
 /* ------------------------------------------------------------------ on and off */
 
@@ -83,9 +84,7 @@ void object_caches_debug_each(struct object_caches *objects, void (*apply)(struc
     platform_lock_release(&objects->lock);
     for (struct object_cache *cache; (cache = pin_next(objects, epoch)) != NULL;) {
         apply(cache, argument);
-        platform_lock_acquire(&objects->lock);
-        if (--cache->pins == 0 && cache->owner->layer.depots[cache->index].leaving) platform_event_wake(&cache->unpinned);
-        platform_lock_release(&objects->lock);
+        object_unpin(objects, cache);
     }
 }
 

@@ -172,6 +172,43 @@ static void reads_are_told_and_then_writes(void) {
 
 /* ------------------------------------------------------------------ what the handler does */
 
+/* ------------------------------------------------------------------ snapshots by another thread */
+
+#define SNAPSHOT_PAGE 3
+static unsigned held, let_go;
+static void tell_and_hold(const struct strata_watch_event *event, void *argument) {
+    told(event, argument);
+    if (event->kind == STRATA_WATCH_ENDED) return;
+    REQUIRE(((const volatile char *)event->address)[1] == 'a'); /* looks at it where it is, too */
+    __atomic_fetch_add(&held, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&let_go, __ATOMIC_ACQUIRE) == 0) usleep(100);
+}
+
+static void *write_one(void *argument) {
+    (void)argument;
+    block[SNAPSHOT_PAGE * page_bytes] = 'b';
+    return NULL;
+}
+
+/* Who rearms and copies while a write is being told has the page as it was; the write is then told again, as it belongs to the next copy. */
+static void a_write_under_way_is_told_again_after_a_rearm(unsigned kinds) {
+    struct strata_watch *watch;
+    pthread_t writer;
+    new_block();
+    for (size_t i = 0; i < PAGES * page_bytes; i++) block[i] = 'a';
+    memset(&tale, 0, sizeof tale);
+    held = let_go = 0;
+    REQUIRE(strata_page_watch((void *)block, PAGES * page_bytes, kinds, tell_and_hold, &tale, &watch) == STRATA_WATCH_OK);
+    REQUIRE(pthread_create(&writer, NULL, write_one, NULL) == 0);
+    while (__atomic_load_n(&held, __ATOMIC_ACQUIRE) == 0) usleep(100);
+    REQUIRE(strata_page_rearm(watch, (void *)block, PAGES * page_bytes) == STRATA_WATCH_OK);
+    __atomic_store_n(&let_go, 1, __ATOMIC_RELEASE);
+    REQUIRE(pthread_join(writer, NULL) == 0);
+    REQUIRE(tale.writes[SNAPSHOT_PAGE] == 2 && block[SNAPSHOT_PAGE * page_bytes] == 'b');
+    strata_page_unwatch(watch);
+    drop_block();
+}
+
 static void a_handler_may_touch_and_unwatch(void) {
     for (unsigned kinds = STRATA_WATCH_WRITES; kinds <= (STRATA_WATCH_WRITES | STRATA_WATCH_READS); kinds++) {
         new_block();
@@ -405,6 +442,8 @@ static void run_mode(void) {
     each_page_is_told_once_before_it_changes();
     threads_write_at_once();
     reads_are_told_and_then_writes();
+    a_write_under_way_is_told_again_after_a_rearm(STRATA_WATCH_WRITES);
+    a_write_under_way_is_told_again_after_a_rearm(STRATA_WATCH_WRITES | STRATA_WATCH_READS);
     a_handler_may_touch_and_unwatch();
     watches_come_and_go_while_threads_write();
     what_goes_elsewhere_is_not_watched_any_more();
