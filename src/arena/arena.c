@@ -166,7 +166,7 @@ static enum arena_status take(struct arena *arena, const struct arena_request *r
         struct arena_tag *tag = arena_fit_choose(arena, request, limit, start);
         if (tag == NULL) return ARENA_NO_SPACE;
         unsigned cuts = arena_segment_cuts(tag, *start, request->size);
-        if (cuts <= arena->tags_spare) {
+        if (cuts <= arena_tags_free(arena)) {
             arena_segment_carve(arena, tag, *start, request->size);
             return ARENA_OK;
         }

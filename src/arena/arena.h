@@ -180,6 +180,7 @@ struct arena {
     uint32_t refills;    /* threads that are getting memory for tags */
 
     uint64_t tags_spare, tags_total, batches;
+    uint64_t tags_promised;      /* of the spare ones: imports under way find them when the source has answered */
     struct list batches_partial; /* batches with spare tags; wholly spare ones at the back */
     struct list batches_full;
     struct arena_tag *boot_spare;

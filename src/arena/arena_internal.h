@@ -61,9 +61,11 @@ STRATA_INLINE uint64_t mix_start(const struct arena *arena, uint64_t start) {
 #define TAGS_RESERVE (TAGS_PER_REQUEST + 8)
 
 void arena_tags_init(struct arena *arena);
-struct arena_tag *arena_tag_take(struct arena *arena); /* there is a spare one: the caller made sure */
+/* How many may be taken: the spare ones less what imports under way are promised. */
+STRATA_INLINE uint64_t arena_tags_free(const struct arena *arena) { return arena->tags_spare - arena->tags_promised; }
+struct arena_tag *arena_tag_take(struct arena *arena); /* one may be taken: the caller made sure */
 void arena_tag_put(struct arena *arena, struct arena_tag *tag);
-/* Makes sure of `need` spare tags. Drops the lock where it must ask for memory. */
+/* Makes sure that `need` tags may be taken. Drops the lock where it must ask for memory. */
 bool arena_tags_secure(struct arena *arena, uint64_t need);
 /* Fills the reserve up if it is low and nobody else is at it; a failure is no harm yet. Drops the lock where it asks. */
 void arena_tags_top_up(struct arena *arena);

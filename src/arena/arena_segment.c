@@ -108,7 +108,7 @@ static enum arena_status grow(struct arena *arena, struct arena_tag *tag, uint64
 static enum arena_status shrink(struct arena *arena, struct arena_tag *tag, uint64_t less) {
     struct arena_tag *next = neighbour_if_free(arena, tag->segment.next);
     uint64_t last = tag_last(tag);
-    if (next == NULL && arena->tags_spare == 0) return ARENA_NO_TAGS;
+    if (next == NULL && arena_tags_free(arena) == 0) return ARENA_NO_TAGS;
     tag->size -= less;
     arena->allocated -= less;
     if (next != NULL) {
@@ -128,7 +128,7 @@ STRATA_RARE enum arena_status arena_segment_resize(struct arena *arena, struct a
 }
 
 STRATA_RARE bool arena_segment_split(struct arena *arena, struct arena_tag *tag, uint64_t size) {
-    if (arena->tags_spare == 0) return false;
+    if (arena_tags_free(arena) == 0) return false;
     struct arena_tag *rest = insert_behind(arena, tag, tag->start + size, tag_last(tag));
     tag->size = size;
     rest->kind = TAG_ALLOCATED;

@@ -202,20 +202,25 @@ static bool within_limit(const struct arena *arena, uint64_t pending, uint64_t s
     return held <= arena->limit;
 }
 
-/* Asks the source for `want`, which stands in `importing` meanwhile, so that two threads do not pass the limit together. Drops the lock. */
+/*
+ * Asks the source for `want`, which stands in `importing` meanwhile, so that two threads do not pass the limit together. The tags that were secured
+ * for it are promised, so that what comes becomes a span: not every source takes it back. Drops the lock.
+ */
 static enum arena_status ask_source(struct arena *arena, uint64_t want, unsigned flags, uint64_t *start, uint64_t *got) {
     arena->importing += want;
+    arena->tags_promised += TAGS_PER_REQUEST;
     platform_lock_release(&arena->lock);
     enum arena_status status = arena->source->alloc(arena->source_ctx, want, flags, start, got);
     platform_lock_acquire(&arena->lock);
-    arena->importing -= min_u64(arena->importing, want); /* 0 in the child of a fork that the source made */
+    arena->importing -= min_u64(arena->importing, want); /* 0 in the child of a fork that the source made, as is the next */
+    arena->tags_promised -= min_u64(arena->tags_promised, TAGS_PER_REQUEST);
     return status == ARENA_OK ? ARENA_OK : ARENA_NO_SPACE;
 }
 
 /* Makes a span of what the source gave, or says why that can't be. May drop the lock. */
 static enum arena_status accept(struct arena *arena, uint64_t want, uint64_t start, uint64_t got, struct arena_tag **segment) {
     if (got < want || !is_multiple(arena, start, got)) return ARENA_BAD_SOURCE;
-    if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) return ARENA_NO_TAGS; /* again: others may have used those that were there */
+    if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) return ARENA_NO_TAGS; /* only in such a child */
     if (check_range(arena, start, got) != ARENA_OK) return ARENA_BAD_SOURCE;
     if (arena->source->release != NULL && !within_limit(arena, arena->importing, got)) return ARENA_NO_SPACE;
     *segment = create_span(arena, start, got, true);

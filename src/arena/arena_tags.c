@@ -5,7 +5,7 @@
  * inside the struct arena: an arena works before any memory can be had, and memory_get may allocate from the same arena.
  * A free only ever returns tags, so it can't fail for want of one.
  *
- * Invariants: tags in use + tags_spare = tags_total = ARENA_BOOT_TAGS + batches * TAGS_PER_BATCH; a batch is on
+ * Invariants: tags in use + tags_spare = tags_total = ARENA_BOOT_TAGS + batches * TAGS_PER_BATCH; tags_promised <= tags_spare; a batch is on
  * batches_partial if it has a spare tag, else on batches_full. Batches are emptied from the front of batches_partial and wholly
  * spare ones wait at its back, so that they get time to stay empty and go back. Lock rank: the arena's lock, LOCK_RANK_ARENA.
  */
@@ -113,20 +113,20 @@ static bool refill(struct arena *arena) {
 }
 
 bool arena_tags_secure(struct arena *arena, uint64_t need) {
-    while (arena->tags_spare < need)
-        if (!refill(arena)) return arena->tags_spare >= need; /* others may have put some back meanwhile */
+    while (arena_tags_free(arena) < need)
+        if (!refill(arena)) return arena_tags_free(arena) >= need; /* others may have put some back meanwhile */
     return true;
 }
 
 void arena_tags_top_up(struct arena *arena) {
-    if (STRATA_UNLIKELY(arena->tags_spare < TAGS_RESERVE) && arena->refills == 0) (void)refill(arena);
+    if (STRATA_UNLIKELY(arena_tags_free(arena) < TAGS_RESERVE) && arena->refills == 0) (void)refill(arena);
 }
 
 unsigned arena_tags_surplus(struct arena *arena, void *batches[TAGS_SURPLUS_MAX]) {
     unsigned n = 0;
     if (arena->ops->memory_put == NULL) return 0;
     /* One more batch stays, or an arena that breathes around a boundary would get and put on every operation. */
-    while (n < TAGS_SURPLUS_MAX && arena->tags_spare >= TAGS_RESERVE + 2 * TAGS_PER_BATCH && !list_empty(&arena->batches_partial)) {
+    while (n < TAGS_SURPLUS_MAX && arena_tags_free(arena) >= TAGS_RESERVE + 2 * TAGS_PER_BATCH && !list_empty(&arena->batches_partial)) {
         struct tag_batch *batch = batch_of_link(arena->batches_partial.prev);
         if (batch->used != 0) break;
         list_remove(&batch->link);
@@ -176,5 +176,6 @@ STRATA_SELDOM const char *arena_tags_check(struct arena *arena, uint64_t in_use)
     if (arena->tags_total != ARENA_BOOT_TAGS + batches * TAGS_PER_BATCH) return "tags: tags_total != boot tags + tags of all batches";
     if (spare != arena->tags_spare) return "tags: tags_spare != spare tags found";
     if (spare + in_use != arena->tags_total) return "tags: spare + in use != tags_total";
+    if (arena->tags_promised > spare) return "tags: more promised than spare";
     return NULL;
 }

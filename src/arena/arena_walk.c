@@ -121,6 +121,7 @@ void arena_fork_child(struct arena *arena) {
     arena->hash_busy = false;
     arena->waiters = 0;
     arena->importing = 0;
+    arena->tags_promised = 0;
     arena->limit_denied = false;
     platform_lock_unhold(&arena->lock);
 }

@@ -459,6 +459,7 @@ static void fork_holds_the_lock_and_the_child_starts_afresh(void **state) {
     arena.waiters = 3; /* threads that were sleeping, and getting memory, when the process forked */
     arena.refills = 2;
     arena.importing = 5;
+    arena.tags_promised = 4;
     arena.limit_denied = true;
     arena.hash_busy = true;
     arena_fork_prepare(&arena);
@@ -468,6 +469,7 @@ static void fork_holds_the_lock_and_the_child_starts_afresh(void **state) {
     assert_int_equal(stats_of(&arena).waiters, 0);
     assert_int_equal(arena.refills, 0);
     assert_int_equal(arena.importing, 0);
+    assert_int_equal(arena.tags_promised, 0);
     assert_false(arena.limit_denied);
     for (unsigned i = 1; i < 50; i++) (void)must_alloc(&arena, 1, 0);
     assert_true(memory.gets >= 2); /* tags, and the table: nobody waits for those who are gone */

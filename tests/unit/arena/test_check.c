@@ -62,6 +62,7 @@ static void counters_are_sums(void **state) {
     BREAK(arena.tags_spare, arena.tags_spare + 1, "tags: tags_spare != spare tags found");
     BREAK(arena.tags_total, arena.tags_total - 1, "tags: tags_total != boot tags + tags of all batches");
     BREAK(arena.batches, arena.batches + 1, "tags: batches != sum of the lists");
+    BREAK(arena.tags_promised, arena.tags_spare + 1, "tags: more promised than spare");
 }
 
 static void segments_fill_their_spans(void **state) {

@@ -64,10 +64,11 @@ static void without_memory_requests_fail_and_frees_do_not(void **state) {
     assert_int_equal(must_alloc(&arena, 1 << 20, 0), 0);
 }
 
-/* An import that finds no tags gives back what it got. */
 struct counting_source {
     uint64_t allocs, releases;
-    bool steal; /* use up the memory while the source runs, as another thread would */
+    bool forks;               /* the source makes a child, and goes on there */
+    bool steals;              /* asks for a tag while the source runs, as another thread would */
+    enum arena_status stolen; /* what it was told */
 };
 
 static enum arena_status counting_alloc(void *source, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
@@ -75,7 +76,12 @@ static enum arena_status counting_alloc(void *source, uint64_t size, unsigned fl
     (void)flags;
     *start = (uint64_t)++counting->allocs << 32;
     *got = size;
-    while (counting->steal && stats_of(&arena).tags_spare != 0) ASSERT_OK(arena_resize(&arena, 0, 1 << 20, (1 << 20) - 1)), counting->steal = false;
+    if (counting->forks) {
+        arena_fork_prepare(&arena);
+        sim_fork_child();
+        arena_fork_child(&arena);
+    }
+    if (counting->steals) counting->stolen = arena_resize(&arena, 0, 1 << 20, (1 << 20) - 1);
     return ARENA_OK;
 }
 
@@ -85,7 +91,7 @@ static void counting_release(void *source, uint64_t start, uint64_t size) {
     ((struct counting_source *)source)->releases++;
 }
 
-static void an_import_without_tags_goes_back(void **state) {
+static void an_import_has_its_tags_before_it_asks(void **state) {
     (void)state;
     static const struct arena_source source = {counting_alloc, counting_release};
     struct counting_source counting = {0};
@@ -101,10 +107,34 @@ static void an_import_without_tags_goes_back(void **state) {
     memory.fail_after = 0;
     ASSERT_OK(arena_free(&arena, (uint64_t)1 << 32, 7));
     assert_int_equal(counting.releases, 1);
-    counting.steal = true;
+    counting.steals = true;
     assert_int_equal(stats_of(&arena).tags_spare, 4);
-    ASSERT_STATUS(arena_alloc(&arena, 7, 0, &start), ARENA_NO_TAGS);
+    start = must_alloc(&arena, 7, 0);
+    ASSERT_STATUS(counting.stolen, ARENA_NO_TAGS);
+    ASSERT_OK(arena_free(&arena, start, 7));
     assert_int_equal(counting.releases, 2);
+    counting.forks = true; /* the child knows nothing of threads that import: what comes goes back where there are no tags */
+    ASSERT_STATUS(arena_alloc(&arena, 7, 0, &start), ARENA_NO_TAGS);
+    ASSERT_OK(counting.stolen);
+    assert_int_equal(counting.releases, 3);
+    ASSERT_SOUND(&arena);
+}
+
+/* There is nobody to give it back to. */
+static void an_import_for_good_is_never_forgotten(void **state) {
+    (void)state;
+    static const struct arena_source source = {counting_alloc, NULL};
+    struct counting_source counting = {0};
+    memory.fail_after = 0;
+    ASSERT_OK(arena_add(&arena, 0, 1 << 20));
+    assert_int_equal(must_alloc(&arena, 1 << 20, 0), 0);
+    arena_set_source(&arena, &source, &counting);
+    while (stats_of(&arena).tags_spare > 4) (void)must_alloc(&arena, 7, 0); /* each a span of its own: two tags */
+    counting.steals = true;
+    (void)must_alloc(&arena, 7, 0);
+    ASSERT_STATUS(counting.stolen, ARENA_NO_TAGS);
+    assert_true(arena_contains(&arena, counting.allocs << 32, 7));
+    ASSERT_OK(arena_resize(&arena, 0, 1 << 20, (1 << 20) - 1)); /* what the import had no use for is everybody's again */
     ASSERT_SOUND(&arena);
 }
 
@@ -314,7 +344,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_first_tags_need_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(without_memory_requests_fail_and_frees_do_not, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_import_without_tags_goes_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_import_has_its_tags_before_it_asks, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_import_for_good_is_never_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown(tags_and_tables_grow_and_go_back, setup, teardown),
         cmocka_unit_test_setup_teardown(tables_shrink_while_some_remain, setup, teardown),
         cmocka_unit_test_setup_teardown(a_table_that_can_not_grow_still_works, setup, teardown),
