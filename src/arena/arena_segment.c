@@ -134,6 +134,7 @@ STRATA_RARE bool arena_segment_split(struct arena *arena, struct arena_tag *tag,
     rest->kind = TAG_ALLOCATED;
     rest->lent = false;
     arena->segments_allocated++;
+    arena->changes++;
     arena_hash_insert(arena, rest);
     return true;
 }
@@ -146,6 +147,7 @@ struct arena_tag *arena_segment_behind(struct arena *arena, struct arena_tag *ta
 STRATA_RARE void arena_segment_join(struct arena *arena, struct arena_tag *tag, struct arena_tag *next) {
     arena_hash_remove(arena, next);
     arena->segments_allocated--;
+    arena->changes++;
     tag->size += next->size;
     drop_tag(arena, next);
 }
