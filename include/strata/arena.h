@@ -96,7 +96,8 @@ STRATA_API enum strata_arena_status strata_arena_create(const char *name, uint64
 /*
  * strata_arena_destroy - takes an arena down, spans included.
  *
- * Spans that were imported and can be given back were given back when they became empty. No other thread may be using the arena.
+ * Spans that were imported and can be given back were given back when they became empty. No other thread may be using the arena; threads that empty
+ * its quantum caches meanwhile, as they do those of all caches, are waited for.
  * Errors: BUSY where segments are allocated or another arena imports from it: it stays as usable as it was, but for quantum caches, which may be gone
  * where the segments that are allocated came from them. BAD_ARGUMENT.
  * Cost: linear in the spans that are left. (Section 4.3.1.)

@@ -208,9 +208,12 @@ STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uin
 STRATA_EXPORT enum strata_arena_status strata_arena_destroy(struct strata_arena *arena) {
     if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
     if (arena->core.arena.qcache_max != 0) {
-        /* Not under the lock: slabs go back to the arena, and through it to those that it imports from. First of all, whether there is any use. */
+        /*
+         * Not under the lock: slabs go back to the arena, and through it to those that it imports from; who is about to give some back is waited for.
+         * First of all, whether there is any use.
+         */
         lock_list();
-        bool busy = arena->importers != NULL || arena_size(&arena->core.arena, ARENA_ALLOCATED) > quantum_slabs_size(&arena->core);
+        bool busy = arena->importers != NULL || arena_in_use(&arena->core.arena);
         unlock_list();
         if (busy) return STRATA_ARENA_BUSY;
         arena->core.table.max = 0; /* also where some are in use: those before them are gone, and arena/ knows which */
@@ -247,9 +250,6 @@ STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status
     return public_status(quantum_alloc(&arena->core, true, size, flags, start));
 }
 
-/* What quantum caches have taken is theirs. */
-static bool is_slab(struct strata_arena *arena, uint64_t start) { return quantum_is_slab(&arena->core, start); }
-
 STRATA_EXPORT STRATA_ALIGNED(64) enum strata_arena_status strata_arena_free(struct strata_arena *arena, uint64_t start, uint64_t size) {
     if (STRATA_UNLIKELY(arena == NULL)) return STRATA_ARENA_BAD_ARGUMENT;
     if (STRATA_LIKELY(arena->core.table.alive == QUANTUM_ALIVE)) return public_status(quantum_free(&arena->core, false, start, size));
@@ -264,15 +264,11 @@ STRATA_EXPORT enum strata_arena_status strata_arena_xalloc(struct strata_arena *
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_xfree(struct strata_arena *arena, uint64_t start, uint64_t size) {
-    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
-    if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
-    return public_status(arena_xfree(&arena->core.arena, start, size));
+    return is_arena(arena) ? public_status(arena_xfree(&arena->core.arena, start, size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_resize(struct strata_arena *arena, uint64_t start, uint64_t old_size, uint64_t new_size) {
-    if (!is_arena(arena)) return STRATA_ARENA_BAD_ARGUMENT;
-    if (is_slab(arena, start)) return STRATA_ARENA_NOT_ALLOCATED;
-    return public_status(arena_resize(&arena->core.arena, start, old_size, new_size));
+    return is_arena(arena) ? public_status(arena_resize(&arena->core.arena, start, old_size, new_size)) : STRATA_ARENA_BAD_ARGUMENT;
 }
 
 /* ------------------------------------------------------------------ importing */

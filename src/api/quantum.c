@@ -24,9 +24,9 @@ static bool slab_alloc(void *context, uint64_t bytes, uint64_t align, uintptr_t 
     struct quantum_arena *arena = ((struct quantum_cache *)context)->arena;
     unsigned shift = arena->table.quantum_shift;
     uint64_t segment;
-    if (arena_try(&arena->arena, bytes << shift, align << shift, &segment) != ARENA_OK) return false;
+    if (arena_slab_alloc(&arena->arena, bytes << shift, align << shift, &segment) != ARENA_OK) return false;
     uint8_t *marks = quantum_table_add(arena, segment);
-    if (marks == NULL) CHECK(arena_xfree(&arena->arena, segment, bytes << shift) == ARENA_OK);
+    if (marks == NULL) CHECK(arena_slab_free(&arena->arena, segment, bytes << shift) == ARENA_OK);
     *start = (uintptr_t)marks;
     return marks != NULL;
 }
@@ -34,7 +34,7 @@ static void slab_free(void *context, uintptr_t start, uint64_t bytes) {
     struct quantum_arena *arena = ((struct quantum_cache *)context)->arena;
     uint64_t segment = quantum_integer(&arena->table, (const uint8_t *)start);
     quantum_table_remove(arena, segment);
-    CHECK(arena_xfree(&arena->arena, segment, bytes << arena->table.quantum_shift) == ARENA_OK);
+    CHECK(arena_slab_free(&arena->arena, segment, bytes << arena->table.quantum_shift) == ARENA_OK);
 }
 static const struct slab_source segments = {.alloc = slab_alloc, .free = slab_free};
 
@@ -173,8 +173,7 @@ enum arena_status quantum_free_slow(struct quantum_arena *arena, uint64_t start,
     if (segments_of->qcache_max == 0 || size == 0 || align_up(size, segments_of->quantum) < size) return arena_xfree(segments_of, start, size);
     uint8_t *mark = quantum_mark_find(arena, start);
     unsigned quanta = mark != NULL ? __atomic_load_n(mark, __ATOMIC_RELAXED) : QUANTUM_FREE;
-    if (quanta == QUANTUM_FREE || quanta == QUANTUM_GONE)
-        return quantum_is_slab(arena, start) ? ARENA_NOT_ALLOCATED : arena_xfree(segments_of, start, size);
+    if (quanta == QUANTUM_FREE || quanta == QUANTUM_GONE) return arena_xfree(segments_of, start, size);
     if ((size - 1) >> arena->table.quantum_shift != quanta - 1) return ARENA_SIZE_MISMATCH;
     const struct quantum_cache *quantum = segments_of->qcaches[quanta - 1];
     platform_interleave();
@@ -190,25 +189,3 @@ static enum arena_status free_one(void *cache, uint64_t start) {
 }
 
 const struct arena_qcache_ops quantum_ops = {.create = create, .destroy = destroy, .alloc = alloc, .free = free_one, .try = try_one};
-
-uint64_t quantum_slabs_size(const struct quantum_arena *arena) {
-    uint64_t size = 0;
-    for (unsigned i = 0; i < ARENA_QCACHES_MAX; i++) {
-        struct quantum_cache *quantum = arena->arena.qcaches[i];
-        if (quantum == NULL) continue;
-        struct object_slabs_stats stats;
-        object_slabs_stats_get(&quantum->cache->slabs, &stats);
-        size += stats.memory_bytes << arena->table.quantum_shift;
-    }
-    return size;
-}
-
-bool quantum_is_slab(struct quantum_arena *arena, uint64_t start) {
-    if (arena->arena.qcache_max == 0 || (start & (arena->table.slab_size - 1)) != 0) return false;
-    const uint8_t *mark = quantum_mark_find(arena, start);
-    for (unsigned i = 0; i < ARENA_QCACHES_MAX && mark != NULL; i++) {
-        struct quantum_cache *quantum = arena->arena.qcaches[i];
-        if (quantum != NULL && object_slabs_look_up(&quantum->cache->slabs, mark) != OBJECTS_FOREIGN) return true;
-    }
-    return false;
-}

@@ -333,9 +333,5 @@ struct quantum_arena *quantum_arena_of(const struct object_cache *cache);
 void quantum_reap_around(const struct quantum_arena *arena);
 
 extern const struct arena_qcache_ops quantum_ops; /* its context is the struct quantum_arena */
-/* Whether a slab of a quantum cache begins at this integer: the program can't have got it as a segment. */
-bool quantum_is_slab(struct quantum_arena *arena, uint64_t start);
-/* How many integers the slabs of all quantum caches of an arena hold. */
-uint64_t quantum_slabs_size(const struct quantum_arena *arena);
 
 #endif

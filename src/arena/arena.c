@@ -212,7 +212,8 @@ static enum arena_status serve(struct arena *arena, struct arena_request *reques
         if (status == ARENA_OK) {
             arena->counters.allocs++;
             if (request->fit == ARENA_NEXT_FIT) move_rotor(arena, request, *start);
-            if (request->lent) arena_hash_find(arena, *start)->lent = true;
+            if (request->holder != ARENA_HOLDER_CALLER) arena_hash_find(arena, *start)->holder = (uint8_t)request->holder;
+            if (request->holder == ARENA_HOLDER_CACHE) arena->slabs += request->size;
             arena_leave(arena, imported, NULL);
             return ARENA_OK;
         }
@@ -293,10 +294,19 @@ enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, 
     return request_segment(arena, &request, start);
 }
 
+enum arena_status arena_slab_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
+    struct arena_request request = {.size = size, .align = align, .last = UINT64_MAX, .quiet = true, .holder = ARENA_HOLDER_CACHE};
+    return request_segment(arena, &request, start);
+}
+
 STRATA_COLD enum arena_status arena_lend(struct arena *arena, uint64_t size, unsigned flags, uint64_t *start) {
     bool quiet = (flags & ARENA_QUIET) != 0;
-    struct arena_request request = {
-        .size = size, .align = arena->quantum, .last = UINT64_MAX, .flags = flags & ~(unsigned)ARENA_QUIET, .lent = true, .quiet = quiet};
+    struct arena_request request = {.size = size,
+                                    .align = arena->quantum,
+                                    .last = UINT64_MAX,
+                                    .flags = flags & ~(unsigned)ARENA_QUIET,
+                                    .quiet = quiet,
+                                    .holder = ARENA_HOLDER_IMPORTER};
     enum arena_status status = request_segment(arena, &request, start);
     void *cache = quantum_cache(arena, size);
     if (status != ARENA_NO_SPACE || cache == NULL) return status;
@@ -317,14 +327,14 @@ enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t alig
     return request_segment(arena, &request, start);
 }
 
-/* The segment with this start and size that is allocated, or lent. */
-static enum arena_status find_either(struct arena *arena, uint64_t start, uint64_t size, bool lent, struct arena_tag **tag) {
+/* The segment with this start and size, where it is the holder's. */
+static enum arena_status find_held(struct arena *arena, uint64_t start, uint64_t size, enum arena_holder holder, struct arena_tag **tag) {
     *tag = arena_hash_find(arena, start);
-    if (*tag == NULL || (*tag)->lent != lent) return ARENA_NOT_ALLOCATED;
+    if (*tag == NULL || (*tag)->holder != holder) return ARENA_NOT_ALLOCATED;
     return (*tag)->size == size ? ARENA_OK : ARENA_SIZE_MISMATCH;
 }
 static enum arena_status find_segment(struct arena *arena, uint64_t start, uint64_t size, struct arena_tag **tag) {
-    return find_either(arena, start, size, false, tag);
+    return find_held(arena, start, size, ARENA_HOLDER_CALLER, tag);
 }
 
 static bool round_size(const struct arena *arena, uint64_t *size) {
@@ -333,21 +343,23 @@ static bool round_size(const struct arena *arena, uint64_t *size) {
     return true;
 }
 
-static enum arena_status free_either(struct arena *arena, uint64_t start, uint64_t size, bool lent) {
+static enum arena_status free_held(struct arena *arena, uint64_t start, uint64_t size, enum arena_holder holder) {
     struct arena_release release = {false, 0, 0};
     struct arena_tag *tag;
     if (!round_size(arena, &size)) return ARENA_BAD_ARGUMENT;
     platform_lock_acquire(&arena->lock);
-    enum arena_status status = find_either(arena, start, size, lent, &tag);
+    enum arena_status status = find_held(arena, start, size, holder, &tag);
     if (status == ARENA_OK) {
         arena->counters.frees++;
+        if (holder == ARENA_HOLDER_CACHE) arena->slabs -= size;
         arena_span_retire(arena, arena_segment_free(arena, tag), &release);
     }
     arena_leave(arena, status == ARENA_OK, &release);
     return status;
 }
 
-enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size) { return free_either(arena, start, size, false); }
+enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size) { return free_held(arena, start, size, ARENA_HOLDER_CALLER); }
+enum arena_status arena_slab_free(struct arena *arena, uint64_t start, uint64_t size) { return free_held(arena, start, size, ARENA_HOLDER_CACHE); }
 
 enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size) {
     void *cache = quantum_cache(arena, size);
@@ -355,7 +367,7 @@ enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size)
 }
 
 STRATA_COLD enum arena_status arena_take_back(struct arena *arena, uint64_t start, uint64_t size) {
-    enum arena_status status = free_either(arena, start, size, true);
+    enum arena_status status = free_held(arena, start, size, ARENA_HOLDER_IMPORTER);
     return status == ARENA_NOT_ALLOCATED ? arena_free(arena, start, size) : status; /* out of a quantum cache */
 }
 
@@ -390,7 +402,8 @@ static enum arena_status find_neighbours(struct arena *arena, uint64_t start, ui
     enum arena_status status = find_segment(arena, start, size, tag);
     if (status != ARENA_OK) return status;
     *next = arena_segment_behind(arena, *tag);
-    return *next == NULL || (*next)->lent ? ARENA_NOT_ALLOCATED : (*next)->size != next_size ? ARENA_SIZE_MISMATCH : ARENA_OK;
+    if (*next == NULL || (*next)->holder != ARENA_HOLDER_CALLER) return ARENA_NOT_ALLOCATED;
+    return (*next)->size == next_size ? ARENA_OK : ARENA_SIZE_MISMATCH;
 }
 
 static STRATA_RARE enum arena_status join(struct arena *arena, uint64_t start, uint64_t size, uint64_t next_size, bool check_only) {

@@ -93,7 +93,7 @@ extern const struct arena_source arena_as_source;
 
 /*
  * Object caches for the smallest sizes (one for each multiple of the quantum up to qcache_max). They take slabs of
- * `slab_size` from the arena by arena_alloc and give them back by arena_free; slab_size exceeds qcache_max, so this ends.
+ * `slab_size` from the arena by arena_slab_alloc and give them back by arena_slab_free.
  */
 struct arena_qcache_ops {
     void *(*create)(void *ctx, struct arena *arena, uint64_t object_size, uint64_t slab_size); /* NULL on failure */
@@ -111,6 +111,13 @@ struct arena_qcache_ops {
 #define ARENA_QCACHES_MAX 16
 #define ARENA_NAME_BYTES 32
 
+/* Who has an allocated segment: nobody else can free it, or change its size. */
+enum arena_holder {
+    ARENA_HOLDER_CALLER,
+    ARENA_HOLDER_IMPORTER, /* an arena that imports from this one */
+    ARENA_HOLDER_CACHE,    /* a quantum cache: it is a slab */
+};
+
 /* A boundary tag. Splits and merges keep the lower tag, so that its start stays. Guarded by the arena's lock. */
 struct arena_tag {
     uint64_t start;
@@ -123,9 +130,9 @@ struct arena_tag {
             struct arena_tag *left, *right;
         } tree; /* span: search tree by start */
     } u;
-    uint32_t kind; /* enum tag_kind of arena_internal.h */
-    bool imported; /* span: came from the source */
-    bool lent;     /* allocated: an arena that imports has it */
+    uint32_t kind;  /* enum tag_kind of arena_internal.h */
+    bool imported;  /* span: came from the source */
+    uint8_t holder; /* allocated: enum arena_holder */
 };
 
 struct arena_hash {
@@ -158,6 +165,7 @@ struct arena {
     uint32_t waiters;          /* how many sleep */
     uint64_t changes;          /* moves whenever the segment list changes: lets a walk go on where it was */
     uint64_t total, allocated; /* integers in spans, in allocated segments */
+    uint64_t slabs;            /* integers in slabs of quantum caches, which are allocated */
     uint64_t imported;         /* integers in imported spans */
     uint64_t importing;        /* integers that threads are asking the source for: imported + importing <= limit where that has not fallen since */
     uint64_t limit;
@@ -244,10 +252,13 @@ enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t alig
                                unsigned flags, uint64_t *start);
 enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size);
 /*
- * Of arena_xalloc, for what quantum caches cut up: where there is none nobody is asked to give something back, and no failure is counted, as what it
- * is wanted for has not failed yet.
+ * Of arena_xalloc, for quantum caches: where there is none nobody is asked to give something back, and no failure is counted, as what it is wanted
+ * for has not failed yet.
  */
 enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start);
+/* Likewise, for what they cut up: until it is given back it is refused to all others, as what is lent. */
+enum arena_status arena_slab_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start);
+enum arena_status arena_slab_free(struct arena *arena, uint64_t start, uint64_t size);
 /*
  * Changes the size of an allocated segment in place. ARENA_NO_SPACE where what follows is not free or too small. For segments
  * that did not come from a quantum cache and will not go there (both sizes above qcache_max, or xalloc and xfree).
@@ -295,6 +306,8 @@ struct arena_segment {
 void arena_walk(struct arena *arena, unsigned kinds, bool (*visit)(const struct arena_segment *segment, void *argument), void *argument);
 /* Integers that are ARENA_ALLOCATED, ARENA_FREE, or both (all spans). What quantum caches hold counts as allocated. */
 uint64_t arena_size(struct arena *arena, unsigned kinds);
+/* Whether more is allocated than the slabs of quantum caches. */
+bool arena_in_use(struct arena *arena);
 /* The size of the allocated segment that starts there; ARENA_NOT_ALLOCATED. Sees what quantum caches hold as the slabs that it is cut from. */
 enum arena_status arena_lookup(struct arena *arena, uint64_t start, uint64_t *size);
 /* Whether one span holds all of [start, start + size). */

@@ -6,7 +6,7 @@
 #include "arena/arena_internal.h"
 
 struct sums {
-    uint64_t spans, segments_allocated, segments_free, total, allocated, imported;
+    uint64_t spans, segments_allocated, segments_free, total, allocated, imported, slabs;
     bool rotor_seen;
 };
 
@@ -30,6 +30,7 @@ static const char *check_span(struct arena *arena, struct list **node, struct su
             if (arena_hash_find(arena, tag->start) != tag) return "hash: an allocated segment is not there";
             sums->segments_allocated++;
             sums->allocated += tag->size;
+            if (tag->holder == ARENA_HOLDER_CACHE) sums->slabs += tag->size;
         } else {
             return "segments: one is neither free nor allocated";
         }
@@ -94,6 +95,7 @@ static const char *check_all(struct arena *arena) {
     if (sums.total != arena->total) return "counters: total != sum of spans";
     if (sums.imported != arena->imported) return "counters: imported != sum of imported spans";
     if (sums.allocated != arena->allocated) return "counters: allocated != sum of allocated segments";
+    if (sums.slabs != arena->slabs) return "counters: slabs != sum of segments that are slabs";
     if (sums.segments_allocated != arena->segments_allocated) return "counters: segments_allocated != those found";
     if (sums.segments_free != arena->segments_free) return "counters: segments_free != those found";
     if (arena->rotor == &arena->segments) return NULL;

@@ -33,8 +33,8 @@ struct arena_request {
     unsigned fit;
     bool bounded; /* min or max was given */
     bool from_top;
-    bool lent;  /* to an importer */
     bool quiet; /* as arena_try says */
+    enum arena_holder holder;
 };
 
 /* Memory and a span that are to be given back once the lock is dropped. */

@@ -50,7 +50,7 @@ void arena_segment_carve(struct arena *arena, struct arena_tag *tag, uint64_t at
     cut->size = size;
     if (cut_last != last) arena_segment_list(arena, insert_behind(arena, cut, cut_last + 1, last));
     cut->kind = TAG_ALLOCATED;
-    cut->lent = false;
+    cut->holder = ARENA_HOLDER_CALLER;
     arena->segments_allocated++;
     arena->allocated += size;
     arena_hash_insert(arena, cut);
@@ -132,7 +132,7 @@ STRATA_RARE bool arena_segment_split(struct arena *arena, struct arena_tag *tag,
     struct arena_tag *rest = insert_behind(arena, tag, tag->start + size, tag_last(tag));
     tag->size = size;
     rest->kind = TAG_ALLOCATED;
-    rest->lent = false;
+    rest->holder = ARENA_HOLDER_CALLER;
     arena->segments_allocated++;
     arena->changes++;
     arena_hash_insert(arena, rest);

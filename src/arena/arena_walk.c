@@ -63,6 +63,13 @@ uint64_t arena_size(struct arena *arena, unsigned kinds) {
     return ((kinds & ARENA_ALLOCATED) != 0 ? allocated : 0) + ((kinds & ARENA_FREE) != 0 ? total - allocated : 0);
 }
 
+bool arena_in_use(struct arena *arena) {
+    platform_lock_acquire(&arena->lock);
+    bool in_use = arena->allocated != arena->slabs;
+    platform_lock_release(&arena->lock);
+    return in_use;
+}
+
 enum arena_status arena_lookup(struct arena *arena, uint64_t start, uint64_t *size) {
     platform_lock_acquire(&arena->lock);
     const struct arena_tag *tag = arena_hash_find(arena, start);

@@ -2,8 +2,10 @@
  * test_interleave_quantum.c - an arena with quantum caches on two and three simulated CPUs, in every order that few switches allow: also between the
  * look at a mark and its change. What is freed rightly is never refused, nobody gets what another has, and of two frees of one integer at least one
  * is believed. Where both are, since neither saw the other's mark, the integer still has one owner at a time: the process ends with one line before
- * it gets a second one; not otherwise.
+ * it gets a second one; not otherwise. Who empties the caches has slabs in its hands that are neither a cache's nor free: nobody else can free them,
+ * and an arena of which nothing is allocated can be destroyed all the same.
  */
+#include "strata/cache.h"
 #include "unit/api/arena_api_support.h"
 
 #define CPUS 3
@@ -69,9 +71,32 @@ static void come_and_go(void *unused) {
     give(second);
     give(first);
 }
-static void empty(void *unused) {
+static void release(void *unused) {
     (void)unused;
     (void)strata_release(0);
+}
+static void empty(void *unused) {
+    (void)unused;
+    strata_cache_reap(NULL);
+}
+static void give_and_empty(void *unused) {
+    give(contested);
+    empty(unused);
+}
+static void free_the_slab(void *unused) {
+    (void)unused;
+    uint64_t slab = contested & ~(uint64_t)(SLAB - 1);
+    for (unsigned i = 0; i < 2; i++) {
+        EXPECT(strata_arena_xfree(arena, slab, SLAB) == STRATA_ARENA_NOT_ALLOCATED);
+        EXPECT(strata_arena_resize(arena, slab, SLAB, 1) == STRATA_ARENA_NOT_ALLOCATED);
+    }
+}
+static void give_and_destroy(void *unused) {
+    (void)unused;
+    for (uint64_t place = 0; place < 2 * INTEGERS; place++)
+        if (owners[place] != 0) give(place < INTEGERS ? place : place - INTEGERS + far_away);
+    EXPECT(strata_arena_destroy(arena) == STRATA_ARENA_OK);
+    arena = NULL;
 }
 
 /* ------------------------------------------------------------------ the explorations */
@@ -89,7 +114,7 @@ static void run_threads(void *unused) {
     (void)unused;
     EXPECT(sim_run_threads());
     sim_explore_ignore(true);
-    exhaust();
+    if (arena != NULL) exhaust();
 }
 
 static const char *run(void *context) {
@@ -150,19 +175,33 @@ static void integers_change_hands(void **state) {
 static void an_integer_that_is_freed_twice_has_one_owner(void **state) {
     (void)state;
     for (unsigned far = 0; far < 2; far++) {
-        explore((struct scene){.bodies = {free_contested, free_contested_and_take}, .far = far != 0, .deviations = 3, .runs_min = 80});
+        explore((struct scene){.bodies = {free_contested, free_contested_and_take}, .far = far != 0, .deviations = 3, .runs_min = 50});
         assert_true(both_believed != 0);
         explore((struct scene){.bodies = {free_contested_and_take, free_contested_and_take}, .far = far != 0, .deviations = 3, .runs_min = 50});
         assert_true(both_believed != 0);
-        explore((struct scene){.bodies = {free_contested, free_contested, empty}, .far = far != 0, .deviations = 2, .runs_min = 50});
+        explore((struct scene){.bodies = {free_contested, free_contested, release}, .far = far != 0, .deviations = 2, .runs_min = 50});
         assert_true(both_believed != 0);
     }
+}
+
+static void slabs_on_their_way_out_are_nobody_elses(void **state) {
+    (void)state;
+    for (unsigned far = 0; far < 2; far++)
+        explore((struct scene){.bodies = {give_and_empty, free_the_slab}, .far = far != 0, .deviations = 2, .runs_min = 100});
+}
+
+static void an_arena_goes_while_others_empty_its_caches(void **state) {
+    (void)state;
+    for (unsigned far = 0; far < 2; far++)
+        explore((struct scene){.bodies = {give_and_destroy, empty}, .far = far != 0, .deviations = 2, .runs_min = 100});
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_change_hands),
         cmocka_unit_test(an_integer_that_is_freed_twice_has_one_owner),
+        cmocka_unit_test(slabs_on_their_way_out_are_nobody_elses),
+        cmocka_unit_test(an_arena_goes_while_others_empty_its_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

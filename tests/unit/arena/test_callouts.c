@@ -44,7 +44,7 @@ static void *cache_create(void *ctx, struct arena *owner, uint64_t object_size, 
 static enum arena_status cache_destroy(void *cache) {
     struct fake_cache *fake = cache;
     if (fake->outside != 0) return ARENA_BUSY;
-    for (uint64_t i = 0; i < fake->slab_count; i++) ASSERT_OK(arena_free(fake->arena, fake->slabs[i], fake->slab_size));
+    for (uint64_t i = 0; i < fake->slab_count; i++) ASSERT_OK(arena_slab_free(fake->arena, fake->slabs[i], fake->slab_size));
     *fake = (struct fake_cache){0};
     caches_used--;
     return ARENA_OK;
@@ -57,7 +57,7 @@ static enum arena_status cache_alloc(void *cache, unsigned flags, uint64_t *star
     fake->flags = flags;
     if (fake->count == 0) {
         uint64_t slab;
-        enum arena_status status = arena_alloc(fake->arena, fake->slab_size, flags, &slab);
+        enum arena_status status = arena_slab_alloc(fake->arena, fake->slab_size, fake->arena->quantum, &slab);
         if (status != ARENA_OK) return status;
         fake->slabs[fake->slab_count++] = slab;
         for (uint64_t i = fake->slab_size / fake->object_size; i-- != 0;) fake->objects[fake->count++] = slab + i * fake->object_size;
@@ -132,6 +132,39 @@ static void quantum_caches_come_all_or_none(void **state) {
     assert_int_equal(caches_used, 0);
     (void)must_alloc(&arena, 1, 0);
     assert_int_equal(arena_size(&arena, ARENA_ALLOCATED), 1);
+}
+
+/* By start and size a slab is a segment like any other, but it is not everybody's. */
+static void slabs_are_their_caches(void **state) {
+    (void)state;
+    uint64_t slab, start;
+    ASSERT_OK(arena_add(&arena, 0, 100));
+    ASSERT_OK(arena_slab_alloc(&arena, 16, 16, &slab));
+    assert_int_equal(slab, 0);
+    assert_false(arena_in_use(&arena));
+    ASSERT_OK(arena_xalloc(&arena, 16, 0, 0, 0, 16, 32, 0, &start));
+    assert_true(arena_in_use(&arena));
+    ASSERT_STATUS(arena_free(&arena, slab, 16), ARENA_NOT_ALLOCATED);
+    ASSERT_STATUS(arena_xfree(&arena, slab, 16), ARENA_NOT_ALLOCATED);
+    ASSERT_STATUS(arena_take_back(&arena, slab, 16), ARENA_NOT_ALLOCATED);
+    ASSERT_STATUS(arena_resize(&arena, slab, 16, 8), ARENA_NOT_ALLOCATED);
+    ASSERT_STATUS(arena_split(&arena, slab, 16, 8), ARENA_NOT_ALLOCATED);
+    ASSERT_STATUS(arena_join(&arena, slab, 16, 16), ARENA_NOT_ALLOCATED);
+    ASSERT_STATUS(arena_slab_free(&arena, start, 16), ARENA_NOT_ALLOCATED);
+    ASSERT_STATUS(arena_slab_free(&arena, slab, 8), ARENA_SIZE_MISMATCH);
+    ASSERT_SOUND(&arena);
+    ASSERT_OK(arena_slab_free(&arena, slab, 16));
+    ASSERT_STATUS(arena_slab_free(&arena, slab, 16), ARENA_NOT_ALLOCATED);
+    ASSERT_OK(arena_xalloc(&arena, 16, 0, 0, 0, 0, 16, 0, &slab)); /* the place is anybody's again */
+    ASSERT_OK(arena_xfree(&arena, slab, 16));
+    ASSERT_OK(arena_slab_alloc(&arena, 16, 32, &slab));
+    ASSERT_STATUS(arena_join(&arena, start, 16, 16), ARENA_NOT_ALLOCATED);
+    ASSERT_OK(arena_xfree(&arena, start, 16));
+    assert_false(arena_in_use(&arena));
+    ASSERT_STATUS(arena_destroy(&arena), ARENA_BUSY);
+    ASSERT_OK(arena_slab_free(&arena, slab, 16));
+    ASSERT_SOUND(&arena);
+    ASSERT_OK(arena_destroy(&arena));
 }
 
 static void slabs_of_quantum_caches_are_powers_of_two_above_three_objects(void **state) {
@@ -363,6 +396,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(small_sizes_go_to_quantum_caches, setup, teardown),
         cmocka_unit_test_setup_teardown(quantum_caches_come_all_or_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(slabs_are_their_caches, setup, teardown),
         cmocka_unit_test_setup_teardown(slabs_of_quantum_caches_are_powers_of_two_above_three_objects, setup, teardown),
         cmocka_unit_test_setup_teardown(reclaim_is_asked_once_before_failure, setup, teardown),
         cmocka_unit_test_setup_teardown(a_sleeper_gets_what_is_freed, setup, teardown),

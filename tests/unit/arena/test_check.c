@@ -53,6 +53,8 @@ static void counters_are_sums(void **state) {
     (void)state;
     BREAK(arena.total, arena.total + 2, "counters: total != sum of spans");
     BREAK(arena.allocated, arena.allocated - 2, "counters: allocated != sum of allocated segments");
+    BREAK(arena.slabs, arena.slabs + 2, "counters: slabs != sum of segments that are slabs");
+    BREAK(allocated_tag()->holder, ARENA_HOLDER_CACHE, "counters: slabs != sum of segments that are slabs");
     BREAK(arena.imported, arena.imported + 2, "counters: imported != sum of imported spans");
     BREAK(span_tag(1000)->imported, true, "counters: imported != sum of imported spans");
     BREAK(arena.spans, arena.spans + 1, "counters: spans != spans found");
