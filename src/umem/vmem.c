@@ -2,8 +2,8 @@
  * vmem.c - vmem's names on strata's arenas.
  *
  * A vmem_t is a strata_arena and what its import functions want. Where these are vmem_alloc and vmem_free themselves, the arena imports directly
- * (strata_arena_set_source), and its sleepers are woken by what is freed above; where they are functions of the program, arenas that import from
- * one are in its list, so that a free there makes their sleepers try again.
+ * (strata_arena_set_source), and its sleepers are woken by what is freed above; where they are functions of the program, a free above makes their
+ * sleepers try again. All arenas that import from one are in its list, as those that import by functions may do so through others.
  * Lock: `importers`, for these lists; strata_arena_wake is called with it, functions of the program never.
  */
 #include "umem_internal.h"
@@ -24,13 +24,16 @@ struct vmem {
     bool identifiers;
     char name[32];
     /* Immutable. */
-    vmem_t *source;
+    vmem_t *source; /* NULL: it doesn't import, or not from an arena */
     vmem_alloc_t *alloc;
     vmem_ximport_t *ximport;
     vmem_free_t *free;
-    /* Guarded by the lock; whether there are any is read without it. */
+    bool direct; /* its arena imports from that of the source itself */
+    /* Guarded by the lock. */
     vmem_t *first_importer, *next_importer;
-    unsigned importers; /* all of them, those that import directly too; atomic */
+    /* Atomic: they are read without it. */
+    unsigned importers; /* all in the list */
+    unsigned functions; /* importers by a function, from this one or from any below it */
 };
 
 static pthread_mutex_t importers = PTHREAD_MUTEX_INITIALIZER;
@@ -59,35 +62,46 @@ static void import_release(void *context, uint64_t start, uint64_t size) {
     vmp->free(vmp->source, (void *)(uintptr_t)start, size);
 }
 
+/* Those that import directly were told by the arena that they import from. */
 static void wake(const vmem_t *vmp) {
     for (const vmem_t *importer = vmp->first_importer; importer != NULL; importer = importer->next_importer) {
-        strata_arena_wake(importer->arena);
+        if (!importer->direct) strata_arena_wake(importer->arena);
         wake(importer);
     }
 }
-/* Something was freed or added: who imports from here by a function may find something now. */
+/*
+ * Something was freed or added here, or has gone back from here to a source, which only arenas themselves see: who imports from any of these by a
+ * function, or through others, may find something now. Relaxed: an importer that isn't seen has not asked yet when the arena's lock was dropped.
+ */
 static void wake_importers(const vmem_t *vmp) {
-    if (__atomic_load_n(&vmp->first_importer, __ATOMIC_ACQUIRE) == NULL) return;
+    while (vmp->direct) vmp = vmp->source;
+    if (__atomic_load_n(&vmp->functions, __ATOMIC_RELAXED) == 0) return;
     pthread_mutex_lock(&importers);
     wake(vmp);
     pthread_mutex_unlock(&importers);
 }
 
+/* more: 1, or -1U where one has gone. */
+static void count_importer(const vmem_t *vmp, unsigned more) {
+    __atomic_fetch_add(&vmp->source->importers, more, __ATOMIC_RELAXED);
+    for (vmem_t *above = vmp->source; above != NULL && !vmp->direct; above = above->source)
+        __atomic_fetch_add(&above->functions, more, __ATOMIC_RELAXED);
+}
 static void list_importer(vmem_t *vmp) {
     pthread_mutex_lock(&importers);
     vmp->next_importer = vmp->source->first_importer;
-    __atomic_store_n(&vmp->source->first_importer, vmp, __ATOMIC_RELEASE);
+    vmp->source->first_importer = vmp;
+    count_importer(vmp, 1);
     pthread_mutex_unlock(&importers);
 }
 static void unlist_importer(vmem_t *vmp) {
     pthread_mutex_lock(&importers);
     vmem_t **link = &vmp->source->first_importer;
-    while (*link != NULL && *link != vmp) link = &(*link)->next_importer;
-    if (*link != NULL) __atomic_store_n(link, vmp->next_importer, __ATOMIC_RELEASE);
+    while (*link != vmp) link = &(*link)->next_importer;
+    *link = vmp->next_importer;
+    count_importer(vmp, -1U);
     pthread_mutex_unlock(&importers);
 }
-
-static bool is_importing(const vmem_t *vmp) { return vmp->alloc != NULL || vmp->ximport != NULL; }
 
 bool umem_has_identifiers(const vmem_t *vmp) {
     while (!vmp->identifiers && vmp->source != NULL && vmp->alloc == vmem_alloc) vmp = vmp->source;
@@ -95,15 +109,14 @@ bool umem_has_identifiers(const vmem_t *vmp) {
 }
 
 static enum strata_arena_status set_import(vmem_t *vmp) {
-    if (!is_importing(vmp)) return STRATA_ARENA_OK;
+    if (vmp->alloc == NULL && vmp->ximport == NULL) return STRATA_ARENA_OK;
     if (vmp->source != NULL && vmp->alloc == vmem_alloc && vmp->free == vmem_free) {
         enum strata_arena_status status = strata_arena_set_source(vmp->arena, vmp->source->arena);
+        vmp->direct = status == STRATA_ARENA_OK;
         if (status != STRATA_ARENA_BAD_ARGUMENT) return status;
         /* The source deals in smaller pieces than this arena: its segments may not fit, which import_alloc's caller finds out one by one. */
     }
-    enum strata_arena_status status = strata_arena_set_import(vmp->arena, import_alloc, vmp->free != NULL ? import_release : NULL, vmp);
-    if (status == STRATA_ARENA_OK && vmp->source != NULL) list_importer(vmp);
-    return status;
+    return strata_arena_set_import(vmp->arena, import_alloc, vmp->free != NULL ? import_release : NULL, vmp);
 }
 
 /* ------------------------------------------------------------------ life */
@@ -151,7 +164,7 @@ static vmem_t *create(const char *name, void *base, size_t size, size_t quantum,
     *vmp = (vmem_t){.self = vmp,
                     .quantum = quantum,
                     .identifiers = (vmflag & VMC_IDENTIFIER) != 0,
-                    .source = source,
+                    .source = imports ? source : NULL,
                     .alloc = alloc,
                     .ximport = ximport,
                     .free = ffunc};
@@ -159,7 +172,7 @@ static vmem_t *create(const char *name, void *base, size_t size, size_t quantum,
     enum strata_arena_status status;
     while ((status = try_create(vmp, name, base, size, qcache_max, vmflag)) == STRATA_ARENA_NO_MEMORY && (vmflag & VM_NOSLEEP) == 0) doze();
     if (status == STRATA_ARENA_OK) {
-        if (source != NULL && is_importing(vmp)) __atomic_fetch_add(&source->importers, 1, __ATOMIC_RELAXED);
+        if (vmp->source != NULL) list_importer(vmp);
         return vmp;
     }
     strata_kmem_free(vmp, sizeof *vmp);
@@ -231,10 +244,8 @@ void vmem_destroy(vmem_t *vmp) {
         umem_line("vmem_destroy(%s): %s: it stays", vmp->name, strata_arena_status_text(status));
         return;
     }
-    if (vmp->source != NULL && is_importing(vmp)) {
-        unlist_importer(vmp);
-        __atomic_fetch_sub(&vmp->source->importers, 1, __ATOMIC_RELAXED);
-    }
+    if (vmp->source != NULL) unlist_importer(vmp);
+    if (vmp->direct) wake_importers(vmp->source); /* what it had imported has gone back */
     vmp->self = NULL;
     strata_kmem_free(vmp, sizeof *vmp);
 }

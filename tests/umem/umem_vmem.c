@@ -1,14 +1,12 @@
 /*
- * umem_vmem.c - vmem's names as its manual pages describe them: fits, constraints, sleep, imports by arenas and by functions, quantum caches, walks;
+ * umem_vmem.c - vmem's names as its manual pages describe them: fits, constraints, imports by arenas and by functions, quantum caches, walks;
  * and object caches whose slabs come from an arena.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <sys/vmem.h>
 #include <umem.h>
@@ -274,41 +272,6 @@ static void imports_are_in_quanta_of_the_source(void) {
     vmem_destroy(source);
 }
 
-/* ------------------------------------------------------------------ sleep */
-
-struct sleeper {
-    vmem_t *arena;
-    size_t size;
-    void *got;
-    int done;
-};
-static void *sleep_for_space(void *argument) {
-    struct sleeper *sleeper = argument;
-    sleeper->got = vmem_alloc(sleeper->arena, sleeper->size, VM_SLEEP);
-    __atomic_store_n(&sleeper->done, 1, __ATOMIC_RELEASE);
-    return NULL;
-}
-
-/* Freed in the arena itself; in the one that it imports from; and in one whose segments a function of the program imports. */
-static void sleepers_are_woken(void) {
-    for (int kind = 0; kind < 3; kind++) {
-        vmem_t *source = vmem_create("source", AT(4096), 4096, 16, NULL, NULL, NULL, 0, VM_SLEEP), *arena = source;
-        if (kind == 1) arena = vmem_create("direct", NULL, 0, 16, vmem_alloc, vmem_free, source, 0, VM_SLEEP);
-        if (kind == 2) arena = vmem_create("function", NULL, 0, 16, import_some, release, source, 0, VM_SLEEP);
-        void *all = vmem_alloc(source, 4096, VM_SLEEP);
-        struct sleeper sleeper = {.arena = arena, .size = 64};
-        pthread_t thread;
-        EXPECT(pthread_create(&thread, NULL, sleep_for_space, &sleeper) == 0);
-        usleep(50000);
-        EXPECT(__atomic_load_n(&sleeper.done, __ATOMIC_ACQUIRE) == 0);
-        vmem_free(source, all, 4096);
-        EXPECT(pthread_join(thread, NULL) == 0 && sleeper.got != NULL);
-        vmem_free(arena, sleeper.got, 64);
-        if (arena != source) vmem_destroy(arena);
-        vmem_destroy(source);
-    }
-}
-
 /* ------------------------------------------------------------------ caches on arenas */
 
 static void slabs_may_come_from_an_arena(void) {
@@ -345,7 +308,6 @@ int main(void) {
     empty_spans_go_back();
     functions_may_import();
     imports_are_in_quanta_of_the_source();
-    sleepers_are_woken();
     slabs_may_come_from_an_arena();
     puts("as the manual says");
     return 0;
