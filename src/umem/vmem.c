@@ -32,7 +32,7 @@ struct vmem {
     /* Guarded by the lock. */
     vmem_t *first_importer, *next_importer;
     /* Atomic: they are read without it. */
-    unsigned importers; /* all in the list */
+    unsigned importers; /* all that there are */
     unsigned functions; /* importers by a function, from this one or from any below it */
 };
 
@@ -81,9 +81,8 @@ static void wake_importers(const vmem_t *vmp) {
     pthread_mutex_unlock(&importers);
 }
 
-/* more: 1, or -1U where one has gone. */
-static void count_importer(const vmem_t *vmp, unsigned more) {
-    __atomic_fetch_add(&vmp->source->importers, more, __ATOMIC_RELAXED);
+/* more: 1, or -1U where one goes. */
+static void count_function(const vmem_t *vmp, unsigned more) {
     for (vmem_t *above = vmp->source; above != NULL && !vmp->direct; above = above->source)
         __atomic_fetch_add(&above->functions, more, __ATOMIC_RELAXED);
 }
@@ -91,7 +90,7 @@ static void list_importer(vmem_t *vmp) {
     pthread_mutex_lock(&importers);
     vmp->next_importer = vmp->source->first_importer;
     vmp->source->first_importer = vmp;
-    count_importer(vmp, 1);
+    count_function(vmp, 1);
     pthread_mutex_unlock(&importers);
 }
 static void unlist_importer(vmem_t *vmp) {
@@ -99,7 +98,7 @@ static void unlist_importer(vmem_t *vmp) {
     vmem_t **link = &vmp->source->first_importer;
     while (*link != vmp) link = &(*link)->next_importer;
     *link = vmp->next_importer;
-    count_importer(vmp, -1U);
+    count_function(vmp, -1U);
     pthread_mutex_unlock(&importers);
 }
 
@@ -172,7 +171,10 @@ static vmem_t *create(const char *name, void *base, size_t size, size_t quantum,
     enum strata_arena_status status;
     while ((status = try_create(vmp, name, base, size, qcache_max, vmflag)) == STRATA_ARENA_NO_MEMORY && (vmflag & VM_NOSLEEP) == 0) doze();
     if (status == STRATA_ARENA_OK) {
-        if (vmp->source != NULL) list_importer(vmp);
+        if (vmp->source != NULL) {
+            __atomic_fetch_add(&vmp->source->importers, 1, __ATOMIC_RELAXED);
+            list_importer(vmp);
+        }
         return vmp;
     }
     strata_kmem_free(vmp, sizeof *vmp);
@@ -239,13 +241,15 @@ void vmem_destroy(vmem_t *vmp) {
         umem_line("vmem_destroy(%s): another arena imports from it: it stays", vmp->name);
         return;
     }
+    if (vmp->source != NULL) unlist_importer(vmp); /* first: who frees in the source wakes what is in its list */
     enum strata_arena_status status = destroy_arena(vmp);
+    if (vmp->direct) wake_importers(vmp->source); /* what it had imported has gone back */
     if (status != STRATA_ARENA_OK) {
+        if (vmp->source != NULL) list_importer(vmp);
         umem_line("vmem_destroy(%s): %s: it stays", vmp->name, strata_arena_status_text(status));
         return;
     }
-    if (vmp->source != NULL) unlist_importer(vmp);
-    if (vmp->direct) wake_importers(vmp->source); /* what it had imported has gone back */
+    if (vmp->source != NULL) __atomic_fetch_sub(&vmp->source->importers, 1, __ATOMIC_RELAXED);
     vmp->self = NULL;
     strata_kmem_free(vmp, sizeof *vmp);
 }
