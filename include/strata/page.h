@@ -125,7 +125,7 @@ STRATA_API enum strata_page_status strata_page_reserve(void *block, size_t bytes
  * it from the block's other users. Where the program frees the block while `move` is under way, on its own thread or another, that is remembered, and
  * done whatever the answer; until then the block grows by copies only (STRATA_PAGE_NO_ROOM where it may not move), and can't be joined. A block that
  * strata_page_realloc or a cut made of this one has the same function; where malloc's realloc moves a block, it
- * loses it, as it does its flags and alignment (one of STRATA_PAGE_NO_MOVE does not move: NULL and ENOMEM). fork: in a child of a process in which
+ * may lose it, as well as its flags and alignment (one of STRATA_PAGE_NO_MOVE does not move: NULL and ENOMEM). fork: in a child of a process in which
  * `move` ran on another thread, both blocks exist. (Contiguity paper, section 7.2.)
  */
 typedef bool strata_page_move_function(void *from, void *to, size_t bytes, void *argument);
