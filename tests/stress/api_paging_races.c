@@ -5,6 +5,7 @@
  * a sync whose handler said RETRY waits for whoever began to write the page meanwhile, and knows what became of that. Each case in every way there
  * is.
  */
+#define _GNU_SOURCE 1
 #include <pthread.h>
 #include <sys/syscall.h>
 
