@@ -81,7 +81,10 @@ enum strata_cache_move {
 
 /* Where the memory of slabs comes from, other than from the heap. Both are called with no lock of strata held. */
 struct strata_cache_source {
-    /* `bytes`, a multiple of the system's page, at a multiple of `align`, a power of two; NULL: there is none. */
+    /*
+     * `bytes`, a multiple of the config's slab_unit (for features of strata/debug.h, of the system's page all the same), at a multiple of `align`, a
+     * power of two; NULL: there is none.
+     */
     void *(*allocate)(void *context, size_t bytes, size_t align);
     /* Takes back exactly what one call of allocate gave. */
     void (*release)(void *context, void *memory, size_t bytes);
@@ -123,6 +126,12 @@ struct strata_cache_config {
      * ("Magazines and Vmem", section 5.2.)
      */
     void (*reclaim)(void *argument, size_t wanted_bytes, enum strata_cache_need need);
+    /*
+     * What a source deals in, a power of two; 0: the system's page, and without a source. A slab is the fewest units, a power of two of them, that
+     * have room for eight objects and leave at most an eighth unused, as far as 64 KiB allow; else the fewest that hold one. It has 4,096 objects at
+     * most, and lies at a multiple of the power of two that has room for it.
+     */
+    size_t slab_unit;
 };
 
 /*
@@ -130,8 +139,8 @@ struct strata_cache_config {
  *
  * name: for statistics and error messages; not NULL or empty, cut to 31 bytes. config: as above, copied. cache: receives the cache.
  * Returns STRATA_CACHE_OK; STRATA_CACHE_BAD_ARGUMENT where name, config or cache is NULL or the name empty, the size is 0 or above
- * STRATA_CACHE_OBJECT_MAX, the alignment is no power of two or above STRATA_CACHE_ALIGN_MAX, or a source lacks a function; STRATA_CACHE_NO_MEMORY.
- * *cache is NULL on failure.
+ * STRATA_CACHE_OBJECT_MAX, the alignment is no power of two or above STRATA_CACHE_ALIGN_MAX, a source lacks a function, or slab_unit is no power of
+ * two or without a source; STRATA_CACHE_NO_MEMORY. *cache is NULL on failure.
  * Cost: constant; every 31st cache reserves 64 KiB of address space for each CPU, of which only what is used takes memory.
  * ("Magazines and Vmem", section 2.1.)
  */

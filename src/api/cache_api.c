@@ -49,6 +49,7 @@ static bool is_valid(const char *name, const struct strata_cache_config *config,
     if (config->size == 0 || config->size > STRATA_CACHE_OBJECT_MAX || !is_power_of_two(align) || align > STRATA_CACHE_ALIGN_MAX) return false;
     /* Objects lie at multiples of the alignment. */
     if (align_up(config->size, align) > STRATA_CACHE_OBJECT_MAX) return false;
+    if (config->slab_unit != 0 && (config->source == NULL || !is_power_of_two(config->slab_unit))) return false;
     return config->source == NULL || (config->source->allocate != NULL && config->source->release != NULL);
 }
 
@@ -80,6 +81,7 @@ enum strata_cache_status strata_cache_create(const char *name, const struct stra
         *source = *config->source;
         inner_config.source = &source_of_program;
         inner_config.source_context = source;
+        if (config->slab_unit != 0) inner_config.slab_bytes = object_slab_bytes(align_up(config->size, align), config->slab_unit);
     }
     struct object_cache *created;
     enum object_cache_status status = object_cache_create(&heap.objects, &inner_config, &created);

@@ -1,9 +1,9 @@
 /*
  * objects.c - see objects.h for the structure and its invariants.
  *
- * Slab size of memory: the fewest pages, a power of two of them, of which objects leave at most an eighth unused and that hold at least
- * OBJECTS_MIN of them, as far as OBJECT_SLAB_BYTES_MAX allows (kmem paper; magazines paper, 2.2 and 4.4.4); of large objects, the fewest pages that
- * hold one.
+ * Slab size of memory: the fewest pages (or units of another source), a power of two of them, of which objects leave at most an eighth unused and
+ * that hold at least OBJECTS_MIN of them, as far as OBJECT_SLAB_BYTES_MAX allows (kmem paper; magazines paper, 2.2 and 4.4.4); of large objects, the
+ * fewest pages that hold one.
  */
 #include "slab/objects_internal.h"
 
@@ -34,10 +34,10 @@ const struct slab_source slab_source_zone = {.alloc = zone_source_alloc, .free =
 
 /* ------------------------------------------------------------------ set-up */
 
-static uint64_t suitable_slab_bytes(const struct zone *zone, uint64_t stride) {
-    uint64_t page = (uint64_t)zone->page_granules << GRANULE_SHIFT, bytes = page;
+uint64_t object_slab_bytes(uint64_t stride, uint64_t unit) {
+    uint64_t bytes = unit;
     while (bytes < OBJECT_SLAB_BYTES_MAX && (bytes / stride < OBJECTS_MIN || bytes % stride * WASTE_SHARE > bytes)) bytes *= 2;
-    return bytes >= stride ? bytes : align_up(stride, page);
+    return bytes >= stride ? bytes : align_up(stride, unit);
 }
 
 bool object_slabs_init(struct object_slabs *slabs, struct zone *zone, uint64_t bytes, uint64_t align, uint64_t slab_bytes,
@@ -46,7 +46,7 @@ bool object_slabs_init(struct object_slabs *slabs, struct zone *zone, uint64_t b
     uint64_t stride = align_up(bytes, align);
     if (slab_bytes == 0) {
         if (stride > OBJECT_BYTES_MAX) return false;
-        slab_bytes = suitable_slab_bytes(zone, stride);
+        slab_bytes = object_slab_bytes(stride, (uint64_t)zone->page_granules << GRANULE_SHIFT);
     }
     if (slab_bytes < stride) return false;
     *slabs = (struct object_slabs){.lock = PLATFORM_LOCK_INIT(LOCK_RANK_SLAB),

@@ -51,6 +51,8 @@ struct object_slabs {
 /* The largest object of a zone's slabs: half a superpage. */
 #define OBJECT_BYTES_MAX (SUPERPAGE_BYTES / 2)
 
+/* Of a slab that suits objects at this distance: a multiple of the unit, a power of two. */
+uint64_t object_slab_bytes(uint64_t stride, uint64_t unit);
 /*
  * `bytes` and `align` (a power of two) of an object are > 0; slab_bytes is what the source is asked for, 0: as suits the object, in
  * pages. False: no slab can hold one.

@@ -111,7 +111,8 @@ static bool create_inside(umem_cache_t *cache, int cflags) {
                                                .reclaim = cache->reclaimer.function != NULL ? reclaim : NULL,
                                                .source = cache->source != NULL ? &slabs : NULL,
                                                .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines(),
-                                               .no_debug = (cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0};
+                                               .no_debug = (cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0,
+                                               .slab_unit = cache->source != NULL ? umem_quantum(cache->source) : 0};
     return strata_cache_create(cache->name, &config, &cache->cache) == STRATA_CACHE_OK;
 }
 

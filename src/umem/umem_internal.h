@@ -30,6 +30,7 @@ void *umem_own_alloc(size_t size);
 
 /* vmem.c: whether what an arena holds is no memory, as it was created so, or takes all of it from one that was. */
 bool umem_has_identifiers(const vmem_t *vmp);
+size_t umem_quantum(const vmem_t *vmp);
 
 /* umem_large.c: the objects of a cache that are allocated. Creating and adding: NULL and false where there is no memory. */
 struct umem_large;

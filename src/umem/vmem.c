@@ -107,6 +107,8 @@ bool umem_has_identifiers(const vmem_t *vmp) {
     return vmp->identifiers;
 }
 
+size_t umem_quantum(const vmem_t *vmp) { return vmp->quantum; }
+
 static enum strata_arena_status set_import(vmem_t *vmp) {
     if (vmp->alloc == NULL && vmp->ximport == NULL) return STRATA_ARENA_OK;
     if (vmp->source != NULL && vmp->alloc == vmem_alloc && vmp->free == vmem_free) {

@@ -296,6 +296,28 @@ static void slabs_may_come_from_an_arena(void) {
     vmem_destroy(memory);
 }
 
+/* How many objects a cache can have out of such an arena. */
+static unsigned objects_in(size_t base, size_t size, size_t quantum, size_t object) {
+    vmem_t *ids = vmem_create("ids", AT(base), size, quantum, NULL, NULL, NULL, 0, VM_SLEEP | VMC_IDENTIFIER);
+    umem_cache_t *cache = umem_cache_create("of ids", object, object, NULL, NULL, NULL, NULL, ids, UMC_NOTOUCH);
+    static void *objects[1000];
+    unsigned count = 0;
+    while (count < 1000 && (objects[count] = umem_cache_alloc(cache, UMEM_DEFAULT)) != NULL) count++;
+    for (unsigned i = 0; i < count; i++) {
+        EXPECT(NUMBER(objects[i]) >= base && NUMBER(objects[i]) + object <= base + size && NUMBER(objects[i]) % object == 0);
+        umem_cache_free(cache, objects[i]);
+    }
+    umem_cache_destroy(cache);
+    EXPECT(vmem_size(ids, VMEM_ALLOC) == 0);
+    vmem_destroy(ids);
+    return count;
+}
+static void slabs_are_in_quanta_of_the_arena(void) {
+    EXPECT(objects_in(1, 999, 1, 1) == 992); /* all but the seven in front of the first slab of eight */
+    EXPECT(objects_in(65536, 1 << 20, 65536, 4096) == 256);
+    EXPECT(objects_in(4096, 65536, 4096, 512) == 128);
+}
+
 int main(void) {
     identifiers_go_round();
     constraints_are_met();
@@ -309,6 +331,7 @@ int main(void) {
     functions_may_import();
     imports_are_in_quanta_of_the_source();
     slabs_may_come_from_an_arena();
+    slabs_are_in_quanta_of_the_arena();
     puts("as the manual says");
     return 0;
 }

@@ -45,6 +45,12 @@ static void wrong_arguments_are_refused_one_by_one(void **state) {
         assert_int_equal(try_config("align", &(struct strata_cache_config){.size = 8, .align = wrong_aligns[i]}), STRATA_CACHE_BAD_ARGUMENT);
     assert_int_equal(try_config("source", &(struct strata_cache_config){.size = 8, .source = &half}), STRATA_CACHE_BAD_ARGUMENT);
     assert_int_equal(try_config("source", &(struct strata_cache_config){.size = 8, .source = &other_half}), STRATA_CACHE_BAD_ARGUMENT);
+    const struct strata_cache_source whole = {.allocate = refuse, .release = release_nothing};
+    assert_int_equal(try_config("unit of no source", &(struct strata_cache_config){.size = 8, .slab_unit = 4096}), STRATA_CACHE_BAD_ARGUMENT);
+    static const size_t wrong_units[] = {3, 24, SIZE_MAX};
+    for (unsigned i = 0; i < ARRAY_LENGTH(wrong_units); i++)
+        assert_int_equal(try_config("unit", &(struct strata_cache_config){.size = 8, .source = &whole, .slab_unit = wrong_units[i]}),
+                         STRATA_CACHE_BAD_ARGUMENT);
     /* The limits themselves. */
     assert_int_equal(try_config("largest", &(struct strata_cache_config){.size = STRATA_CACHE_OBJECT_MAX}), STRATA_CACHE_OK);
     assert_int_equal(try_config("smallest", &(struct strata_cache_config){.size = 1, .align = 1}), STRATA_CACHE_OK);
@@ -165,6 +171,34 @@ static void memory_may_come_from_the_program(void **state) {
     assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
 }
 
+/* All that whole slabs can have of the last `room` bytes is there to be had; slabs are whole units. */
+static void exhaust_units(size_t unit, size_t size, size_t room, size_t expected) {
+    const struct strata_cache_source source = {.allocate = pool_get, .release = pool_put, .context = &pool_out};
+    const struct strata_cache_config config = {.size = size, .align = 1, .source = &source, .slab_unit = unit};
+    static void *objects[10000];
+    struct strata_cache *cache;
+    struct strata_cache_stats stats;
+    pool_next = sizeof pool - room;
+    assert_int_equal(strata_cache_create("units", &config, &cache), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_alloc_batch(cache, objects, ARRAY_LENGTH(objects)), expected);
+    strata_cache_stats_get(cache, &stats);
+    assert_true(stats.slab_size % unit == 0 && stats.memory <= room);
+    assert_null(strata_check());
+    strata_cache_free_batch(cache, objects, expected);
+    assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK);
+    assert_int_equal(pool_out, 0);
+}
+static void slabs_are_whole_units_of_their_source(void **state) {
+    (void)state;
+    exhaust_units(1, 1, 1000, 1000);
+    exhaust_units(1, 3, 64, 20); /* two of 32 bytes */
+    exhaust_units(64, 16, 1024, 64);
+    exhaust_units(65536, 4096, 1 << 20, 256);
+    exhaust_units(65536, 1, 1 << 17, 2 * 4096); /* as many as a slab may have */
+    exhaust_units(65536, 150000, 1 << 19, 2);   /* of three units, each at a multiple of four */
+    exhaust_units(1 << 20, STRATA_CACHE_OBJECT_MAX, 1 << 20, 1);
+}
+
 static bool count_objects(void *object, void *argument) {
     assert_non_null(object);
     return ++*(unsigned *)argument != 30;
@@ -244,6 +278,7 @@ int main(void) {
         cmocka_unit_test_setup(zeros_are_not_for_constructed_objects, fresh_process),
         cmocka_unit_test_setup(a_sleeper_gets_its_object, fresh_process),
         cmocka_unit_test_setup(memory_may_come_from_the_program, fresh_process),
+        cmocka_unit_test_setup(slabs_are_whole_units_of_their_source, fresh_process),
         cmocka_unit_test_setup(figures_follow_the_objects, fresh_process),
         cmocka_unit_test_setup(many_caches_share_the_last_row, fresh_process),
     };
