@@ -56,6 +56,7 @@ papers:
 
 install: all
 	@cmake --install build/release --prefix "$(PREFIX)"
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 format:
 	@tools/check_format.sh --fix

@@ -47,9 +47,10 @@ template <class List> long run(const char *name, std::size_t nodes, const typena
 } // namespace
 
 int main(int argc, char **argv) {
+    constexpr std::size_t max = 100000000;
     std::size_t nodes = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 4000000, batch = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1000;
-    if (nodes == 0 || batch == 0) {
-        std::fprintf(stderr, "list_batches: NODES and BATCH are above 0\n");
+    if (nodes == 0 || batch == 0 || nodes > max || batch > max) {
+        std::fprintf(stderr, "list_batches: NODES and BATCH are 1 to %zu\n", max);
         return EXIT_FAILURE;
     }
     long plain = run<std::list<int>>("one by one", nodes, std::allocator<int>());

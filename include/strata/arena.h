@@ -283,12 +283,13 @@ STRATA_API enum strata_arena_status strata_arena_wake(struct strata_arena *arena
  *   - wrong frees are found out as for all other sizes, by a byte for each quantum that says whether the program has what begins there, and how
  *     large it is. Only where two threads free the same integer at the same moment, so that each still sees it allocated, may both be told OK. It has
  *     one owner at a time all the same: before it is handed out while somebody has it, or reaches its slab for the second time, the process ends with
- *     one line on standard error. (Two allocations would have to take both copies at the same moment, too, to be told nothing.) The bytes of all
- *     quanta between the lowest and the highest integer of the arena lie side by side, or of 2^24 round the first slab where there are more, or a
- *     source; only what is used of them takes memory, until the arena is destroyed. Beside these, up to 4,096 stretches of 2^16 quanta are treated
- *     likewise (128 where address space is limited). Requests cost the same wherever the integers lie, as long as a thread's frees in a row mostly
- *     meet one stretch; where they go to and fro between stretches, 1.3 to 1.5 times what they cost an object cache. Beyond all of these each
- *     512 quanta with a slab take 1 KiB, and requests cost some three times an object cache's (docs/papers.md, section-4-4-4-pairs);
+ *     one line on standard error. (Two allocations would have to take both copies at the same moment, too, or its slab to go back to the arena
+ * between the two frees, to be told nothing.) The bytes of all quanta between the lowest and the highest integer of the arena lie side by side, or of
+ * 2^24 round the first slab where there are more, or a source; only what is used of them takes memory, until the arena is destroyed. Beside these, up
+ * to 4,096 stretches of 2^16 quanta are treated likewise (128 where address space is limited). Requests cost the same wherever the integers lie, as
+ * long as a thread's frees in a row mostly meet one stretch; where they go to and fro between stretches, 1.3 to 1.5 times what they cost an object
+ * cache. Beyond all of these each 512 quanta with a slab take 1 KiB, and requests cost some three times an object cache's (docs/papers.md,
+ * section-4-4-4-pairs);
  *   - strata_arena_resize and xfree answer NOT_ALLOCATED for what came from a cache;
  *   - strata_arena_size, walk and lookup see what the caches hold as allocated, in slabs.
  * The caches stand among the others in the statistics, by the arena's name and their size.

@@ -82,7 +82,7 @@ bool report_xml(const struct report_snapshot *snapshot, struct report_writer *wr
     for (unsigned i = 0; i < snapshot->cache_count; i++) {
         const struct report_cache *cache = &snapshot->caches[i];
         uint64_t free_objects = minus(cache->total, cache->in_use);
-        if (free_objects == 0) continue;
+        if (free_objects == 0 || cache->memory_bytes == 0) continue; /* integers of an arena are no bytes */
         report_format(writer, "  <size name=\"");
         put_attribute(writer, cache->name);
         report_format(writer, "\" from=\"%lu\" to=\"%lu\" total=\"%lu\" count=\"%lu\"/>\n", cache->object_bytes, cache->object_bytes,
