@@ -82,6 +82,13 @@ static uint64_t longest_sleep_ns(void) {
     return heap.first_thread_watched ? UINT64_MAX : LAST_LOOK_UNWATCHED_NS;
 }
 
+/* Where nobody can tell whether this is the last thread it must not be one: slow paths do its work from now on. */
+static STRATA_COLD void leave_for_good(void) {
+    platform_pressure_close();
+    __atomic_store_n(&heap.maintenance_retry_ns, UINT64_MAX, __ATOMIC_RELAXED);
+    __atomic_store_n(&heap.maintenance_state, MAINTENANCE_FAILED, __ATOMIC_RELEASE);
+}
+
 /* When it returns, as the last thread of all, the C library ends the process. */
 static STRATA_COLD void maintenance_thread(void *argument) {
     (void)argument;
@@ -109,6 +116,10 @@ static STRATA_COLD void maintenance_thread(void *argument) {
                 woken = platform_event_wait(&heap.maintenance_event, part);
             }
             if (longest != UINT64_MAX && platform_thread_is_last()) return;
+            if (__atomic_load_n(&heap.first_thread_ended, __ATOMIC_ACQUIRE) && !platform_threads_are_counted()) {
+                leave_for_good();
+                return;
+            }
             if (woken || level != PLATFORM_PRESSURE_NONE || part == timeout) break;
             if (timeout != UINT64_MAX) timeout -= part;
         }
@@ -153,6 +164,7 @@ STRATA_COLD uint32_t maintenance_slow_calls(void) {
 
 /* Where the state is `from`: NONE or FAILED. */
 static STRATA_COLD void start_thread(uint32_t from) {
+    if (!platform_thread_may_start()) return;
     if (!__atomic_compare_exchange_n(&heap.maintenance_state, &from, MAINTENANCE_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
     bool started = platform_thread_start(maintenance_thread, NULL);
     if (!started) __atomic_store_n(&heap.maintenance_retry_ns, platform_now_ns() + RETRY_NS, __ATOMIC_RELAXED);

@@ -191,6 +191,11 @@ static void move_rotor(struct arena *arena, const struct arena_request *request,
     if (arena->rotor_start == 0) arena->rotor = &arena->segments;
 }
 
+static STRATA_COLD void note_holder(struct arena *arena, const struct arena_request *request, uint64_t start) {
+    arena_hash_find(arena, start)->holder = (uint8_t)request->holder;
+    if (request->holder == ARENA_HOLDER_CACHE) arena->slabs += request->size;
+}
+
 /*
  * What wakes without a free is not the end of a sleep: it is a look, which asks nobody for anything, and after which the same sleep goes on.
  */
@@ -212,8 +217,7 @@ static enum arena_status serve(struct arena *arena, struct arena_request *reques
         if (status == ARENA_OK) {
             arena->counters.allocs++;
             if (request->fit == ARENA_NEXT_FIT) move_rotor(arena, request, *start);
-            if (request->holder != ARENA_HOLDER_CALLER) arena_hash_find(arena, *start)->holder = (uint8_t)request->holder;
-            if (request->holder == ARENA_HOLDER_CACHE) arena->slabs += request->size;
+            if (STRATA_UNLIKELY(request->holder != ARENA_HOLDER_CALLER)) note_holder(arena, request, *start);
             arena_leave(arena, imported, NULL);
             return ARENA_OK;
         }
@@ -289,12 +293,12 @@ enum arena_status arena_alloc(struct arena *arena, uint64_t size, unsigned flags
     return request_segment(arena, &request, start);
 }
 
-enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
+STRATA_RARE enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
     struct arena_request request = {.size = size, .align = align, .last = UINT64_MAX, .quiet = true};
     return request_segment(arena, &request, start);
 }
 
-enum arena_status arena_slab_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
+STRATA_RARE enum arena_status arena_slab_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
     struct arena_request request = {.size = size, .align = align, .last = UINT64_MAX, .quiet = true, .holder = ARENA_HOLDER_CACHE};
     return request_segment(arena, &request, start);
 }
@@ -359,7 +363,9 @@ static enum arena_status free_held(struct arena *arena, uint64_t start, uint64_t
 }
 
 enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size) { return free_held(arena, start, size, ARENA_HOLDER_CALLER); }
-enum arena_status arena_slab_free(struct arena *arena, uint64_t start, uint64_t size) { return free_held(arena, start, size, ARENA_HOLDER_CACHE); }
+STRATA_RARE enum arena_status arena_slab_free(struct arena *arena, uint64_t start, uint64_t size) {
+    return free_held(arena, start, size, ARENA_HOLDER_CACHE);
+}
 
 enum arena_status arena_free(struct arena *arena, uint64_t start, uint64_t size) {
     void *cache = quantum_cache(arena, size);

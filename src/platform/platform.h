@@ -356,6 +356,8 @@ const uint64_t *platform_thread_sequence(void);
 
 /* ------------------------------------------------------------------ threads and events */
 
+/* Not in the child of vfork: a thread would end with that, and be missed by its parent. */
+bool platform_thread_may_start(void);
 /* A detached thread with a small stack and all signals blocked. Allocates through malloc: call it with no lock held. */
 bool platform_thread_start(void (*body)(void *), void *argument);
 
@@ -370,6 +372,8 @@ bool platform_on_first_thread_exit(void (*callback)(void));
 uint32_t platform_thread_token(void);
 /* Whether the first thread has ended and no thread but our own is left (a read of /proc: slow). Asked by threads of platform_thread_start. */
 bool platform_thread_is_last(void);
+/* Whether that can be told: not without /proc, or a file number. */
+bool platform_threads_are_counted(void);
 
 /* One waiter, many wakers; a wake with no waiter is remembered once. Zero-initialised is ready. */
 struct platform_event {

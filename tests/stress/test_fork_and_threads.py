@@ -107,6 +107,12 @@ def test_signal_handlers_that_allocate(strata, helper, kind):
     assert result["inside"] >= 500, f"too few of {result['handled']} signals interrupted the allocator: nothing is tested"
 
 
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
+def test_threads_that_are_cancelled(strata, helper):
+    """A cancellation that is pending ends no thread within malloc or free."""
+    assert figures(strata.run([helper("stress/cancelled")], conf="decay_ms:20"))["through"] == 3
+
+
 @BOTH
 @pytest.mark.parametrize(("producers", "consumers"), [(2, 2), (1, 3)])
 def test_handover(strata, helper, producers, consumers):

@@ -165,6 +165,32 @@ def test_files_of_strata_leave_a_servers_first_numbers_alone(strata):
 
 @pytest.mark.strata_only
 @BOTH
+def test_own_thread_without_file_numbers(strata, helper):
+    """It can't wait on its files any more, and does so without them, instead of trying all the time."""
+    result = figures(strata.run([helper("stress/own_thread"), "files"], prove=False, quiet=False))
+    assert result["used_ms"] < result["idle_ms"] / 4
+
+
+@pytest.mark.strata_only
+@BOTH
+def test_own_thread_is_not_begun_by_a_child_of_vfork(strata, helper):
+    """There it would end with that child, and never be begun again."""
+    assert figures(strata.run([helper("stress/own_thread"), "vfork"]))["threads"] == 2
+
+
+@BOTH
+def test_a_process_ends_with_its_last_thread_without_proc(strata, helper, tmp_path):
+    strata.run([helper("stress/own_thread"), "proc", tmp_path], prove=False, quiet=False, timeout_s=20)
+
+
+@BOTH
+def test_audit_where_the_unwinder_allocates(strata, helper):
+    """Under a lock of its own, which that allocation must not want."""
+    assert figures(strata.run([helper("stress/own_thread"), "frames"], conf="debug:audit", timeout_s=20))["allocated"] == 100
+
+
+@pytest.mark.strata_only
+@BOTH
 def test_a_program_that_locks_itself_in(strata, helper):
     """What caches hold and nobody uses goes back, where the process is ended for any call but those that a malloc is known to need."""
     result = figures(strata.run([helper("stress/locked_in")], conf="decay_ms:40", prove=False))

@@ -33,14 +33,14 @@ static bool lines_open(struct lines *lines, const char *directory, const char *n
     char path[CGROUP_PATH_BYTES];
     if (format_text(path, sizeof path, "%s/%s", directory, name) >= sizeof path) return false;
     lines->next = lines->end = 0;
-    lines->file = open(path, O_RDONLY | O_CLOEXEC);
+    lines->file = linux_open(path, O_RDONLY | O_CLOEXEC, 0);
     return lines->file >= 0;
 }
 
 static bool next_char(struct lines *lines, char *c) {
     if (lines->next == lines->end) {
         ssize_t count;
-        do count = read(lines->file, lines->buffer, sizeof lines->buffer);
+        do count = linux_read(lines->file, lines->buffer, sizeof lines->buffer);
         while (count < 0 && errno == EINTR);
         if (count <= 0) return false;
         lines->next = 0;
@@ -96,7 +96,7 @@ static bool find_path(char *path, size_t bytes, unsigned version, const char *pr
         bool match = version == 2 ? strcmp(line, "0") == 0 && *controllers == 0 : list_has(controllers, "memory");
         found = match && format_text(path, bytes, "%s", own) < bytes;
     }
-    close(lines.file);
+    linux_close(lines.file);
     return found;
 }
 
@@ -161,7 +161,7 @@ bool cgroup_find(struct cgroup *cgroup, unsigned version, const char *process) {
             cgroup->mount_length = strlen(point);
             cgroup->version = version;
         }
-        close(lines.file);
+        linux_close(lines.file);
     }
     errno = saved;
     return found;
@@ -179,7 +179,7 @@ bool cgroup_parent(struct cgroup *cgroup) {
 int cgroup_open(const struct cgroup *cgroup, const char *name, int flags) {
     char path[CGROUP_PATH_BYTES + 64];
     if (format_text(path, sizeof path, "%s/%s", cgroup->path, name) >= sizeof path) return -1;
-    return open(path, flags | O_CLOEXEC);
+    return linux_open(path, flags | O_CLOEXEC, 0);
 }
 
 /* Version 1 says "none" by the largest number of whole pages that it can count, version 2 by "max". */
@@ -187,8 +187,8 @@ static uint64_t read_limit(const struct cgroup *cgroup, const char *name) {
     char text[32];
     int file = cgroup_open(cgroup, name, O_RDONLY);
     if (file < 0) return UINT64_MAX;
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
+    ssize_t length = linux_read(file, text, sizeof text - 1);
+    linux_close(file);
     if (length <= 0 || text[0] < '0' || text[0] > '9') return UINT64_MAX;
     text[length] = 0;
     uint64_t bytes = linux_number(text);

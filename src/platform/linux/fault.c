@@ -99,11 +99,11 @@ static bool keep(struct platform_faults *faults, int file) {
     struct stat status;
     int high = fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
     if (high >= 0) {
-        close(file);
+        linux_close(file);
         file = high;
     }
     if (fstat(file, &status) != 0) {
-        close(file);
+        linux_close(file);
         return false;
     }
     faults->file = file;
@@ -124,7 +124,7 @@ static enum platform_faults_status open_with_features(struct platform_faults *fa
     int asked = open_any(&in_kernel);
     if (asked < 0) return status_of(errno);
     bool ok = agree(asked, 0, &had);
-    close(asked);
+    linux_close(asked);
     if (!ok) return PLATFORM_FAULTS_UNSUPPORTED;
     had &= FEATURE_PROTECT | FEATURE_PROTECT_ABSENT | FEATURE_THREAD | FEATURE_MOVE;
     faults->features = features_of(had, in_kernel);
@@ -132,7 +132,7 @@ static enum platform_faults_status open_with_features(struct platform_faults *fa
     int file = open_any(&in_kernel);
     if (file < 0) return status_of(errno);
     if (!agree(file, had, &had)) {
-        close(file);
+        linux_close(file);
         return PLATFORM_FAULTS_UNSUPPORTED;
     }
     return keep(faults, file) ? PLATFORM_FAULTS_OK : PLATFORM_FAULTS_NO_MEMORY;
@@ -148,7 +148,7 @@ enum platform_faults_status platform_faults_open(struct platform_faults *faults,
 
 void platform_faults_close(struct platform_faults *faults) {
     int saved = errno;
-    if (is_ours(faults)) close(faults->file);
+    if (is_ours(faults)) linux_close(faults->file);
     faults->file = -1;
     errno = saved;
 }
@@ -279,7 +279,7 @@ static struct platform_fault fault_of(const struct platform_faults *faults, cons
 /* Of all that can be told only faults are asked for. */
 static enum platform_faults_status take(const struct platform_faults *faults, struct platform_fault *events, unsigned count, unsigned *got) {
     struct uffd_msg messages[READ_FAULTS];
-    ssize_t bytes = read(faults->file, messages, sizeof messages[0] * (count < READ_FAULTS ? count : READ_FAULTS));
+    ssize_t bytes = linux_read(faults->file, messages, sizeof messages[0] * (count < READ_FAULTS ? count : READ_FAULTS));
     if (bytes < 0) return errno == EAGAIN || errno == EINTR ? PLATFORM_FAULTS_OK : PLATFORM_FAULTS_GONE;
     for (size_t i = 0; i < (size_t)bytes / sizeof messages[0]; i++)
         if (messages[i].event == UFFD_EVENT_PAGEFAULT) events[(*got)++] = fault_of(faults, &messages[i]);

@@ -4,6 +4,8 @@
 #ifndef STRATA_PLATFORM_LINUX_H
 #define STRATA_PLATFORM_LINUX_H
 
+#include <sys/types.h>
+
 #include "platform/platform.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -38,6 +40,22 @@ void linux_drop_or_clear(void *address, size_t bytes);
 /* After so much of the file was read or written: see platform_store_pass. May change errno. */
 struct platform_store;
 void linux_store_passed(struct platform_store *store, bool write, size_t bytes, uint64_t offset);
+
+/*
+ * System calls as such (calls.c). The C library's functions of these names end a thread that is cancelled, which malloc does not, least of all under
+ * a lock; and a program may have others in their place. What waits, or works on the files of stores, is done by threads of ours, and by the C
+ * library.
+ */
+int linux_open(const char *path, int flags, unsigned mode);
+void linux_close(int file);
+ssize_t linux_read(int file, void *to, size_t bytes);
+ssize_t linux_read_at(int file, void *to, size_t bytes, off_t offset);
+ssize_t linux_write(int file, const void *from, size_t bytes);
+void linux_send(int socket, const void *from, size_t bytes, int flags);
+int linux_msync(void *address, size_t bytes, int flags);
+int linux_fallocate(int file, int mode, off_t offset, off_t bytes);
+/* Takes the signal, if it is pending for the thread or the process. */
+void linux_take_signal(int signal);
 
 /* The decimal number at the start of a text, behind blanks; 0 where there is none. */
 STRATA_INLINE uint64_t linux_number(const char *text) {

@@ -34,16 +34,13 @@
 
 static struct platform_info info;
 
-/*
- * The start of a file, as text, and errno as it was. By system calls alone: the C library's functions may end a thread that is cancelled, which
- * malloc does not, least of all under a lock, and a program may have others in their place. How long it is.
- */
+/* The start of a file, as text, and errno as it was. How long it is. */
 static STRATA_RARE size_t read_start(const char *path, char *text, size_t bytes) {
-    const int saved = errno, file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    const int saved = errno, file = linux_open(path, O_RDONLY | O_CLOEXEC, 0);
     size_t length = 0;
     if (file >= 0) {
-        for (long count; length < bytes - 1 && (count = syscall(SYS_read, file, text + length, bytes - 1 - length)) > 0;) length += (size_t)count;
-        (void)syscall(SYS_close, file);
+        for (long count; length < bytes - 1 && (count = linux_read(file, text + length, bytes - 1 - length)) > 0;) length += (size_t)count;
+        linux_close(file);
     }
     text[length] = 0;
     errno = saved;

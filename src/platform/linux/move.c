@@ -64,7 +64,7 @@ static size_t first_mapping(char *address, size_t bytes) {
 }
 
 bool linux_restore(void *address, size_t bytes) {
-    if (msync(address, bytes, MS_ASYNC) == 0) return false;
+    if (linux_msync(address, bytes, MS_ASYNC) == 0) return false;
     if (linux_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE) == address) return true;
     fatal("the system took %zu bytes of address space at %p", bytes, address);
 }

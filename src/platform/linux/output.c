@@ -20,7 +20,7 @@
 
 static STRATA_COLD bool write_all(int file, const char *bytes, size_t count) {
     while (count != 0) {
-        ssize_t written = write(file, bytes, count);
+        ssize_t written = linux_write(file, bytes, count);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) return false;
         bytes += written;
@@ -61,7 +61,7 @@ void platform_error_keep(void) {
     int saved = errno;
     kept_error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
     if (kept_error >= 0 && fstat(kept_error, &kept_status) != 0) {
-        close(kept_error);
+        linux_close(kept_error);
         kept_error = -1;
     }
     errno = saved;
@@ -84,7 +84,7 @@ STRATA_COLD int platform_error_file(void) {
  */
 static const char *getenv_of_kernel(const char *name, size_t length) {
     static char value[4096];
-    int saved = errno, file = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    int saved = errno, file = linux_open("/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) {
         errno = saved;
         return NULL;
@@ -92,7 +92,7 @@ static const char *getenv_of_kernel(const char *name, size_t length) {
     char chunk[512];
     size_t matched = 0, kept = 0; /* matched: bytes of "NAME=" seen at the start of this entry; SIZE_MAX: it is another one */
     bool found = false, done = false;
-    for (ssize_t count; !done && (count = read(file, chunk, sizeof chunk)) > 0;) {
+    for (ssize_t count; !done && (count = linux_read(file, chunk, sizeof chunk)) > 0;) {
         for (ssize_t i = 0; i < count && !done; i++) {
             if (chunk[i] == 0) {
                 done = found;
@@ -107,7 +107,7 @@ static const char *getenv_of_kernel(const char *name, size_t length) {
             }
         }
     }
-    close(file);
+    linux_close(file);
     errno = saved;
     value[kept] = 0;
     return found ? value : NULL;
@@ -139,12 +139,12 @@ const char *platform_getenv(const char *name) {
 STRATA_COLD int platform_file_create(const char *path) {
     int saved = errno;
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | (platform_info()->secure ? O_NOFOLLOW : 0);
-    int file = open(path, flags, FILE_MODE);
+    int file = linux_open(path, flags, FILE_MODE);
     /* Where the program has closed a standard stream, its later output must not end in our file. */
     if (file >= 0 && file <= STDERR_FILENO) {
         int low = file;
         file = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        close(low);
+        linux_close(low);
     }
     errno = saved;
     return file < 0 ? -1 : file;
@@ -159,7 +159,7 @@ bool platform_file_write(int file, const char *bytes, size_t count) {
 
 void platform_file_close(int file) {
     int saved = errno;
-    close(file);
+    linux_close(file);
     errno = saved;
 }
 

@@ -59,7 +59,7 @@ static char *map_nothing(void) {
     int file = memfd_create("strata paging", MFD_CLOEXEC);
     if (file < 0) return NULL;
     char *address = map_shared(page_bytes(), 0, file);
-    close(file);
+    linux_close(file);
     return address;
 }
 

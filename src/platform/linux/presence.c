@@ -45,7 +45,7 @@ static struct {
     struct pagemap pagemap;  /* by who has made it KEPT_CHANGES */
 } kept;
 
-static int open_pagemap(void) { return open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
+static int open_pagemap(void) { return linux_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0); }
 
 static bool identify(struct pagemap *pagemap) {
     struct stat status;
@@ -64,7 +64,7 @@ static bool take_kept(struct pagemap *pagemap) {
     __atomic_store_n(&kept.state, KEPT_NONE, __ATOMIC_RELEASE);
     if (!identify(pagemap) || pagemap->device != was.device || pagemap->inode != was.inode) return false;
     if (was.process == platform_process_id()) return true;
-    close(was.number); /* of the parent's page tables */
+    linux_close(was.number); /* of the parent's page tables */
     return false;
 }
 
@@ -74,7 +74,7 @@ static struct pagemap take_pagemap(void) {
     pagemap = (struct pagemap){.number = open_pagemap(), .process = platform_process_id()};
     int high = __atomic_load_n(&kept.keepers, __ATOMIC_RELAXED) != 0 ? fcntl(pagemap.number, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST) : -1;
     if (high >= 0) {
-        close(pagemap.number);
+        linux_close(pagemap.number);
         pagemap.number = high;
     }
     return pagemap;
@@ -87,7 +87,7 @@ static void put_pagemap(struct pagemap *pagemap) {
         kept.pagemap = *pagemap;
         __atomic_store_n(&kept.state, (uint32_t)pagemap->number + KEPT_FIRST, __ATOMIC_RELEASE);
     } else if (pagemap->number >= 0)
-        close(pagemap->number);
+        linux_close(pagemap->number);
 }
 
 STRATA_COLD void platform_presence_keep(bool keep) {
@@ -96,7 +96,7 @@ STRATA_COLD void platform_presence_keep(bool keep) {
     if (keep)
         __atomic_fetch_add(&kept.keepers, 1, __ATOMIC_RELAXED);
     else if (__atomic_sub_fetch(&kept.keepers, 1, __ATOMIC_RELAXED) == 0 && take_kept(&pagemap))
-        close(pagemap.number);
+        linux_close(pagemap.number);
     errno = saved;
 }
 
@@ -107,7 +107,8 @@ static bool read_entries(int file, uintptr_t address, size_t pages, uint8_t *res
     size_t done = 0;
     while (done < pages) {
         size_t wanted = min_u64(pages - done, ENTRIES);
-        ssize_t got = pread(file, entries, wanted * sizeof *entries, (off_t)(((address >> platform_info()->page_shift) + done) * sizeof *entries));
+        ssize_t got =
+            linux_read_at(file, entries, wanted * sizeof *entries, (off_t)(((address >> platform_info()->page_shift) + done) * sizeof *entries));
         if (got < (ssize_t)sizeof *entries) return false;
         for (size_t i = 0; i < (size_t)got / sizeof *entries; i++)
             result[done++] = (entries[i] & ENTRY_PRESENT) != 0   ? PLATFORM_PAGE_PRESENT
@@ -145,7 +146,7 @@ STRATA_COLD bool platform_huge_in(const void *address, size_t bytes, uint64_t *h
         for (int i = 0; i < count; i++) *huge_bytes += regions[i].end - regions[i].start;
         at = request.walk_end;
     }
-    if (file >= 0) close(file);
+    if (file >= 0) linux_close(file);
     errno = saved;
     return ok;
 }

@@ -87,9 +87,9 @@ static uint64_t eventfd_number(int number) {
     static const char key[] = "eventfd-id:";
     char text[512];
     format_text(text, sizeof text, PROCESS "/fdinfo/%d", number);
-    int file = open(text, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0) close(file);
+    int file = linux_open(text, O_RDONLY | O_CLOEXEC, 0);
+    ssize_t length = file < 0 ? -1 : linux_read(file, text, sizeof text - 1);
+    if (file >= 0) linux_close(file);
     text[length < 0 ? 0 : length] = 0;
     const char *found = strstr(text, key);
     return found == NULL ? 0 : linux_number(found + sizeof key - 1) + 1;
@@ -103,13 +103,13 @@ static struct own_file own_file(int number) {
     int high = fcntl(number, F_DUPFD_CLOEXEC, FILE_NUMBER_BEYOND);
     if (high < 0) high = fcntl(number, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST); /* RLIMIT_NOFILE */
     if (high >= 0) {
-        close(number);
+        linux_close(number);
         number = high;
     }
     bool known = fstat(number, &status) == 0;
     if (known && is_anonymous(&status)) known = (file.event = eventfd_number(number)) != 0;
     if (!known) {
-        close(number);
+        linux_close(number);
         return file;
     }
     file.device = status.st_dev;
@@ -127,13 +127,13 @@ static bool is_ours(const struct own_file *file, int number) {
 static void drop_file(struct own_file *file) {
     int number = file->number;
     __atomic_store_n(&file->number, -1, __ATOMIC_RELEASE);
-    if (is_ours(file, number)) close(number);
+    if (is_ours(file, number)) linux_close(number);
 }
 
 void linux_pressure_wake(void) {
     int saved = errno;
     int number = __atomic_load_n(&wake_file.number, __ATOMIC_ACQUIRE);
-    if (is_ours(&wake_file, number)) send(number, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* full: then one is on its way already */
+    if (is_ours(&wake_file, number)) linux_send(number, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* full: then one is on its way already */
     errno = saved;
 }
 
@@ -166,7 +166,7 @@ static void drop_source(unsigned index) {
     sources[index] = sources[--source_count];
 }
 
-static bool write_whole(int file, const char *text, size_t bytes) { return write(file, text, bytes) == (ssize_t)bytes; }
+static bool write_whole(int file, const char *text, size_t bytes) { return linux_write(file, text, bytes) == (ssize_t)bytes; }
 
 static bool add_psi(int number, const char *trigger, enum platform_pressure pressure) {
     struct source *source = add_source(SOURCE_PSI, pressure, number);
@@ -181,8 +181,8 @@ static void open_psi(const struct cgroup *group) {
         add_psi(cgroup_open(group, "memory.pressure", flags), PSI_FULL, PLATFORM_PRESSURE_CRITICAL);
         return;
     }
-    add_psi(open(SYSTEM_PSI, flags), PSI_SOME, PLATFORM_PRESSURE_SOME);
-    add_psi(open(SYSTEM_PSI, flags), PSI_FULL, PLATFORM_PRESSURE_CRITICAL);
+    add_psi(linux_open(SYSTEM_PSI, flags, 0), PSI_SOME, PLATFORM_PRESSURE_SOME);
+    add_psi(linux_open(SYSTEM_PSI, flags, 0), PSI_FULL, PLATFORM_PRESSURE_CRITICAL);
 }
 
 /* How many triggers were set; files that take none are dropped. The kernel wants the closing NUL too. */
@@ -205,7 +205,7 @@ static unsigned write_triggers(void) {
 /* Reading also arms the file for the next poll. False when the group is gone. */
 static bool read_events(const struct source *source, uint64_t *high, uint64_t *urgent) {
     char text[512];
-    ssize_t length = pread(source->file.number, text, sizeof text - 1, 0);
+    ssize_t length = linux_read_at(source->file.number, text, sizeof text - 1, 0);
     if (length < 0) return false;
     text[length] = 0;
     cgroup_parse_events(text, high, urgent);
@@ -228,12 +228,12 @@ static void open_eventfd(const struct cgroup *group, const char *name, const cha
     char text[64];
     size_t length = format_text(text, sizeof text, "%d %d %s", event, file, argument);
     bool ok = event >= 0 && file >= 0 && control >= 0 && write_whole(control, text, length);
-    if (control >= 0) close(control);
-    if (file >= 0) close(file);
+    if (control >= 0) linux_close(control);
+    if (file >= 0) linux_close(file);
     if (ok) {
         add_source(SOURCE_LEVEL, pressure, event);
     } else if (event >= 0) {
-        close(event);
+        linux_close(event);
     }
 }
 
@@ -317,7 +317,7 @@ static bool ask_source(struct source *source, short polled, enum platform_pressu
         return true;
     case SOURCE_LEVEL: {
         uint64_t count;
-        if (read(source->file.number, &count, sizeof count) == (ssize_t)sizeof count) *pressure = source->pressure;
+        if (linux_read(source->file.number, &count, sizeof count) == (ssize_t)sizeof count) *pressure = source->pressure;
         return (polled & (POLLERR | POLLHUP)) == 0;
     }
     case SOURCE_EVENTS:
@@ -342,8 +342,11 @@ static enum platform_pressure poll_sources(uint64_t until_ns, bool muted) {
     uint64_t now_ns = platform_precise_ns();
     uint64_t left_ms = now_ns >= until_ns ? 0 : (until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS;
     enum platform_pressure strongest = PLATFORM_PRESSURE_NONE;
+    const int got = poll(polled, count + 1, (int)min_u64(left_ms, POLL_MS_MAX));
+    /* More files than RLIMIT_NOFILE has come down to, or a filter of system calls: it would not wait the next time either. */
+    if (got < 0 && errno != EINTR) platform_pressure_close();
     /* Where our own socket is gone, so may the others be. */
-    if (poll(polled, count + 1, (int)min_u64(left_ms, POLL_MS_MAX)) <= 0 || !is_ours(&poll_file, poll_file.number)) return strongest;
+    if (got <= 0 || !is_ours(&poll_file, poll_file.number)) return strongest;
     for (unsigned i = count; i-- != 0;) { /* from the end, where drop_source takes from */
         enum platform_pressure pressure;
         if (polled[i].revents == 0) continue;

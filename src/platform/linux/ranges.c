@@ -53,7 +53,7 @@ static bool advise_all(const struct platform_range *ranges, size_t count, int ad
         }
         done += some;
     }
-    if (process >= 0) close(process);
+    if (process >= 0) linux_close(process);
     errno = saved;
     return ok;
 }

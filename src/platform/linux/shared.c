@@ -30,10 +30,9 @@ static bool set_size(int file, size_t bytes) {
     bool was_pending = sigismember(&pending, SIGXFSZ) == 1;
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     bool ok = ftruncate(file, (off_t)bytes) == 0;
-    if (!ok && errno == EFBIG && !was_pending) {
-        const struct timespec now = {0};
-        (void)sigtimedwait(&blocked, NULL, &now);
-    }
+    const int error = errno;
+    if (!ok && error == EFBIG && !was_pending) linux_take_signal(SIGXFSZ);
+    errno = error;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return ok;
 }
@@ -65,7 +64,7 @@ enum platform_shared_status platform_shared_open(struct platform_shared *shared,
 void platform_shared_close(struct platform_shared *shared) {
     int saved = errno;
     if (shared->base != NULL) munmap(shared->base, shared->bytes);
-    if (shared->file >= 0) close(shared->file);
+    if (shared->file >= 0) linux_close(shared->file);
     *shared = (struct platform_shared){.file = -1};
     errno = saved;
 }
@@ -89,7 +88,7 @@ bool platform_shared_hide(void *address, size_t bytes) {
 bool platform_shared_populate(const struct platform_shared *shared, size_t offset, size_t bytes) {
     int saved = errno;
     bool ok = madvise(shared->base + offset, bytes, POPULATE_WRITE) == 0;
-    if (!ok && errno == EINVAL) ok = fallocate(shared->file, 0, (off_t)offset, (off_t)bytes) == 0;
+    if (!ok && errno == EINVAL) ok = linux_fallocate(shared->file, 0, (off_t)offset, (off_t)bytes) == 0;
     errno = saved;
     return ok;
 }

@@ -84,10 +84,10 @@ static void each_mapping(bool (*visit)(const struct mapping *mapping, void *argu
     char text[1024];
     struct mapping mapping;
     size_t length = 0;
-    int saved = errno, file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int saved = errno, file = linux_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
     bool going = file >= 0;
     while (going) {
-        ssize_t count = read(file, text + length, sizeof text - 1 - length);
+        ssize_t count = linux_read(file, text + length, sizeof text - 1 - length);
         if (count <= 0) break;
         length += (size_t)count;
         char *line = text, *end;
@@ -100,7 +100,7 @@ static void each_mapping(bool (*visit)(const struct mapping *mapping, void *argu
         memmove(text, line, length);
         if (length == sizeof text - 1) length = 0; /* a path that long: without it */
     }
-    if (file >= 0) close(file);
+    if (file >= 0) linux_close(file);
     errno = saved;
 }
 
@@ -167,11 +167,15 @@ static STRATA_NOINLINE unsigned follow_frames(uintptr_t *frames, unsigned max) {
     return count;
 }
 
+/* The unwinder allocates where a program has registered tables (__register_frame), under a lock of its own: not a second time on this thread. */
 static unsigned all_frames(uintptr_t *frames, unsigned max) {
 #ifdef __GLIBC__
-    if (backtrace != NULL && __atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == UNWINDER_READY) {
+    static __thread bool unwinding __attribute__((tls_model("initial-exec")));
+    if (backtrace != NULL && !unwinding && __atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == UNWINDER_READY) {
+        unwinding = true;
         int saved = errno, count = backtrace((void **)(void *)frames, (int)max);
         errno = saved;
+        unwinding = false;
         if (count > 0) return (unsigned)count;
     }
 #endif

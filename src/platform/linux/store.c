@@ -34,7 +34,7 @@ static int keep(struct platform_store *store, int file, uint64_t bytes) {
     else if ((uint64_t)status.st_size < bytes)
         error = grow(file, bytes);
     if (error != 0) {
-        close(file);
+        linux_close(file);
         return error;
     }
     *store = (struct platform_store){.file = file, .device = status.st_dev, .inode = status.st_ino};
@@ -43,11 +43,11 @@ static int keep(struct platform_store *store, int file, uint64_t bytes) {
 
 int platform_store_open(struct platform_store *store, const char *path, int file, uint64_t bytes) {
     int saved = errno, error;
-    int own = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, FILE_MODE) : fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
+    int own = path != NULL ? linux_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, FILE_MODE) : fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
     if (own >= 0 && path != NULL) {
         int high = fcntl(own, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
         if (high >= 0) {
-            close(own);
+            linux_close(own);
             own = high;
         }
     }
@@ -134,7 +134,7 @@ int platform_store_sync(struct platform_store *store) {
 
 void platform_store_close(struct platform_store *store) {
     int saved = errno;
-    if (platform_store_is_ours(store)) close(store->file);
+    if (platform_store_is_ours(store)) linux_close(store->file);
     store->file = -1;
     errno = saved;
 }

@@ -88,7 +88,7 @@ static bool begin(struct platform_store_ring *ring, unsigned depth) {
     if (ring->library.queue_init(depth, &ring->uring, 0) != 0) return false; /* forbidden by many containers, and by kernel.io_uring_disabled */
     int high = fcntl(ring->uring.ring_fd, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
     if (high >= 0) {
-        close(ring->uring.ring_fd);
+        linux_close(ring->uring.ring_fd);
         ring->uring.ring_fd = ring->uring.enter_ring_fd = high;
     }
     if (!fits_header(ring, depth) || !knows_operations(ring) || fstat(ring->uring.ring_fd, &status) != 0) {

@@ -23,8 +23,10 @@
 #define STACK_BYTES (512 * KIB)
 #define STACK_BYTES_MAX (8 * MIB)
 
-/* Threads of ours in this process: a forked child has none. Atomic; the process changes while there is one thread. */
+/* Threads of ours in the process that counts them: a forked child has none. Atomic; the process changes while there is one thread. */
 static uint32_t own_threads;
+static unsigned counting_process;
+/* Whose memory this is: not that of a child of vfork. Written where the heap is built, and in the child of a fork. */
 static unsigned own_process;
 
 /* A thread being started. */
@@ -67,13 +69,16 @@ static int create(struct start *start) {
     return error;
 }
 
+STRATA_SELDOM bool platform_thread_may_start(void) { return own_process == platform_process_id(); }
+
 bool platform_thread_start(void (*body)(void *), void *argument) {
+    if (!platform_thread_may_start()) return false;
     struct start *start = linux_map(NULL, sizeof(struct start), PROT_READ | PROT_WRITE, 0);
     if (start == NULL) return false;
     *start = (struct start){.body = body, .argument = argument};
     int saved = errno;
-    if (own_process != platform_process_id()) {
-        own_process = platform_process_id();
+    if (counting_process != own_process) {
+        counting_process = own_process;
         __atomic_store_n(&own_threads, 0, __ATOMIC_RELAXED);
     }
     __atomic_fetch_add(&own_threads, 1, __ATOMIC_RELAXED);
@@ -105,7 +110,8 @@ static void first_thread_exit(void *unused) {
 STRATA_USUAL bool platform_on_first_thread_exit(void (*callback)(void)) {
     static pthread_key_t key;
     static bool made; /* written by the first caller, before there is a second thread or under the lock of fork's child */
-    if (syscall(SYS_gettid) != getpid()) return false;
+    own_process = platform_process_id();
+    if (platform_thread_self() != own_process) return false;
     int saved = errno;
     first_thread_callback = callback;
     if (!made) made = pthread_key_create(&key, first_thread_exit) == 0;
@@ -114,16 +120,25 @@ STRATA_USUAL bool platform_on_first_thread_exit(void (*callback)(void)) {
     return ok;
 }
 
+static bool read_stat(char *text, size_t bytes) {
+    int saved = errno;
+    int file = linux_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+    ssize_t length = file < 0 ? -1 : linux_read(file, text, bytes - 1);
+    if (file >= 0) linux_close(file);
+    errno = saved;
+    text[length < 0 ? 0 : length] = 0;
+    return length > 0;
+}
+
+bool platform_threads_are_counted(void) {
+    char text[16];
+    return read_stat(text, sizeof text);
+}
+
 /* /proc/self/stat: "number (name) state ...", and the number of threads as the 18th field behind the name; the first thread counts until the end. */
 bool platform_thread_is_last(void) {
     char text[1024];
-    int saved = errno;
-    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0) close(file);
-    errno = saved;
-    if (length <= 0) return false;
-    text[length] = 0;
+    if (!read_stat(text, sizeof text)) return false;
     const char *field = strrchr(text, ')');
     if (field == NULL || strncmp(field, ") Z ", 4) != 0) return false;
     for (unsigned i = 0; i < 18 && field != NULL; i++) field = strchr(field + 1, ' ');

@@ -129,6 +129,8 @@ bool platform_on_first_thread_exit(void (*callback)(void)) { return callback != 
 /* Tests stand for two threads by changing CPUs: on another one, a thread counts as another. */
 uint32_t platform_thread_token(void) { return current * SIM_CPUS_MAX + sim_cpu() + 1; }
 bool platform_thread_is_last(void) { return false; }
+bool platform_threads_are_counted(void) { return true; }
+bool platform_thread_may_start(void) { return true; }
 
 unsigned sim_threads_alive(void) {
     unsigned alive = 0;
