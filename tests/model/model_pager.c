@@ -244,7 +244,7 @@ static void step_trouble(const struct model_record *record) {
                                      UINT64_C(1) << SIM_STORE_SYNC,
                                      UINT64_C(1) << SIM_PAGED_MAP,
                                      UINT64_C(1) << SIM_PAGED_PROTECT,
-                                     UINT64_C(1) << SIM_PAGED_BREAK,
+                                     UINT64_C(1) << SIM_PAGED_BREAK | UINT64_C(1) << SIM_PAGED_MEND,
                                      UINT64_C(1) << SIM_STORE_READ | UINT64_C(1) << SIM_STORE_WRITE,
                                      UINT64_C(1) << SIM_STORE_BEGIN};
     unsigned which = record->byte[1] % (ARRAY_LENGTH(calls) + 2);

@@ -26,7 +26,7 @@
 /* Threads of ours in the process that counts them: a forked child has none. Atomic; the process changes while there is one thread. */
 static uint32_t own_threads;
 static unsigned counting_process;
-/* Whose memory this is: not that of a child of vfork. Written where the heap is built, and in the child of a fork. */
+/* Whose memory this is: not that of a child of vfork. Written where the heap is built, and in the child of a fork; 0: there is none. */
 static unsigned own_process;
 
 /* A thread being started. */
@@ -69,7 +69,7 @@ static int create(struct start *start) {
     return error;
 }
 
-STRATA_SELDOM bool platform_thread_may_start(void) { return own_process == platform_process_id(); }
+STRATA_SELDOM bool platform_thread_may_start(void) { return own_process == 0 || own_process == platform_process_id(); }
 
 bool platform_thread_start(void (*body)(void *), void *argument) {
     if (!platform_thread_may_start()) return false;
@@ -77,8 +77,8 @@ bool platform_thread_start(void (*body)(void *), void *argument) {
     if (start == NULL) return false;
     *start = (struct start){.body = body, .argument = argument};
     int saved = errno;
-    if (counting_process != own_process) {
-        counting_process = own_process;
+    if (counting_process != platform_process_id()) {
+        counting_process = platform_process_id();
         __atomic_store_n(&own_threads, 0, __ATOMIC_RELAXED);
     }
     __atomic_fetch_add(&own_threads, 1, __ATOMIC_RELAXED);

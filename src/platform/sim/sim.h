@@ -83,6 +83,7 @@ enum sim_call {
     SIM_PAGED_MAP,
     SIM_PAGED_PROTECT,
     SIM_PAGED_BREAK,
+    SIM_PAGED_MEND,
     SIM_STORE_OPEN,
     SIM_STORE_READ,
     SIM_STORE_WRITE, /* of half of it */

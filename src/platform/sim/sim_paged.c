@@ -206,22 +206,22 @@ void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t byt
     sim_release(paged->own + offset, bytes);
 }
 
-static bool set_broken(const char *function, struct platform_paged *paged, size_t offset, uint8_t right) {
+static bool set_broken(const char *function, enum sim_call call, struct platform_paged *paged, size_t offset, uint8_t right) {
     uint8_t *rights = rights_of(function, paged, offset, sim_config.page_bytes);
-    if (sim_call_fails(SIM_PAGED_BREAK)) return false;
+    if (sim_call_fails(call)) return false;
     *rights = right;
     return true;
 }
 
 bool platform_paged_break(struct platform_paged *paged, size_t offset) {
-    bool ok = set_broken("platform_paged_break", paged, offset, RIGHT_BROKEN);
+    bool ok = set_broken("platform_paged_break", SIM_PAGED_BREAK, paged, offset, RIGHT_BROKEN);
     platform_paged_wake(paged, offset, sim_config.page_bytes);
     return ok;
 }
 
 bool platform_paged_mend(struct platform_paged *paged, size_t offset, bool *written) {
     *written = false;
-    return set_broken("platform_paged_mend", paged, offset, RIGHT_NONE);
+    return set_broken("platform_paged_mend", SIM_PAGED_MEND, paged, offset, RIGHT_NONE);
 }
 
 void platform_paged_seal(struct platform_paged *paged) { memset(script.rights, RIGHT_BROKEN, paged->bytes / sim_config.page_bytes); }
