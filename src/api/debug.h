@@ -26,6 +26,7 @@ struct debug_rule {
 struct debug_heap {
     struct debug_layer layer;
     struct list rules;                                 /* in the order in which they were set; under layer.lock */
+    uint64_t rules_set;                                /* how many were, so far; atomic */
     uint32_t setting;                                  /* somebody is setting features: see debug_setting_try; atomic */
     struct debug_cache *classes[SLAB_CACHE_MAGAZINES]; /* by tag; NULL: never had features. Atomic */
     uint32_t blocks_mtbf;                              /* of blocks, which have no other feature; atomic, as is the next */

@@ -2,7 +2,8 @@
  * debug_api.c - debugging as programs see it: rules that give features to caches, errors, walks. Reports as text are in debug_text.c.
  *
  * Setters come one by one (debug->setting), with no lock held while they work on a cache, as destructors of the program run then. A cache that is
- * created meanwhile asks for its features by itself: the rules are changed before any cache is.
+ * created meanwhile asks for its features by itself: the rules are changed before any cache is, and it asks again where they were while it took them.
+ * It can't wait for the setter, whose destructors may create caches.
  */
 #include <errno.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static bool set_rule(struct debug_heap *debug, const char *pattern, const struct
     struct debug_rule *old = rule_of(debug, pattern);
     if (old != NULL) list_remove(&old->link);
     list_push_back(&debug->rules, &fresh->link);
+    __atomic_fetch_add(&debug->rules_set, 1, __ATOMIC_RELEASE);
     platform_lock_release(&debug->layer.lock);
     if (old != NULL) zone_metadata_free(&heap.zone, old, sizeof *old);
     return true;
@@ -112,8 +114,15 @@ static bool apply(struct debug_heap *debug, const char *pattern) {
 void debug_cache_created(struct object_cache *cache) {
     struct debug_heap *debug = debug_heap();
     struct debug_features features;
-    if (debug == NULL || cache->no_debug || !features_of(debug, cache->name, &features)) return;
-    if (!object_cache_debug_set(cache, &debug->layer, &features)) log_line("debug: no memory for the features of cache %s: it has none", cache->name);
+    uint64_t before;
+    bool ok;
+    if (debug == NULL || cache->no_debug) return;
+    do {
+        before = __atomic_load_n(&debug->rules_set, __ATOMIC_ACQUIRE);
+        bool any = features_of(debug, cache->name, &features);
+        ok = object_cache_debug_set(cache, &debug->layer, any ? &features : NULL);
+    } while (__atomic_load_n(&debug->rules_set, __ATOMIC_ACQUIRE) != before); /* a setter may have given it newer ones first */
+    if (!ok) log_line("debug: no memory for the features of cache %s: it has none", cache->name);
 }
 
 static enum strata_debug_status set(const char *who, const char *pattern, size_t pattern_length, const char *text, size_t length) {

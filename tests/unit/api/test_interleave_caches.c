@@ -1,8 +1,10 @@
 /*
  * test_interleave_caches.c - caches that are destroyed while others of them are reaped: by the destructor of one, or by another CPU, in every order
  * that few switches allow around locks. Nobody waits for a cache that has nothing to do with it, and each object that was constructed is destructed.
+ * And one that is created while its debugging features are set: it has those that were set last.
  */
 #include "strata/cache.h"
+#include "strata/debug.h"
 #include "strata/strata.h"
 #include "unit/api/api_support.h"
 
@@ -125,10 +127,47 @@ static void a_cache_is_destroyed_beside_a_reap(void **state) {
     }
 }
 
+/* ------------------------------------------------------------------ created beside a setter */
+
+static void create(void *unused) {
+    (void)unused;
+    EXPECT(strata_cache_create("beside", &(struct strata_cache_config){.size = 100}, &beside) == STRATA_CACHE_OK);
+}
+static void set(void *features) { EXPECT(strata_debug_set("beside", features) == STRATA_DEBUG_OK); }
+
+static const char *create_and_set(void *features) {
+    const char *const *of_rules = features; /* before, and then */
+    struct strata_debug_stats stats;
+    sim_explore_ignore(true);
+    new_process(&(struct sim_config){.cpus = 2}, "background:off");
+    wrong = NULL;
+    set((void *)(uintptr_t)of_rules[0]);
+    sim_explore_ignore(false);
+    sim_thread_start(0, create, NULL);
+    sim_thread_start(1, set, (void *)(uintptr_t)of_rules[1]);
+    EXPECT(sim_run_threads());
+    sim_explore_ignore(true);
+    strata_debug_stats_get(&stats);
+    EXPECT(stats.caches == (strcmp(of_rules[1], "off") != 0));
+    EXPECT(strata_cache_destroy(beside) == STRATA_CACHE_OK);
+    EXPECT(strata_check() == NULL);
+    return wrong;
+}
+static void a_cache_is_created_beside_a_setter(void **state) {
+    static const char *const rules[][2] = {{"guards", "off"}, {"off", "guards"}, {"audit", "guards"}};
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++) {
+        struct sim_exploration exploration = {.scenario = create_and_set, .context = (void *)(uintptr_t)rules[i], .deviations = 2};
+        if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+        if (exploration.runs < RUNS_MIN) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_destructor_destroys_another_cache),
         cmocka_unit_test(a_cache_is_destroyed_beside_a_reap),
+        cmocka_unit_test(a_cache_is_created_beside_a_setter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
