@@ -43,6 +43,23 @@ static bool is_over(const struct debug_cache *cache, const struct debug_twin *tw
     return twin != current_twin(cache) && twin->pins == 0 && list_empty(&twin->slabs);
 }
 
+/* All twins count: what was allocated with features keeps them until it is freed. Under the lock. */
+static void update_traced(struct debug_cache *cache) {
+    uint64_t frames = 0, audit = 0;
+    LIST_FOR_EACH(&cache->twins, node) {
+        const struct debug_features *features = &CONTAINER_OF(node, struct debug_twin, link)->features;
+        frames = max_u64(frames, features->frames);
+        audit = max_u64(audit, features->audit);
+    }
+    __atomic_store_n(&cache->traced, (uint32_t)(frames | audit << 16), __ATOMIC_RELAXED);
+}
+
+static void retire(struct debug_twin *twin, struct list *twins) {
+    list_remove(&twin->link);
+    list_push_back(twins, &twin->link);
+    update_traced(twin->cache);
+}
+
 /*
  * Under the lock: slabs to give back go onto `gone`, each with a pin of its twin, which it needs until it is destroyed; a twin that has none any
  * more, and isn't the current one, onto `twins`.
@@ -59,9 +76,7 @@ static void collect_empty(struct debug_cache *cache, struct list *gone, struct l
             list_push_back(gone, &slab->link);
             twin->pins++;
         }
-        if (!is_over(cache, twin)) continue;
-        list_remove(&twin->link);
-        list_push_back(twins, &twin->link);
+        if (is_over(cache, twin)) retire(twin, twins);
     }
 }
 
@@ -76,10 +91,7 @@ static uint64_t destroy_collected(struct debug_cache *cache, struct list *gone, 
         debug_slab_destroy(slab);
         platform_lock_acquire(&cache->lock);
         twin->pins--;
-        if (is_over(cache, twin)) {
-            list_remove(&twin->link);
-            list_push_back(twins, &twin->link);
-        }
+        if (is_over(cache, twin)) retire(twin, twins);
         platform_lock_release(&cache->lock);
     }
     while (!list_empty(twins)) {
@@ -135,7 +147,7 @@ bool debug_cache_set(struct debug_cache *cache, const struct debug_features *fea
     } else {
         cache->features = (struct debug_features){0};
     }
-    __atomic_store_n(&cache->traced, (uint32_t)cache->features.frames | (uint32_t)cache->features.audit << 16, __ATOMIC_RELAXED);
+    update_traced(cache);
     __atomic_store_n(&cache->active, twin != NULL, __ATOMIC_RELEASE);
     platform_lock_release(&cache->lock);
     debug_cache_reap(cache);

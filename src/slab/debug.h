@@ -100,7 +100,7 @@ struct debug_cache {
     struct platform_lock lock;
     struct debug_features features; /* now */
     bool active;                    /* they are some; atomic, as is the next */
-    uint32_t traced;                /* what is to be found out before the lock is taken: the frames, and audit << 16 */
+    uint32_t traced;                /* what is to be found out before the lock is taken: the most frames of a twin, and the most audit << 16 */
     struct list twins;
     uint64_t in_use; /* atomic, as are the next two */
     uint64_t free, slabs;

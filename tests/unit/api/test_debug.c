@@ -187,6 +187,22 @@ static void each_error_is_seen(void **state) {
                                     BY_A("allocated", "0.000000") ENDS_HERE);
 }
 
+/* The features of a buffer are those that it was allocated with. */
+static void a_free_is_kept_after_audit_went(void **state) {
+    (void)state;
+    static const char *const then[] = {"off", "guards", "audit+frames=1+guards"};
+    for (unsigned i = 0; i < ARRAY_LENGTH(then); i++) {
+        begin("background:off");
+        assert_int_equal(strata_debug_set("malloc-64", "audit+guards"), STRATA_DEBUG_OK);
+        assert_non_null(get(50)); /* keeps the slab */
+        buffer = get(50);
+        assert_int_equal(strata_debug_set("malloc-64", then[i]), STRATA_DEBUG_OK);
+        put(buffer);
+        assert_report(free_it, "strata: free(): %p: double free (cache malloc-64)\n"
+                               "strata:   buffer %p of 50 bytes, not in use\n" BY_A("freed", "0.000000") BY_A("allocated", "0.000000") ENDS_HERE);
+    }
+}
+
 static struct strata_cache *things, *others;
 static void free_thing(void *p) { strata_cache_free(things, p); }
 static void free_middle(void *p) { strata_cache_free(things, (char *)p + 16); }
@@ -394,6 +410,7 @@ int main(void) {
         TEST(a_byte_after_the_end_is_seen),
         TEST(a_report_tells_all_that_is_known),
         TEST(each_error_is_seen),
+        TEST(a_free_is_kept_after_audit_went),
         TEST(objects_go_back_where_they_belong),
         TEST(a_visitor_must_be_there),
         TEST(a_source_has_no_firewall),
