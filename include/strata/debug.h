@@ -9,8 +9,8 @@
  *
  * A *debugged buffer* lies in slabs of its own, so that it always is known which buffers are: those allocated before a cache got its
  * features are freed as ordinary ones, those allocated with features keep them until they are freed. Memory of more than 32 KiB (blocks) has
- * none but `mtbf`, objects of fixed pools and integers of arenas none at all. Where memory for a debugged buffer ends, the caller gets an ordinary
- * one, and strata_debug_stats counts it in `plain`.
+ * none but `mtbf`, objects of fixed pools and integers of arenas none at all. Where memory for a debugged buffer ends, or no class that has features
+ * has room for its size and alignment together, the caller gets an ordinary one, and strata_debug_stats counts it in `plain`.
  *
  * For all functions, where nothing else is said: any thread may call them at any time, also before main; fork: the child goes on with the features,
  * the buffers and the logs of the parent; not for signal handlers; errno stays as it was. A call with an argument that is not allowed changes
@@ -205,7 +205,7 @@ struct strata_debug_stats {
     uint64_t caches;           /* that have features now */
     uint64_t in_use, freed;    /* debugged buffers that the program has, and those that wait to be used again */
     uint64_t allocs, frees;    /* of debugged buffers, since the start */
-    uint64_t plain;            /* allocations that got an ordinary buffer, as there was no memory for a debugged one */
+    uint64_t plain;            /* allocations that got an ordinary buffer, as there was no memory or no room for a debugged one */
     uint64_t injected;         /* failures by mtbf, those included after which one that must not fail was tried again */
     uint64_t failed;           /* allocations that failed for want of memory, or because a constructor refused, since the first call of a setter */
     uint64_t errors;           /* found and reported */

@@ -71,17 +71,12 @@ static struct debug_cache *active_class(const struct debug_heap *debug, unsigned
 
 bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object) {
     const struct debug_heap *debug = debug_heap();
-    struct debug_cache *cache = active_class(debug, tag);
+    struct debug_cache *cache = active_class(debug, tag), *roomy = NULL;
     if (cache == NULL) return false;
-    /* A place is aligned as malloc's are; so an aligned buffer needs one with room to move in. */
+    /* A place is aligned as malloc's are; so an aligned buffer needs one with room to move in. Where there is none, mtbf may still refuse it. */
     size_t room = align > NATURAL_ALIGN ? bytes + align - NATURAL_ALIGN : bytes;
-    if (room > SIZE_CLASS_MAX_BYTES) cache = NULL;
-    if (cache != NULL && room > cache->bytes) cache = active_class(debug, slab_class_of_size(&heap.slabs, room));
-    if (cache == NULL) {
-        __atomic_fetch_add(&heap.debug->layer.plain, 1, __ATOMIC_RELAXED);
-        return false;
-    }
-    return debug_alloc(cache, bytes, align, "malloc", object) != DEBUG_PLAIN;
+    if (room > cache->bytes && room <= SIZE_CLASS_MAX_BYTES) roomy = active_class(debug, slab_class_of_size(&heap.slabs, room));
+    return debug_alloc(roomy != NULL ? roomy : cache, bytes, align, "malloc", object) != DEBUG_PLAIN;
 }
 
 STRATA_COLD void debug_heap_failed(unsigned tag, size_t bytes) {

@@ -79,6 +79,29 @@ static void blocks_may_fail(void **state) {
     ASSERT_SOUND();
 }
 
+/* With room for their alignment in a debugged buffer or without: there is none above the largest class, or in a class without features. */
+static void aligned_requests_fail_as_others(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern;
+        size_t align, bytes;
+    } requests[] = {{"*", 4096, 100}, {"*", 4096, 30000}, {"*", 64, 32768}, {"malloc-64", 32, 64}};
+    struct strata_debug_stats stats;
+    for (unsigned i = 0; i < ARRAY_LENGTH(requests); i++) {
+        begin("background:off");
+        assert_int_equal(strata_debug_set(requests[i].pattern, "mtbf=1+seed=3"), STRATA_DEBUG_OK);
+        assert_null(strata_memalign(requests[i].align, requests[i].bytes));
+        assert_false(strata_debug_spare(true));
+        void *p = strata_memalign(requests[i].align, requests[i].bytes);
+        assert_true(strata_debug_spare(false));
+        assert_int_equal((uintptr_t)p % requests[i].align, 0);
+        put(p);
+        strata_debug_stats_get(&stats);
+        assert_true(stats.injected == 1 && stats.plain + stats.allocs == 1 && stats.in_use == 0);
+        ASSERT_SOUND();
+    }
+}
+
 /* Who would sleep is not refused, or it would sleep for ever. */
 static void sleepers_are_spared(void **state) {
     (void)state;
@@ -187,7 +210,8 @@ static void the_end_of_memory_is_logged(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(a_seed_repeats_failures), TEST(blocks_may_fail), TEST(sleepers_are_spared), TEST(failures_are_logged), TEST(the_end_of_memory_is_logged),
+        TEST(a_seed_repeats_failures), TEST(blocks_may_fail),     TEST(aligned_requests_fail_as_others),
+        TEST(sleepers_are_spared),     TEST(failures_are_logged), TEST(the_end_of_memory_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
