@@ -128,11 +128,12 @@ bool debug_heap_free(const char *function, void *address) {
 
 bool debug_heap_owns(const void *address) { return debug_cache_of(&debug_heap()->layer, address) != NULL; }
 
-bool debug_heap_usable(const char *function, const void *address, size_t *bytes) {
+bool debug_heap_usable(const char *function, bool frees, const void *address, size_t *bytes) {
     struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
     uint64_t asked = 0;
     if (cache == NULL) return false;
-    bool live = is_of_malloc(cache, address, function) && debug_claim(cache, address, function, &asked) == DEBUG_LIVE;
+    const char *twice = frees ? DEBUG_TWICE : "already freed";
+    bool live = is_of_malloc(cache, address, function) && debug_claim(cache, address, function, twice, &asked) == DEBUG_LIVE;
     *bytes = live ? asked : SIZE_MAX;
     return true;
 }
@@ -149,7 +150,7 @@ enum debug_claim debug_heap_claim_sized(const char *function, const void *addres
     uint64_t asked;
     if (cache == NULL) return DEBUG_FOREIGN;
     if (!is_of_malloc(cache, address, function)) return DEBUG_WRONG;
-    enum debug_claim claim = debug_claim(cache, address, function, &asked);
+    enum debug_claim claim = debug_claim(cache, address, function, DEBUG_TWICE, &asked);
     if (claim != DEBUG_LIVE || is_size_asked(cache, address, size, asked, by_class)) return claim;
     char what[96];
     format_text(what, sizeof what, "size is %zu, but this is a debugged block of %llu bytes", size, (unsigned long long)asked);

@@ -187,7 +187,7 @@ static const char *const function_names[] = {[HEAP_FREE] = "free",
                                              [HEAP_USABLE_SIZE] = "malloc_usable_size"};
 
 bool heap_debug_usable(enum heap_function function, const void *address, size_t *bytes) {
-    return heap_is_debugged() && debug_heap_usable(function_names[function], address, bytes);
+    return heap_is_debugged() && debug_heap_usable(function_names[function], function != HEAP_USABLE_SIZE, address, bytes);
 }
 
 bool heap_debug_allows(enum heap_function function, const void *address, size_t size) {

@@ -200,9 +200,9 @@ size_t emergency_bytes(const void *address);
 /*
  * debug_heap.c, where heap.debug is not NULL. alloc, true: *object is a debugged buffer, or NULL where none shall be had. refuses: whether a block
  * shall not be had. failed: an allocation did, of a size class (0: a block), or of a cache, of which those with features say so themselves. free:
- * false: no debugged buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one. claim_sized: looks over what is about to be freed by a
- * caller who says the size, or a size of the class (by_class); FOREIGN: no debugged buffer. set_of_class: a live debugged buffer of this address, if
- * it is one, was asked for by its size class.
+ * false: no debugged buffer. usable: likewise; *bytes is SIZE_MAX where it is a wrong one; frees: the function frees it then. claim_sized: looks over
+ * what is about to be freed by a caller who says the size, or a size of the class (by_class); FOREIGN: no debugged buffer. set_of_class: a live
+ * debugged buffer of this address, if it is one, was asked for by its size class.
  */
 bool debug_heap_alloc(unsigned tag, size_t bytes, size_t align, void **object);
 bool debug_heap_refuses(size_t bytes);
@@ -210,7 +210,7 @@ void debug_heap_failed(unsigned tag, size_t bytes);
 void debug_cache_failed(const struct object_cache *cache);
 void debug_heap_add_figures(unsigned tag, struct slab_stats *stats);
 bool debug_heap_free(const char *function, void *address);
-bool debug_heap_usable(const char *function, const void *address, size_t *bytes);
+bool debug_heap_usable(const char *function, bool frees, const void *address, size_t *bytes);
 bool debug_heap_owns(const void *address);
 void debug_heap_set_of_class(const void *address);
 enum debug_claim debug_heap_claim_sized(const char *function, const void *address, size_t size, bool by_class);

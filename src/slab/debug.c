@@ -382,9 +382,9 @@ void debug_note_failure_of(struct debug_layer *layer, const char *name, uint64_t
 
 /* ------------------------------------------------------------------ taking back */
 
-/* Finds what is freed, and reports where it is none. leaving: the caller has claimed it as such. Under the lock. */
-static enum debug_claim claim(struct debug_cache *cache, const void *address, const char *function, bool leaving, struct debug_place *place,
-                              struct debug_damage *damage) {
+/* Finds what is freed, and reports where it is none: `twice` says that it was freed. leaving: the caller has claimed it as such. Under the lock. */
+static enum debug_claim claim(struct debug_cache *cache, const void *address, const char *function, const char *twice, bool leaving,
+                              struct debug_place *place, struct debug_damage *damage) {
     damage->what = NULL;
     if (!find_place(cache, address, place)) return DEBUG_FOREIGN;
     if (buffer_of(place) != address || !place->slot->was_used) {
@@ -392,7 +392,7 @@ static enum debug_claim claim(struct debug_cache *cache, const void *address, co
         return DEBUG_WRONG;
     }
     if (place->slot->state != DEBUG_STATE_IN_USE || place->slot->leaving != leaving) {
-        debug_report(cache, function, address, "double free", place, NULL);
+        debug_report(cache, function, address, twice, place, NULL);
         return DEBUG_WRONG;
     }
     if (!debug_guard_is_whole(place, damage)) {
@@ -402,11 +402,12 @@ static enum debug_claim claim(struct debug_cache *cache, const void *address, co
     return DEBUG_LIVE;
 }
 
-static enum debug_claim look_over(struct debug_cache *cache, const void *address, const char *function, bool leaves, uint64_t *bytes) {
+static enum debug_claim look_over(struct debug_cache *cache, const void *address, const char *function, const char *twice, bool leaves,
+                                  uint64_t *bytes) {
     struct debug_place place;
     struct debug_damage damage;
     platform_lock_acquire(&cache->lock);
-    enum debug_claim found = claim(cache, address, function, false, &place, &damage);
+    enum debug_claim found = claim(cache, address, function, twice, false, &place, &damage);
     if (found == DEBUG_LIVE && bytes != NULL) *bytes = place.slot->bytes;
     if (found == DEBUG_LIVE && leaves) place.slot->leaving = true;
     platform_lock_release(&cache->lock);
@@ -414,11 +415,11 @@ static enum debug_claim look_over(struct debug_cache *cache, const void *address
     return found;
 }
 
-enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes) {
-    return look_over(cache, address, function, false, bytes);
+enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, const char *twice, uint64_t *bytes) {
+    return look_over(cache, address, function, twice, false, bytes);
 }
 enum debug_claim debug_claim_leaving(struct debug_cache *cache, const void *address, const char *function) {
-    return look_over(cache, address, function, true, NULL);
+    return look_over(cache, address, function, DEBUG_TWICE, true, NULL);
 }
 
 void debug_set_of_class(struct debug_cache *cache, const void *address) {
@@ -446,7 +447,7 @@ static enum debug_claim take_back(struct debug_cache *cache, void *address, cons
     list_init(&twins);
     debug_event_take(cache, &event);
     platform_lock_acquire(&cache->lock);
-    enum debug_claim found = claim(cache, address, function, leaving, &place, &damage);
+    enum debug_claim found = claim(cache, address, function, DEBUG_TWICE, leaving, &place, &damage);
     uint64_t bytes = 0;
     if (found == DEBUG_LIVE) {
         struct debug_twin *twin = place.slab->twin;

@@ -186,8 +186,9 @@ bool debug_is_refused(struct debug_layer *layer, uint32_t mtbf, uint64_t *random
 /* Enters a failure into the log, if that is on. */
 void debug_log_failure(struct debug_layer *layer, const char *name, uint64_t bytes);
 
-/* Looks a pointer over that is about to be freed: *bytes (may be NULL) is what was asked for. */
-enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, uint64_t *bytes);
+#define DEBUG_TWICE "double free"
+/* Looks a pointer over that is about to be freed, or asked about: *bytes (may be NULL) is what was asked for. `twice` reports one that was freed. */
+enum debug_claim debug_claim(struct debug_cache *cache, const void *address, const char *function, const char *twice, uint64_t *bytes);
 /*
  * The same for who has something to do before it is freed, and then calls debug_free_leaving: meanwhile every other free is a double one.
  */

@@ -187,6 +187,22 @@ static void each_error_is_seen(void **state) {
                                     BY_A("allocated", "0.000000") ENDS_HERE);
 }
 
+static void ask_its_size(void *p) { (void)strata_malloc_usable_size(p); }
+static void resize_it(void *p) { assert_null(strata_realloc(p, 60)); }
+
+/* Only who frees frees twice. */
+static void a_freed_buffer_is_named_as_such(void **state) {
+    (void)state;
+    begin("debug:guards");
+    put(buffer = get(50));
+    assert_report(ask_its_size, "strata: malloc_usable_size(): %p: already freed (cache malloc-64)\n"
+                                "strata:   buffer %p of 50 bytes, not in use\nstrata:     no transactions are kept: audit does\n" ENDS_HERE);
+    begin("debug:guards");
+    put(buffer = get(50));
+    assert_report(resize_it, "strata: realloc(): %p: double free (cache malloc-64)\n"
+                             "strata:   buffer %p of 50 bytes, not in use\nstrata:     no transactions are kept: audit does\n" ENDS_HERE);
+}
+
 /* The features of a buffer are those that it was allocated with. */
 static void a_free_is_kept_after_audit_went(void **state) {
     (void)state;
@@ -410,6 +426,7 @@ int main(void) {
         TEST(a_byte_after_the_end_is_seen),
         TEST(a_report_tells_all_that_is_known),
         TEST(each_error_is_seen),
+        TEST(a_freed_buffer_is_named_as_such),
         TEST(a_free_is_kept_after_audit_went),
         TEST(objects_go_back_where_they_belong),
         TEST(a_visitor_must_be_there),

@@ -345,6 +345,21 @@ static void walks_find_what_is_there(void **state) {
     ASSERT_SOUND();
 }
 
+/* Names are no patterns. */
+static void reports_tell_names_apart(void **state) {
+    (void)state;
+    struct strata_cache *caches[2];
+    assert_int_equal(strata_debug_set("a?", "guards"), STRATA_DEBUG_OK);
+    assert_int_equal(strata_cache_create("a*", &(struct strata_cache_config){.size = 64}, &caches[0]), STRATA_CACHE_OK);
+    assert_int_equal(strata_cache_create("ab", &(struct strata_cache_config){.size = 64}, &caches[1]), STRATA_CACHE_OK);
+    for (unsigned i = 0; i < 8; i++) assert_non_null(strata_cache_alloc(caches[i / 3 != 0], 0));
+    int file = platform_file_create("/report");
+    assert_int_equal(strata_debug_report_in_use(NULL, file), 0);
+    const char *text = sim_file_text("/report", NULL);
+    assert_non_null(strstr(text, "192 bytes in 3 buffers of a*, such as "));
+    assert_non_null(strstr(text, "320 bytes in 5 buffers of ab, such as "));
+}
+
 static void old_entries_give_way(void **state) {
     (void)state;
     assert_int_equal(strata_debug_log_set("transaction=4K"), STRATA_DEBUG_OK);
@@ -397,12 +412,12 @@ static void figures_include_debugged_buffers(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(sizes_and_alignments_are_exact),   TEST(a_firewall_ends_at_a_page),
-        TEST(a_buffer_stays_what_it_is),        TEST(ordinary_objects_may_lie_in_debugged_buffers),
-        TEST(the_last_pattern_counts),          TEST(constructions_balance),
-        TEST(a_double_free_destructs_once),     TEST(frees_by_size_are_believed_again),
-        TEST(walks_find_what_is_there),         TEST(old_entries_give_way),
-        TEST(figures_include_debugged_buffers),
+        TEST(sizes_and_alignments_are_exact), TEST(a_firewall_ends_at_a_page),
+        TEST(a_buffer_stays_what_it_is),      TEST(ordinary_objects_may_lie_in_debugged_buffers),
+        TEST(the_last_pattern_counts),        TEST(constructions_balance),
+        TEST(a_double_free_destructs_once),   TEST(frees_by_size_are_believed_again),
+        TEST(walks_find_what_is_there),       TEST(reports_tell_names_apart),
+        TEST(old_entries_give_way),           TEST(figures_include_debugged_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
