@@ -126,7 +126,7 @@ bool debug_heap_free(const char *function, void *address) {
     return true;
 }
 
-bool debug_heap_owns(const void *address) { return debug_cache_of(&debug_heap()->layer, address) != NULL; }
+bool debug_heap_owns(const void *address) { return debug_slab_round(&debug_heap()->layer, (uintptr_t)address) != NULL; }
 
 bool debug_heap_usable(const char *function, bool frees, const void *address, size_t *bytes) {
     struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);

@@ -169,7 +169,12 @@ enum debug_outcome {
 /* A buffer; `function` is the program's, for messages. align: a power of two; above the cache's own, it needs as much room more. */
 enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64_t align, const char *function, void **buffer);
 
-/* The cache that a debugged buffer at or round this address is of; NULL: none. Without a lock; sources of the program's are not looked at. */
+/*
+ * The slab round an address, by what is known without a lock: of the zone's, or in the firewall's address space. Where no buffer of it is known to be
+ * in use, it may be freed at any time.
+ */
+struct debug_slab *debug_slab_round(struct debug_layer *layer, uintptr_t address);
+/* The cache that a debugged buffer at or round this address is of; NULL: none. As debug_slab_round finds it. */
 struct debug_cache *debug_cache_of(struct debug_layer *layer, const void *address);
 
 enum debug_claim {

@@ -50,8 +50,6 @@ void debug_slab_link(struct debug_slab *slab);
 void debug_slab_unlink(struct debug_slab *slab);
 /* Unlinked already. Under no lock. */
 void debug_slab_destroy(struct debug_slab *slab);
-/* The slab round an address, by what is known without a lock: of the zone's, or in the window. */
-struct debug_slab *debug_slab_round(struct debug_layer *layer, uintptr_t address);
 
 /* With a firewall: access to a place, and none any more. False: it can't be had now. */
 bool debug_place_open(const struct debug_place *place);

@@ -90,38 +90,31 @@ bool debug_copy_next(struct debug_layer *layer, struct debug_cursor *cursor, boo
     return found;
 }
 
-/* Of a slab of the program's own source. Under layer->lock. */
-static bool copy_of_source(struct debug_layer *layer, uintptr_t address, struct debug_copy *copy) {
-    bool found = false;
-    LIST_FOR_EACH(&layer->caches, node) {
-        struct debug_cache *cache = CONTAINER_OF(node, struct debug_cache, link);
-        if (cache->source == NULL) continue;
-        platform_lock_acquire(&cache->lock);
-        LIST_FOR_EACH(&cache->twins, at) {
-            const struct debug_twin *twin = CONTAINER_OF(at, struct debug_twin, link);
-            LIST_FOR_EACH(&twin->slabs, link) {
-                const struct debug_slab *slab = CONTAINER_OF(link, struct debug_slab, link);
-                if (found || address - slab->start >= twin->slab_bytes) continue;
-                copy_slab(slab, copy);
-                found = true;
-            }
+/* Under the cache's lock. */
+static bool copy_round(const struct debug_cache *cache, uintptr_t address, struct debug_copy *copy) {
+    LIST_FOR_EACH(&cache->twins, node) {
+        const struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
+        LIST_FOR_EACH(&twin->slabs, at) {
+            const struct debug_slab *slab = CONTAINER_OF(at, struct debug_slab, link);
+            if (address - slab->start >= twin->slab_bytes) continue;
+            copy_slab(slab, copy);
+            return true;
         }
-        platform_lock_release(&cache->lock);
-        if (found) break;
     }
-    return found;
+    return false;
 }
 
+/* By the lists: what else leads from the address to a slab may lead to one that goes, as anybody may ask for any address. */
 bool debug_copy_of(struct debug_layer *layer, const void *address, struct debug_copy *copy, unsigned *index) {
+    bool found = false;
     platform_lock_acquire(&layer->lock);
-    struct debug_cache *cache = debug_cache_of(layer, address);
-    bool found = cache == NULL && copy_of_source(layer, (uintptr_t)address, copy);
-    if (cache != NULL) {
+    LIST_FOR_EACH(&layer->caches, node) {
+        struct debug_cache *cache = CONTAINER_OF(node, struct debug_cache, link);
         platform_lock_acquire(&cache->lock);
-        const struct debug_slab *slab = debug_slab_round(layer, (uintptr_t)address); /* while nobody can unlink it */
-        found = slab != NULL && slab->id != 0;
-        if (found) copy_slab(slab, copy);
+        bool is_in = copy_round(cache, (uintptr_t)address, copy);
         platform_lock_release(&cache->lock);
+        found |= is_in;
+        if (is_in && cache->source == NULL) break; /* else a source may have the slab in a debugged buffer, which then counts */
     }
     platform_lock_release(&layer->lock);
     if (!found) return false;
