@@ -75,9 +75,9 @@ STRATA_API const char *strata_debug_status_text(enum strata_debug_status status)
  *                  Implies guards.
  *   firewall[=MIN] buffers of caches whose objects have MIN bytes (0..1048576, 0) or more end where a page without access follows, and have
  *                  pages of their own, which are without access from the free on: the first wrong access is a SIGSEGV, at its
- *                  instruction. What alignment (16 bytes for malloc) leaves between the end that was asked for and the page is for
- *                  guards to find. Not for caches with a source of their own: they get the other features, and a line on standard error
- *                  says that there is no firewall.
+ *                  instruction. Until then those pages count towards the option hard_limit. What alignment (16 bytes for malloc) leaves
+ *                  between the end that was asked for and the page is for guards to find. Not for caches with a source of their own: they
+ *                  get the other features, and a line on standard error says that there is no firewall.
  *   mtbf=N         one allocation in about N (1..1000000000) fails, by a generator of the cache's own; none by STRATA_KMEM_SLEEP or
  *                  STRATA_CACHE_SLEEP, nor where strata_debug_spare says so. The one feature for malloc's sizes above 32 KiB, by the name
  *                  "malloc-large": also a block that realloc makes larger counts

@@ -230,6 +230,7 @@ struct zone {
     struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct list idle_holes; /* superpages in use, with present pages that are free */
     struct zone_counters counters;
+    uint64_t outside;        /* granules of zone_outside_take */
     uint64_t populated_peak; /* the most that counters.populated was when room had been made, but for what was on its way out */
     uint64_t captured;       /* granules on their way to the system: those of captures */
     uint64_t exchanged;      /* idle granules that left for fresh ones, of late, with a bound: halved by each zone_tick. See lookaside.c */
@@ -310,6 +311,9 @@ bool zone_run_alloc_present(struct zone *zone, unsigned granules, unsigned align
 void zone_run_free(struct zone *zone, void *address, unsigned granules);
 /* Writes (tag, offset) into the tags of the granules of a slab or a pool's chunk, at most 256; clears them with TAG_NONE. */
 void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag);
+/* Of memory that its owner has outside of the zone: it counts towards the hard limit with what is allocated. False: that forbids it. */
+bool zone_outside_take(struct zone *zone, uint64_t granules);
+void zone_outside_give(struct zone *zone, uint64_t granules);
 
 /* ------------------------------------------------------------------ blocks */
 

@@ -315,8 +315,22 @@ void zone_superpages_give(struct zone *zone, struct superpage *first, size_t cou
 
 bool zone_within_limit(struct zone *zone, uint64_t granules) {
     uint64_t limit = zone->config.hard_limit_bytes >> GRANULE_SHIFT;
+    granules += zone->outside;
     if (granules > limit) return false;
     return zone->counters.allocated <= limit - granules || (zone_wake_runs(zone) && zone->counters.allocated <= limit - granules);
+}
+
+bool zone_outside_take(struct zone *zone, uint64_t granules) {
+    zone_lock(zone);
+    bool within = zone_within_limit(zone, granules);
+    if (within) zone->outside += granules;
+    platform_lock_release(&zone->lock);
+    return within;
+}
+void zone_outside_give(struct zone *zone, uint64_t granules) {
+    zone_lock(zone);
+    zone->outside -= granules;
+    platform_lock_release(&zone->lock);
 }
 
 void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag) {

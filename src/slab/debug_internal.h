@@ -51,7 +51,7 @@ void debug_slab_unlink(struct debug_slab *slab);
 /* Unlinked already. Under no lock. */
 void debug_slab_destroy(struct debug_slab *slab);
 
-/* With a firewall: access to a place, and none any more. False: it can't be had now. */
+/* With a firewall: access to a place, which counts towards the zone's limit, and none any more. False: it can't be had now. */
 bool debug_place_open(const struct debug_place *place);
 void debug_place_close(const struct debug_place *place);
 

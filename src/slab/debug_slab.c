@@ -141,7 +141,11 @@ bool debug_place_open(const struct debug_place *place) {
     if (!twin->features.firewall) return true;
     uint64_t most = platform_map_count_limit() / MAPPINGS_SHARE / 2; /* each is a mapping, and one between it and the next */
     if (__atomic_load_n(&layer->open_places, __ATOMIC_RELAXED) >= most) return false;
-    if (!platform_commit((void *)place_at(place->slab, place->index), twin->reach)) return false;
+    if (!zone_outside_take(layer->zone, twin->reach >> GRANULE_SHIFT)) return false;
+    if (!platform_commit((void *)place_at(place->slab, place->index), twin->reach)) {
+        zone_outside_give(layer->zone, twin->reach >> GRANULE_SHIFT);
+        return false;
+    }
     __atomic_fetch_add(&layer->open_places, 1, __ATOMIC_RELAXED);
     return true;
 }
@@ -152,6 +156,7 @@ void debug_place_close(const struct debug_place *place) {
     /* Where the system can't (no memory for a mapping more), it stays open: then the place serves as one without a firewall. */
     void *start = (void *)place_at(place->slab, place->index);
     if (!platform_decommit(start, twin->reach)) platform_release(start, twin->reach);
+    zone_outside_give(twin->cache->layer->zone, twin->reach >> GRANULE_SHIFT);
     __atomic_fetch_sub(&twin->cache->layer->open_places, 1, __ATOMIC_RELAXED);
 }
 

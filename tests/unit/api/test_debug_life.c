@@ -64,6 +64,46 @@ static void a_firewall_ends_at_a_page(void **state) {
     assert_string_equal(sim_output(), "");
 }
 
+static unsigned allocate_all(void **first, size_t bytes) {
+    unsigned count = 0;
+    for (void *p; (p = get(bytes)) != NULL; count++) {
+        *(void **)p = *first;
+        *first = p;
+    }
+    return count;
+}
+static void free_all(void **first) {
+    for (void *p = *first, *next; p != NULL; p = next) {
+        next = *(void **)p;
+        put(p);
+    }
+    *first = NULL;
+}
+
+/* With a page behind each, and then without: together they are no more than what the limit allows, and all of it comes back. */
+static void firewalls_count_towards_the_limit(void **state) {
+    (void)state;
+    begin("debug:firewall,hard_limit:16M,background:off");
+    struct strata_debug_stats stats;
+    void *first = NULL;
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned count = allocate_all(&first, 32768);
+        assert_in_range(count, 8 * MIB / 32768, 16 * MIB / 32768);
+        strata_debug_stats_get(&stats);
+        assert_in_range(stats.in_use, 8 * MIB / 32768, count);
+        assert_null(get(40000));
+        free_all(&first);
+        strata_release(0);
+        char *block = get(12 * MIB);
+        assert_non_null(block);
+        assert_in_range(allocate_all(&first, 32768), 1, 4 * MIB / 32768);
+        free_all(&first);
+        put(block);
+        strata_release(0);
+    }
+    ASSERT_SOUND();
+}
+
 /* ------------------------------------------------------------------ on and off */
 
 static void a_buffer_stays_what_it_is(void **state) {
@@ -433,12 +473,19 @@ static void figures_include_debugged_buffers(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(sizes_and_alignments_are_exact),   TEST(a_firewall_ends_at_a_page),
-        TEST(a_buffer_stays_what_it_is),        TEST(ordinary_objects_may_lie_in_debugged_buffers),
-        TEST(the_last_pattern_counts),          TEST(constructions_balance),
-        TEST(a_double_free_destructs_once),     TEST(frees_by_size_are_believed_again),
-        TEST(walks_find_what_is_there),         TEST(a_slab_that_goes_is_not_found),
-        TEST(reports_tell_names_apart),         TEST(old_entries_give_way),
+        TEST(sizes_and_alignments_are_exact),
+        TEST(a_firewall_ends_at_a_page),
+        TEST(firewalls_count_towards_the_limit),
+        TEST(a_buffer_stays_what_it_is),
+        TEST(ordinary_objects_may_lie_in_debugged_buffers),
+        TEST(the_last_pattern_counts),
+        TEST(constructions_balance),
+        TEST(a_double_free_destructs_once),
+        TEST(frees_by_size_are_believed_again),
+        TEST(walks_find_what_is_there),
+        TEST(a_slab_that_goes_is_not_found),
+        TEST(reports_tell_names_apart),
+        TEST(old_entries_give_way),
         TEST(figures_include_debugged_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
