@@ -320,14 +320,14 @@ bool zone_within_limit(struct zone *zone, uint64_t granules) {
     return zone->counters.allocated <= limit - granules || (zone_wake_runs(zone) && zone->counters.allocated <= limit - granules);
 }
 
-bool zone_outside_take(struct zone *zone, uint64_t granules) {
+STRATA_COLD bool zone_outside_take(struct zone *zone, uint64_t granules) {
     zone_lock(zone);
     bool within = zone_within_limit(zone, granules);
     if (within) zone->outside += granules;
     platform_lock_release(&zone->lock);
     return within;
 }
-void zone_outside_give(struct zone *zone, uint64_t granules) {
+STRATA_COLD void zone_outside_give(struct zone *zone, uint64_t granules) {
     zone_lock(zone);
     zone->outside -= granules;
     platform_lock_release(&zone->lock);
