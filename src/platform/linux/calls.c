@@ -10,17 +10,15 @@
 
 #include "platform/linux/linux.h"
 
-STRATA_SELDOM int linux_open(const char *path, int flags, unsigned mode) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode); }
-STRATA_SELDOM void linux_close(int file) { (void)syscall(SYS_close, file); }
-STRATA_SELDOM ssize_t linux_read(int file, void *to, size_t bytes) { return syscall(SYS_read, file, to, bytes); }
-STRATA_SELDOM ssize_t linux_read_at(int file, void *to, size_t bytes, off_t offset) { return syscall(SYS_pread64, file, to, bytes, offset); }
-STRATA_SELDOM ssize_t linux_write(int file, const void *from, size_t bytes) { return syscall(SYS_write, file, from, bytes); }
-STRATA_SELDOM void linux_send(int socket, const void *from, size_t bytes, int flags) {
-    (void)syscall(SYS_sendto, socket, from, bytes, flags, NULL, 0);
-}
-STRATA_SELDOM int linux_msync(void *address, size_t bytes, int flags) { return (int)syscall(SYS_msync, address, bytes, flags); }
-STRATA_SELDOM int linux_fallocate(int file, int mode, off_t offset, off_t bytes) { return (int)syscall(SYS_fallocate, file, mode, offset, bytes); }
-STRATA_SELDOM void linux_take_signal(int signal) {
+int linux_open(const char *path, int flags, unsigned mode) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode); }
+void linux_close(int file) { (void)syscall(SYS_close, file); }
+ssize_t linux_read(int file, void *to, size_t bytes) { return syscall(SYS_read, file, to, bytes); }
+ssize_t linux_read_at(int file, void *to, size_t bytes, off_t offset) { return syscall(SYS_pread64, file, to, bytes, offset); }
+ssize_t linux_write(int file, const void *from, size_t bytes) { return syscall(SYS_write, file, from, bytes); }
+void linux_send(int socket, const void *from, size_t bytes, int flags) { (void)syscall(SYS_sendto, socket, from, bytes, flags, NULL, 0); }
+int linux_msync(void *address, size_t bytes, int flags) { return (int)syscall(SYS_msync, address, bytes, flags); }
+int linux_fallocate(int file, int mode, off_t offset, off_t bytes) { return (int)syscall(SYS_fallocate, file, mode, offset, bytes); }
+void linux_take_signal(int signal) {
     const uint64_t set = UINT64_C(1) << (signal - 1); /* as the kernel has it */
     const struct timespec now = {0};
     (void)syscall(SYS_rt_sigtimedwait, &set, NULL, &now, sizeof set);

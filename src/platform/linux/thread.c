@@ -110,8 +110,8 @@ static void first_thread_exit(void *unused) {
 STRATA_USUAL bool platform_on_first_thread_exit(void (*callback)(void)) {
     static pthread_key_t key;
     static bool made; /* written by the first caller, before there is a second thread or under the lock of fork's child */
-    own_process = platform_process_id();
-    if (platform_thread_self() != own_process) return false;
+    own_process = (unsigned)getpid();
+    if ((unsigned)syscall(SYS_gettid) != own_process) return false;
     int saved = errno;
     first_thread_callback = callback;
     if (!made) made = pthread_key_create(&key, first_thread_exit) == 0;
