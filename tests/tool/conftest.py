@@ -27,9 +27,9 @@ class Tool:
         full.update(env or {})
         return full
 
-    def __call__(self, *args, env=None, drop=(), input=None, cwd=None):
+    def __call__(self, *args, env=None, drop=(), input=None, cwd=None, before=()):
         return subprocess.run(
-            [*COMMAND, *map(str, args)],
+            [*before, *COMMAND, *map(str, args)],
             env=self.environment(env, drop),
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,

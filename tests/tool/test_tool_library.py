@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from strata import library
 from strata.errors import StrataError
+from tool_command import ORDINARY_RIGHTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,7 +73,7 @@ def test_a_folder_may_be_named(strata_lib, tmp_path):
     assert library.find_library(str(tmp_path)).path == path
 
 
-@pytest.mark.parametrize("folder", ["with blank", "with:colon"])
+@pytest.mark.parametrize("folder", ["with blank", "with:colon", "with$LIB", "with\ttab"])
 def test_paths_that_ld_preload_cannot_carry(tool, strata_lib, tmp_path, folder):
     done = tool("run", "--lib", install(strata_lib, tmp_path / folder), "--", "true")
     assert done.returncode == 125 and "LD_PRELOAD cannot carry" in done.stderr
@@ -81,6 +82,28 @@ def test_paths_that_ld_preload_cannot_carry(tool, strata_lib, tmp_path, folder):
 def test_a_wrong_place_that_was_named_is_not_passed_over(tool):
     done = tool("where", env={"STRATA_LIB": "/no/such/libstrata.so"})
     assert done.returncode == 125 and "STRATA_LIB: /no/such/libstrata.so: no such file" in done.stderr
+
+
+def test_places_that_cannot_be_looked_at(tool, strata_lib, no_places):
+    """A message, and the search goes on where nobody named the place."""
+    long = f"/{'n' * 300}"
+    done = tool("where", env={"STRATA_LIB": long})
+    assert done.returncode == 125 and f"STRATA_LIB: {long}: file name too long; allowed: the path of libstrata.so" in done.stderr
+    (no_places / "package" / "strata").mkdir(parents=True)
+    (no_places / "package" / "strata" / "prefix.txt").write_text(f"{long}\n")
+    python_prefix = install(strata_lib, no_places / "python-prefix" / "lib")
+    assert library.find_library().path == python_prefix
+
+
+def test_a_library_that_cannot_be_read(tool, strata_lib, tmp_path):
+    path = install(strata_lib, tmp_path / "closed")
+    path.chmod(0)
+    done = tool("where", "--lib", path, before=ORDINARY_RIGHTS)
+    assert done.returncode == 125 and f"{path}: cannot be read: Permission denied" in done.stderr
+    path.parent.chmod(0)
+    done = tool("where", "--lib", path, before=ORDINARY_RIGHTS)
+    path.parent.chmod(0o700)
+    assert done.returncode == 125 and f"--lib: {path}: permission denied" in done.stderr
 
 
 def copied(source, target):

@@ -23,6 +23,7 @@ void *realloc(void *p, size_t size) { (void)p; return malloc(size); }
 void free(void *p) { (void)p; }
 int main(void) { return malloc(10) == NULL; }
 """
+EI_ABIVERSION = 8
 E_MACHINE_AT = 18
 EM_AARCH64, EM_X86_64 = 183, 62
 
@@ -233,7 +234,17 @@ def test_script_is_judged_by_its_interpreter(tool, compile_c, script):
     assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
 
 
-@pytest.mark.parametrize("line", ["#!/usr/bin/env inner-program", "#!/usr/bin/env -S A=1 inner-program -x"])
+THROUGH_ENV = [
+    "inner-program",
+    "-S A=1 inner-program -x",
+    "-S -u FOO inner-program",
+    "-S -C /tmp inner-program",
+    "-vS --unset=FOO --block-signal=PIPE A='b c' inner-program # and no more",
+    "--split-string=--chdir /tmp inner-program",
+]
+
+
+@pytest.mark.parametrize("line", [f"#!/usr/bin/env {words}" for words in THROUGH_ENV])
 def test_script_through_env_is_judged_by_the_program_that_env_finds(tool, compile_c, script, tmp_path, line):
     compile_c("inner-program", MAIN, "-static")
     path = script("through-env", line + "\n")
@@ -241,8 +252,46 @@ def test_script_through_env_is_judged_by_the_program_that_env_finds(tool, compil
     assert done.returncode == 125 and "inner-program: a static program" in done.stderr
 
 
+@pytest.mark.parametrize("words", ["-S -i /bin/sh", "-S - /bin/sh", "-iS /bin/sh", "-S LD_PRELOAD= /bin/sh", "-S -u LD_PRELOAD /bin/sh"])
+def test_script_that_takes_the_library_away(tool, script, words):
+    path = script("takes-away", f"#!/usr/bin/env {words}\n")
+    assert f"{path}: its first line takes LD_PRELOAD from what it starts (env {words})" in refused(tool, path)
+    assert "warning: malloc will not be strata's" in tool("run", "--", path).stderr
+
+
+@pytest.mark.parametrize("words", ["-S 'sh", "-S ${SHELL}", "-S --no-such-option sh"])
+def test_script_whose_first_line_cannot_be_followed(tool, script, words):
+    path = script("strange", f"#!/usr/bin/env {words}\n")
+    assert f"{CANNOT_TELL}\n  {path}: its first line cannot be followed: " in refused(tool, path)
+
+
+def test_what_env_sets_counts_for_the_program_behind_it(tool, compile_c, script, tmp_path):
+    """PATH, where the name is looked for, and what the loader sees."""
+    compile_c("inner-program", MAIN)
+    path = script("sets", f"#!/usr/bin/env -S PATH={tmp_path} inner-program\n")
+    assert tool("run", "--verify", "--", path).returncode == 0
+    assert "inner-program: not found in PATH" in refused(tool, script("lost", "#!/usr/bin/env -S PATH=/no/such inner-program\n"))
+
+
+def test_a_library_that_the_loader_refuses(tool, strata_lib, tmp_path):
+    """As on a file system that is mounted noexec: the loader passes over it, and the program starts without."""
+    image = bytearray(strata_lib.read_bytes())
+    image[EI_ABIVERSION] = 255
+    library = tmp_path / "libstrata.so"
+    library.write_bytes(image)
+    done = tool("run", "--verify", "--lib", library, "--", "true")
+    assert done.returncode == 125, done
+    assert f"{library} is not loaded: ERROR: ld.so: object '{library}' from LD_PRELOAD cannot be preloaded" in done.stderr
+    assert tool("run", "--lib", library, "--", "true").returncode == 0
+
+
+def test_another_preloaded_library_that_is_missing_is_no_obstacle(tool):
+    done = tool("run", "--verify", "--", "echo", "ran", env={"LD_PRELOAD": "/no/such/library.so"})
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+
+
 def test_script_with_a_missing_interpreter(tool, script):
-    assert "its interpreter /no/such does not exist" in refused(tool, script("orphan", "#!/no/such\n"))
+    assert "its interpreter /no/such: No such file or directory" in refused(tool, script("orphan", "#!/no/such\n"))
     assert "nowhere-to-be-found: not found in PATH" in refused(tool, script("lost", "#!/usr/bin/env nowhere-to-be-found\n"))
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,9 @@ def test_exit_status_is_the_programs(tool, status):
         (["--output", "file", "true"], 125, "only together with --stats or --json"),
         (["--stats", "--output", "/no/such/folder/file", "true"], 125, "the folder does not exist"),
         (["--stats", "--output", "a,b", "true"], 125, "without commas"),
+        (["--stats", "--output", "a ", "true"], 125, "without blanks in front or behind"),
+        (["--debug", "", "true"], 125, "--debug: '': allowed: FEATURES"),
+        (["--debug", "guards@a b", "true"], 125, "--debug: 'guards@a b': allowed: FEATURES"),
         ([], 125, "Missing argument"),
     ],
 )
@@ -221,6 +225,39 @@ def test_locale_that_python_sets_does_not_leak(tool):
     assert "LC_CTYPE=C.UTF-8\n" in asked.stdout
 
 
+@pytest.mark.parametrize("value", ["", "C", "POSIX"])
+@pytest.mark.parametrize("command", [["run"], ["compare", "-n", 1, "--warmup", 0, "--peers", "none"]])
+def test_locale_that_python_changes_is_given_back(tool, tmp_path, command, value):
+    locale = [key for key in os.environ if key.startswith("LC_") or key == "LANG"]
+    log = tmp_path / "log"
+    done = tool(*command, "--", "sh", "-c", f'echo "<$LC_CTYPE>" >> {log}', drop=locale, env={"LC_CTYPE": value})
+    assert done.returncode == 0, done.stderr
+    assert set(log.read_text().splitlines()) == {f"<{value}>"}
+
+
+def test_standard_error_that_is_closed_or_full(tool, compile_c):
+    """The program starts, also where there is something to tell, and finds it as the caller left it."""
+    static = compile_c("static", '#include <stdio.h>\nint main(void) { puts("ran"); return 0; }\n', "-static")
+    for program in (["sh", "-c", "echo ran"], [static]):
+        for redirection in ("2>&-", "2>/dev/full"):
+            command = ["sh", "-c", f'exec "$@" {redirection}', "sh", *COMMAND, "run", "--", *map(str, program)]
+            done = subprocess.run(command, env=tool.environment(), capture_output=True, text=True)
+            assert (done.returncode, done.stdout) == (0, "ran\n"), (program, redirection)
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "run", "--"]
+    done = subprocess.run([*command, "ls", "/proc/self/fd"], env=tool.environment(), capture_output=True, text=True)
+    assert done.stdout.split()[:3] == ["0", "1", "2"] and len(done.stdout.split()) == 3, "2 is the folder that ls reads"
+    done = subprocess.run([*command, "no-such-program"], env=tool.environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (127, ""), "a message has no place on standard output"
+
+
+def test_a_working_folder_that_is_gone(tool):
+    command = ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh", *COMMAND]
+    with tempfile.TemporaryDirectory() as folder:
+        for words in (["run", "--", "true"], ["run", "--stats", "-o", "x", "--", "true"], ["compare", "-n", "1", "--", "true"]):
+            done = subprocess.run([*command, *words], env=tool.environment(), cwd=folder, capture_output=True, text=True)
+            assert "Traceback" not in done.stderr and done.returncode == (125 if "-o" in words else 0), done.stderr
+
+
 def test_nothing_extra_in_the_environment(tool):
     done = tool("run", "--", "env")
     assert "STRATA_CONF" not in done.stdout
@@ -251,6 +288,12 @@ def test_statistics_options(tool, tmp_path):
     assert conf("--stats") == "stats:table"
     assert conf("--json") == conf("--stats", "--json") == "stats:json"
     assert conf("--json", "-o", "a-%p.json") == f"stats:json,stats_file:{tmp_path}/a-%p.json"
+    # Only in the name as it was given is a percent sign more than that.
+    folder = tmp_path / "100%p"
+    folder.mkdir()
+    tool("run", "--json", "-o", "%%-%p.json", "--", "/bin/true", cwd=folder)
+    (file,) = folder.iterdir()
+    assert re.fullmatch(r"%-\d+\.json", file.name)
     assert conf("--verify", "--stats") == "verify:on,stats:table"
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -101,8 +102,7 @@ def run_command(
     """
     from strata.run import RunRequest, run
 
-    settings = ([f"debug:{debug}"] if debug is not None else []) + (option or [])
-    run(RunRequest(command, lib, settings, verify, stats, json, output, quiet))
+    run(RunRequest(command, lib, option or [], debug, verify, stats, json, output, quiet))
 
 
 @app.command("where")
@@ -307,21 +307,45 @@ def _write(option: str, path: str, text: str) -> None:
         raise StrataError(f"{option}: {path}: {error.strerror}") from error
 
 
+def undo_locale_coercion() -> None:
+    """Gives LC_CTYPE back the value that Python found. In the C locale it sets another one (PEP 538), which is no business of the programs that we start."""
+    try:
+        at_start = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return
+    value = next((entry for entry in at_start if entry.startswith(b"LC_CTYPE=")), None)
+    if value is not None:
+        os.environb[b"LC_CTYPE"] = value.removeprefix(b"LC_CTYPE=")
+    else:
+        os.environ.pop("LC_CTYPE", None)
+
+
 def main() -> None:
     """Entry point: the app, with errors as one message on stderr, and 125 where `strata run` itself fails."""
+    undo_locale_coercion()
+    if sys.stderr is None:  # closed by the caller; print would then take standard output. The program that we become does not inherit it.
+        sys.stderr = open(os.devnull, "w")
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:
         app(prog_name="strata")
     except StrataError as error:
-        print(f"strata {command}: {error}" if command else f"strata: {error}", file=sys.stderr)
+        _tell_error(command, str(error))
         sys.exit(error.exit_status)
     except SystemExit as end:
         # typer ends with 2 for a wrong command line, which could be the program's own status.
         sys.exit(EXIT_OWN_FAILURE if command == "run" and end.code == EXIT_USAGE else end.code)
+    except OSError as error:
+        _tell_error(command, str(error))
+        sys.exit(EXIT_OWN_FAILURE)
     except Exception:
         # A fault of this tool: told in full, and not with 1, which is an answer of `compare`.
         traceback.print_exc()
         sys.exit(EXIT_OWN_FAILURE)
+
+
+def _tell_error(command: str, text: str) -> None:
+    with suppress(OSError):
+        print(f"strata {command}: {text}" if command else f"strata: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def _run_once(workload: Workload, plan: Plan, candidate: Candidate, command: lis
         command=command,
         preload=candidate.preload,
         env=env,
-        folder=work if workload.suite_folder else Path.cwd(),
+        folder=work if workload.suite_folder else Path("."),
         stdin=work / workload.expand(workload.stdin, work) if workload.suite_folder else Path(workload.stdin),
         cpus=plan.cpus,
         timeout_s=workload.timeout_s,

@@ -5,7 +5,9 @@ Python's prefix, the build tree that this source file lies in or was installed f
 two) must have the library; the others are only looked into.
 """
 
+import errno
 import os
+import stat
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -77,7 +79,8 @@ def find_library(named: str | None = None) -> Place:
         return Place("STRATA_LIB", _named_file("STRATA_LIB", from_env))
     looked: list[str] = []
     for place in searched_places():
-        if place.path.is_file():
+        # Not Path.is_file, which raises where a folder can't be looked into.
+        if os.path.isfile(place.path):
             return Place(place.reason, check_preloadable(place.path.absolute()))
         looked.append(f"  {place.path} ({place.reason})")
     raise StrataError(f"{LIBRARY_NAME} not found; name it with --lib PATH or STRATA_LIB=PATH. Looked for:\n" + "\n".join(looked))
@@ -85,18 +88,28 @@ def find_library(named: str | None = None) -> Place:
 
 def _named_file(source: str, value: str) -> Path:
     path = Path(os.path.abspath(value))
-    if path.is_dir():
+    if os.path.isdir(path):
         path = path / LIBRARY_NAME
-    if not path.is_file():
-        raise StrataError(f"{source}: {value}: no such file; allowed: the path of {LIBRARY_NAME}, or a folder with it")
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        raise _no_library(source, value, error.strerror.lower()) from error
+    if not is_file:
+        raise _no_library(source, value, "not a file")
     return check_preloadable(path)
+
+
+def _no_library(source: str, value: str, reason: str) -> StrataError:
+    return StrataError(f"{source}: {value}: {reason}; allowed: the path of {LIBRARY_NAME}, or a folder with it")
 
 
 def check_preloadable(path: Path) -> Path:
     """`path` if LD_PRELOAD can carry it; otherwise StrataError."""
-    # The dynamic loader splits LD_PRELOAD at colons and spaces and has no way to quote them.
-    if bad := sorted({char for char in str(path) if char in ": "}):
+    # The dynamic loader splits LD_PRELOAD at colons and blanks, puts its own words in for $LIB and $ORIGIN, and can't be told not to.
+    if bad := sorted({char for char in str(path) if char in ":$" or char.isspace()}):
         raise StrataError(f"{path}: LD_PRELOAD cannot carry a path with {' or '.join(map(repr, bad))}; move the library")
+    if not os.access(path, os.R_OK):
+        raise StrataError(f"{path}: cannot be read: {os.strerror(errno.EACCES)}")
     if not is_elf(path):
         raise StrataError(f"{path}: not a shared library (no ELF header)")
     return path

@@ -143,8 +143,7 @@ def _run(launch: Launch, stdout: Path, stderr: Path, reports: Path) -> tuple[flo
     }
     odd = [f"{key}={value}" for key, value in env.items() if not SHELL_NAME.match(key)]
     preload = ":".join(part for part in (launch.preload, env.get("LD_PRELOAD", "")) if part)
-    folder = os.path.abspath(launch.folder)
-    command = ["setsid", "--fork", "/bin/sh", "-c", SHELL_SCRIPT, "sh", preload, folder]
+    command = ["setsid", "--fork", "/bin/sh", "-c", SHELL_SCRIPT, "sh", preload, str(launch.folder)]
     command += (["env", *odd] if odd else []) + list(launch.command)
 
     opened: list[int] = []

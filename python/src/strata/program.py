@@ -6,6 +6,7 @@ start, verify:on, is.
 """
 
 import errno
+import getopt
 import os
 import shlex
 import stat
@@ -70,10 +71,11 @@ class Inspection:
     """What is known of a program before it runs.
 
     `problems` mean that strata won't serve it, `doubts` that it may have a malloc of its own which nothing shows, so that who asks for a proof
-    gets none; `notes` are worth a line.
+    gets none; `notes` are worth a line. `env` is what the program gets, which a script's `#!/usr/bin/env -S` may have changed.
     """
 
     path: Path
+    env: dict[str, str]
     chain: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
@@ -129,8 +131,7 @@ def inspect(path: Path, library: Path, thorough: bool = True, env: Mapping[str, 
 
     `thorough` also searches the symbol tables, which takes half a second for a very large program.
     """
-    env = os.environ if env is None else env
-    inspection = Inspection(path)
+    inspection = Inspection(path, dict(os.environ if env is None else env))
     with Elf(library) as elf:
         target, libc = elf.target, elf.libc()
     pending = [path]
@@ -146,7 +147,7 @@ def inspect(path: Path, library: Path, thorough: bool = True, env: Mapping[str, 
         elif is_elf(current):
             _look_at_elf(current, target, libc, thorough, inspection)
         else:
-            pending += _interpreters(current, env, inspection)
+            pending += _interpreters(current, inspection)
     return inspection
 
 
@@ -247,10 +248,10 @@ def _look_for_hidden_allocator(path: Path, elf: Elf, imported: set[str], allocat
             )
 
 
-def _interpreters(path: Path, env: Mapping[str, str], inspection: Inspection) -> list[Path]:
+def _interpreters(path: Path, inspection: Inspection) -> list[Path]:
     """What a script starts: its interpreter, and after `#!/usr/bin/env NAME` also NAME."""
     with path.open("rb") as stream:
-        line = stream.read(SHEBANG_BYTES).split(b"\n", 1)[0].decode(errors="surrogateescape")
+        line = os.fsdecode(stream.read(SHEBANG_BYTES).split(b"\n", 1)[0])
     if not line.startswith("#!"):
         # execvp hands a text file without a first line of its own to the shell.
         return [Path("/bin/sh")]
@@ -259,26 +260,62 @@ def _interpreters(path: Path, env: Mapping[str, str], inspection: Inspection) ->
         inspection.problems.append(f"{path}: its first line names no interpreter")
         return []
     interpreter = Path(words[0])
-    if not interpreter.is_file():
-        inspection.problems.append(f"{path}: its interpreter {interpreter} does not exist")
+    try:
+        is_file = stat.S_ISREG(interpreter.stat().st_mode)
+    except OSError as error:
+        inspection.problems.append(f"{path}: its interpreter {interpreter}: {error.strerror}")
+        return []
+    if not is_file:
+        inspection.problems.append(f"{path}: its interpreter {interpreter} is not a file")
         return []
     found = [interpreter]
-    if interpreter.name == "env" and len(words) > 1 and (name := _program_of_env(words[1])):
+    if interpreter.name == "env" and len(words) > 1:
         try:
-            found.append(resolve(name, env))
+            found += _program_of_env(path, words[1], inspection)
         except StrataError as error:
             inspection.problems.append(f"{path}: its interpreter {error}")
+        except (getopt.GetoptError, ValueError) as error:
+            inspection.doubts.append(f"{path}: its first line cannot be followed: {error}")
     return found
 
 
-def _program_of_env(argument: str) -> str | None:
-    """NAME in `#!/usr/bin/env NAME` or `#!/usr/bin/env -S [VARIABLE=VALUE] NAME ARGS`."""
-    if argument.startswith(("-S", "--split-string")):
-        rest = argument.removeprefix("--split-string").removeprefix("-S").lstrip("= ")
-        words = shlex.split(rest)
-    else:
-        words = [argument]
-    for word in words:
-        if not word.startswith("-") and "=" not in word:
-            return word
-    return None
+# The options of GNU env, for getopt; those on signals, which may have a value or not, change nothing here.
+ENV_OPTIONS = "a:C:iS:u:v0"
+ENV_LONG_OPTIONS = ["argv0=", "chdir=", "ignore-environment", "split-string=", "unset=", "debug", "null"]
+ENV_SIGNAL_OPTIONS = ("--block-signal", "--default-signal", "--ignore-signal", "--list-signal-handling")
+
+
+def _program_of_env(script: Path, argument: str, inspection: Inspection) -> list[Path]:
+    """NAME in `#!/usr/bin/env NAME` or `#!/usr/bin/env -S [OPTIONS] [VARIABLE=VALUE] NAME ARGS`; does to `inspection.env` what env does."""
+    folder, env = "", inspection.env
+    preload = env.get("LD_PRELOAD")
+    options, words = getopt.getopt([argument], ENV_OPTIONS, ENV_LONG_OPTIONS)
+    if options and options[-1][0] in ("-S", "--split-string"):
+        split = [word for word in _split_as_env(options.pop()[1]) if not word.startswith(ENV_SIGNAL_OPTIONS)]
+        more, words = getopt.getopt(split, ENV_OPTIONS.replace("S:", ""), ENV_LONG_OPTIONS)
+        options += more
+    if words and words[0] == "-":
+        options.append(("-i", words.pop(0)))
+    for option, value in options:
+        if option in ("-i", "--ignore-environment"):
+            env.clear()
+        elif option in ("-u", "--unset"):
+            env.pop(value, None)
+        elif option in ("-C", "--chdir"):
+            folder = value
+    while words and "=" in words[0]:
+        name, value = words.pop(0).split("=", 1)
+        env[name] = value
+    if env.get("LD_PRELOAD") != preload:
+        inspection.problems.append(f"{script}: its first line takes LD_PRELOAD from what it starts (env {argument})")
+    if not words:
+        return []
+    # A name without a slash is looked for in PATH, as env does after all this.
+    return [resolve(os.path.join(folder, words[0]) if "/" in words[0] else words[0], env)]
+
+
+def _split_as_env(text: str) -> list[str]:
+    """The words of `env -S`. Its quotes are those of a shell; its escapes and ${VARIABLE} are its own."""
+    if special := next((char for char in "\\$" if char in text), None):
+        raise ValueError(f"{special!r} after env -S")
+    return shlex.split(text, comments=True)

@@ -1,8 +1,7 @@
 """`strata run`: becomes the program, with the library preloaded.
 
 The program replaces this process (execve), so that its pid, signals, stdin, job control and exit status are its own. What
-Python changed for itself is put back first: the dispositions of SIGPIPE and SIGXFSZ, and the LC_CTYPE that it sets in the
-C locale. Python ignores these two signals before any of our code runs and keeps no record of what they were, so a caller that
+Python changed for itself is put back first, the dispositions of SIGPIPE and SIGXFSZ. Python ignores these two signals before any of our code runs and keeps no record of what they were, so a caller that
 ignores them can't be told from one that doesn't: the program gets the default. All other signals stay as the caller has them.
 """
 
@@ -12,14 +11,18 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from strata.elf import Elf
 from strata.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, StrataError
 from strata.library import find_library, is_strata
-from strata.program import inspect, resolve
+from strata.loader import reason_not_loaded
+from strata.program import Inspection, inspect, resolve
 
 OPTION_PATTERN = re.compile(r"[a-z][a-z0-9_]*:[^,\s]+\Z")
+FEATURES_PATTERN = re.compile(r"[^,\s]+\Z")
 
 
 @dataclass
@@ -29,6 +32,7 @@ class RunRequest:
     command: list[str]
     lib: str | None = None
     options: list[str] = field(default_factory=list)
+    debug: str | None = None
     verify: bool = False
     stats: bool = False
     json: bool = False
@@ -58,26 +62,27 @@ def conf_of(request: RunRequest) -> list[str]:
             raise StrataError(f"--output: {request.output!r}: only together with --stats or --json")
         if not request.output:
             raise StrataError("--output: the file's name is empty")
-        # The program may change its folder before it ends, so the name must not depend on it.
-        path = os.path.abspath(request.output)
-        if any(char in path for char in ",\n"):
-            raise StrataError(f"--output: {path!r}: allowed: a path without commas and line ends")
-        if not os.path.isdir(os.path.dirname(path)):
-            raise StrataError(f"--output: {path!r}: the folder does not exist")
-        added.append(f"stats_file:{path}")
+        added.append(f"stats_file:{_stats_path(request.output)}")
+    if request.debug is not None:
+        if not FEATURES_PATTERN.match(request.debug):
+            raise StrataError(
+                f"--debug: {request.debug!r}: allowed: FEATURES or FEATURES@PATTERN, without commas and blanks, such as default@malloc-*"
+            )
+        added.append(f"debug:{request.debug}")
     return added + [check_option(option) for option in request.options]
 
 
-def original_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """A copy of `env` without the LC_CTYPE that Python adds when it starts in the C locale (PEP 538)."""
-    result = dict(env)
-    try:
-        at_start = Path("/proc/self/environ").read_bytes().split(b"\0")
-    except OSError:
-        return result
-    if "LC_CTYPE" in result and not any(entry.startswith(b"LC_CTYPE=") for entry in at_start):
-        del result["LC_CTYPE"]
-    return result
+def _stats_path(output: str) -> str:
+    """`output` as the library reads it, with %p and %%. The program may change its folder before it ends, so it must not depend on that."""
+    # A percent sign of the folder is only that.
+    path = output if os.path.isabs(output) else os.path.join(os.getcwd().replace("%", "%%"), output)
+    path = os.path.normpath(path)
+    if output != output.strip() or any(char in path for char in ",\n\r"):
+        raise StrataError(f"--output: {path!r}: allowed: a path without commas and line ends, and without blanks in front or behind")
+    folder = os.path.dirname(path).replace("%%", "%")
+    if not os.path.isdir(folder):
+        raise StrataError(f"--output: {path!r}: the folder does not exist")
+    return path
 
 
 def with_library(env: Mapping[str, str], preload: str, conf: Iterable[str] = ()) -> dict[str, str]:
@@ -95,27 +100,41 @@ def run(request: RunRequest) -> None:
     conf = conf_of(request)
     if request.verify and not is_strata(library):
         raise StrataError(f"--verify: {library}: not strata's library, so nothing can be proved (no strata_malloc in it)")
-    env = original_environment(os.environ)
+    env = with_library(os.environ, str(library), conf)
     path = resolve(request.command[0], env)
     _check_program(path, library, request, env)
-    _become(path, request.command, with_library(env, str(library), conf))
+    _become(path, request.command, env)
 
 
 def _check_program(path: Path, library: Path, request: RunRequest, env: Mapping[str, str]) -> None:
     if request.quiet and not request.verify:
         return
     found = inspect(path, library, thorough=request.verify, env=env)
-    if found.problems and request.verify:
-        raise StrataError("--verify: malloc would not be strata's:\n" + "\n".join(f"  {line}" for line in found.problems))
-    if found.doubts and request.verify:
-        raise StrataError("--verify: cannot tell whether malloc would be strata's:\n" + "\n".join(f"  {line}" for line in found.doubts))
+    if request.verify:
+        _prove(found, library)
     if not request.quiet:
-        for line in found.problems:
-            print(f"strata run: warning: malloc will not be strata's: {line}", file=sys.stderr)
-        if request.verify:
-            for line in found.notes:
-                print(f"strata run: note: {line}", file=sys.stderr)
-        sys.stderr.flush()
+        _tell("warning: malloc will not be strata's", found.problems)
+        _tell("note", found.notes if request.verify else [])
+
+
+def _prove(found: Inspection, library: Path) -> None:
+    """StrataError unless the library will be in the program, and malloc the library's."""
+    if not found.problems and not found.doubts:
+        with Elf(found.final) as elf:
+            reason = reason_not_loaded(found.final, elf.interpreter, library, found.env)
+        if reason:
+            found.problems.append(f"{found.final}: {reason}")
+    if found.problems:
+        raise StrataError("--verify: malloc would not be strata's:\n" + "\n".join(f"  {line}" for line in found.problems))
+    if found.doubts:
+        raise StrataError("--verify: cannot tell whether malloc would be strata's:\n" + "\n".join(f"  {line}" for line in found.doubts))
+
+
+def _tell(what: str, lines: Iterable[str]) -> None:
+    # Where nobody can be told, the program starts all the same.
+    with suppress(OSError):
+        for line in lines:
+            print(f"strata run: {what}: {line}", file=sys.stderr, flush=True)
 
 
 def _become(path: Path, command: list[str], env: Mapping[str, str]) -> None:
