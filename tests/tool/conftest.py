@@ -35,6 +35,7 @@ class Tool:
             stdin=subprocess.DEVNULL if input is None else None,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=TIMEOUT_S,
             cwd=cwd,
         )

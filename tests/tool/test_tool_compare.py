@@ -2,9 +2,12 @@
 
 import json
 import math
+import os
 import re
+import shlex
 import signal
 import statistics
+import subprocess
 import time
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,6 +19,7 @@ from strata.compare import geometric_mean, ratio
 from strata.errors import StrataError
 from strata.library import target_of
 from strata.metrics import METRIC_NAMES
+from tool_command import COMMAND, ORDINARY_RIGHTS
 
 PEER = "jemalloc"
 
@@ -144,6 +148,14 @@ def test_same_output(tool):
     assert done.returncode == 1 and "its output differs from that under system" in done.stdout
 
 
+def test_output_that_differs_by_itself(tool):
+    """No allocator is blamed for it, with or without runs of the system's in front."""
+    for warmup in (0, 1):
+        done = tool("compare", "--same-output", "-n", 2, "--warmup", warmup, "--peers", "none", "--", "sh", "-c", "echo $$")
+        assert done.returncode == 1 and "failed: sh under system: its output differs from run to run" in done.stdout
+        assert "under strata" not in done.stdout
+
+
 def test_timeout(tool):
     begin = time.monotonic()
     done = tool("compare", "--timeout", 0.2, "-n", 3, "--peers", "none", "--", "sleep", "65")
@@ -194,8 +206,18 @@ def test_program_that_nothing_can_be_preloaded_into(tool, compile_c):
         (["--only", "x", "true"], "--only: only together with --suite"),
         (["--suite", "/no/such.toml"], "--suite: /no/such.toml: No such file"),
         (["--suite", "x", "true"], "--suite and a program (true): allowed: one of them"),
-        (["--json", "/no/such/folder/file", "true"], "the folder does not exist"),
-        (["--svg", "/no/such/folder/file", "true"], "the folder does not exist"),
+        (["--pin", "0-30000000000", "true"], "--pin: '0-30000000000': allowed: CPU numbers"),
+        (["--timeout", "inf", "true"], "--timeout: inf: allowed: a number above 0, up to 2000000"),
+        (["--timeout", "nan", "true"], "--timeout: nan: allowed"),
+        (["--timeout", "3000000", "true"], "--timeout: 3000000.0: allowed"),
+        (["--timeout", "0", "true"], "--timeout: 0.0: allowed"),
+        (["--suite", "n" * 300], "File name too long"),
+        (["--peers", f"/{'n' * 300}", "true"], "no such file"),
+        (["--json", "/no/such/folder/file", "true"], "--json: /no/such/folder/file: No such file or directory"),
+        (["--json", "", "true"], "--json: the file's name is empty"),
+        (["--json", ".", "true"], "--json: .: Is a directory"),
+        (["--svg", "/no/such/folder/file", "true"], "--svg: /no/such/folder/file: No such file or directory"),
+        (["--svg", "", "true"], "--svg: the file's name is empty"),
         (["--svg", "x.svg", "--json", "-", "true"], "--svg: not together with --json -"),
         (["no-such-program"], "no-such-program: not found in PATH"),
     ],
@@ -229,6 +251,98 @@ def test_picture(tool, tmp_path):
     assert root.tag.endswith("svg")
     words = "".join(root.itertext()).replace("\N{NO-BREAK SPACE}", " ")
     assert "strata" in words and "system" in words and "peak RSS MiB" in words
+
+
+ONCE = ("compare", "-n", 1, "--warmup", 0, "--peers", "none")
+
+
+def test_a_file_that_is_there_keeps_what_it_is(tool, tmp_path):
+    """A link and a mode stay; a pipe, as a device, is written to, not replaced; nothing else is left beside them."""
+    file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
+    file.write_text("before")
+    file.chmod(0o640)
+    link.symlink_to("file")
+    assert tool(*ONCE, "--json", link, "--", "true").returncode == 0
+    assert link.is_symlink() and json.loads(file.read_text())["schema"] == 1
+    assert file.stat().st_mode & 0o777 == 0o640
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        assert tool(*ONCE, "--json", pipe, "--", "true").returncode == 0
+        assert json.loads(reader.stdout.read())["schema"] == 1
+    assert pipe.is_fifo()
+    link.unlink()
+    link.symlink_to("not-yet")
+    assert tool(*ONCE, "--svg", link, "--", "true").returncode == 0
+    assert link.is_symlink() and {path.name for path in tmp_path.iterdir()} == {"file", "link", "pipe", "not-yet"}
+
+
+def test_a_file_that_cannot_be_written_is_told_of_before_the_measuring(tool, tmp_path):
+    log, file, folder = tmp_path / "log", tmp_path / "file", tmp_path / "closed"
+    file.write_text("before")
+    file.chmod(0o444)
+    folder.mkdir(mode=0o555)
+    for option, path in (("--json", file), ("--json", folder / "new"), ("--svg", file), ("--json", folder)):
+        done = tool(*ONCE, option, path, "--", "sh", "-c", f"echo ran >> {log}", before=ORDINARY_RIGHTS)
+        assert done.returncode == 2 and f"{option}: {path}: " in done.stderr and "Traceback" not in done.stderr
+    assert not log.exists() and file.read_text() == "before"
+    assert not list(tmp_path.glob("**/*.part"))
+
+
+def test_a_failed_comparison_leaves_no_part_of_a_file(tool, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("before")
+    assert tool(*ONCE, "--json", file, "--stdin", "/no/such", "--", "true").returncode == 125
+    assert [path.name for path in tmp_path.iterdir()] == ["file"] and file.read_text() == "before"
+
+
+@pytest.mark.parametrize("redirection", ["| true", "> /dev/full", ">&-"])
+def test_figures_are_written_where_nothing_can_be_printed(tool, tmp_path, redirection):
+    file = tmp_path / "figures.json"
+    text = f'{shlex.join([*COMMAND, *map(str, ONCE)])} --json {file} -- sleep 0.3 {redirection}; exit "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", text], env=tool.environment(), capture_output=True, text=True)
+    assert json.loads(file.read_text())["workloads"][0]["problems"] == []
+    if redirection == ">&-":
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert done.returncode == 125 and done.stderr.startswith("strata compare: standard output: ") and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+def test_names_of_any_kind(tool, compared, script, tmp_path, encoding):
+    """Not text in any encoding, what rich would read as markup, and what standard output has no letter for."""
+    odd = os.fsdecode(b"[red] [bold]x \xff :smile: \xe2\x82\xac \x1b[1m")
+    done, document = compared("-n", 1, "--peers", "none", "--svg", tmp_path / "x.svg", "--", "true", odd, env={"PYTHONIOENCODING": encoding})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[red] [bold]x ? :smile: " in done.stdout
+    assert document["workloads"][0]["command"] == ["true", odd]
+    ElementTree.parse(tmp_path / "x.svg")
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    for name in (odd, "[\\bold]", "[bold"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    done, document = compared("-n", 1, "--peers", "none", "--suite", folder, env={"PYTHONIOENCODING": encoding})
+    assert (done.returncode, done.stderr) == (0, "") and len(document["workloads"]) == 3
+    assert done.stdout.count("[red]") == done.stdout.count("[\\bold]") == 2
+
+
+def test_names_that_are_wrong_markup(tool, tmp_path):
+    names = ["[/red]", "[/]"]
+    (tmp_path / "suite.toml").write_text("".join(f'[[workload]]\nname = "{name}"\ncommand = ["true"]\n' for name in names))
+    done = tool(*ONCE, "--suite", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(done.stdout.count(name) == 2 for name in names)
+
+
+def test_columns_of_nothing(tool):
+    lines = tool(*ONCE, "--", "true", env={"COLUMNS": "0"}).stdout.splitlines()
+    assert lines and max(map(len, lines)) <= 100 and "user s" in "".join(lines)
+
+
+def test_a_wrong_report_fails_the_run(compared):
+    done, document = compared("-n", 1, "--peers", "none", "--", "sh", "-c", 'case "$LD_PRELOAD" in /*) echo STRATA_METRIC x=1 >&7;; esac')
+    assert done.returncode == 1 and "failed: sh under strata: metric 'x': unknown; allowed: wall_s" in done.stdout
+    assert set(document["workloads"][0]["summary"]) == {"system"}
 
 
 def test_peers(strata_lib):

@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from strata.errors import StrataError
 from strata.workload import load_suite
+from tool_command import ORDINARY_RIGHTS
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "bench" / "suite" / "programs" / "demo.toml"
 
@@ -110,10 +113,61 @@ def test_a_wrong_run_fails_the_comparison(tool, suite, tmp_path, keys, message):
     assert message in done.stdout
 
 
-def test_failing_preparation_ends_it(tool, suite):
-    text = '[[workload]]\nname = "w"\ncommand = ["true"]\nprepare = ["sh", "-c", "echo no disk >&2; exit 4"]\n'
-    done = compare(tool, "--suite", suite(text))
-    assert done.returncode == 125 and "w: prepare ended with status 4" in done.stderr and "no disk" in done.stderr
+@pytest.mark.parametrize(
+    "keys, message",
+    [
+        ('command = ["true"]\nprepare = ["sh", "-c", "echo no disk >&2; exit 4"]', "failed: w: prepare ended with status 4: no disk"),
+        ('command = ["true"]\nprepare = ["no-such-program"]', "failed: w: no-such-program: No such file or directory"),
+        ('command = ["no-such-program"]', "failed: w: no-such-program: not found in PATH"),
+        ('command = ["true"]\nstdin = "no-such-file"', "no-such-file: No such file or directory"),
+        ('command = ["true"]\ncheck = ["{suite}/check"]', "failed: w under system: its check: {suite}/check: Exec format error"),
+        ('command = ["true"]\ncheck = ["no-such-program"]', "failed: w under system: its check: no-such-program: No such file or directory"),
+        ('command = ["sh", "-c", "echo STRATA_METRIC x=1 >&7"]', "failed: w under system: metric 'x': unknown"),
+    ],
+)
+def test_a_workload_that_cannot_be_measured_leaves_the_others_their_figures(tool, suite, script, tmp_path, keys, message):
+    script("check", "true\n")
+    good = '[[workload]]\nname = "{}"\ncommand = ["true"]\n'
+    done = compare(tool, "--suite", suite(good.format("a") + f'[[workload]]\nname = "w"\n{keys}\n' + good.format("z")), "--json", tmp_path / "out")
+    assert done.returncode == 1 and done.stderr == "", done.stderr
+    assert message.replace("{suite}", str(tmp_path)) in re.sub(r"\s+", " ", done.stdout)
+    document = json.loads((tmp_path / "out").read_text())
+    assert [bool(workload["problems"]) for workload in document["workloads"]] == [False, True, False]
+    assert document["workloads"][1]["summary"] == {} and document["geometric_means"] == {} and document["failed"] is True
+
+
+def test_an_interrupted_suite_leaves_the_figures_that_it_has(tool, suite, eventually, tmp_path):
+    log, out = tmp_path / "log", tmp_path / "out"
+    text = f"""
+[[workload]]
+name = "short"
+command = ["true"]
+[[workload]]
+name = "long"
+command = ["sh", "-c", "echo begun > {log}; exec sleep 69"]
+"""
+    process = tool.start("compare", "-n", "1", "--peers", "none", "--suite", suite(text), "--json", out, stdout=subprocess.DEVNULL)
+    try:
+        eventually(log.exists, "the second workload runs")
+        process.terminate()
+        assert process.wait(30) == 143
+    finally:
+        process.kill()
+        process.wait()
+    document = json.loads(out.read_text())
+    assert [workload["name"] for workload in document["workloads"]] == ["short"] and document["failed"] is True
+
+
+def test_a_program_that_was_made_in_the_scratch_folder(tool, suite):
+    text = """
+[[workload]]
+name = "made"
+prepare = ["sh", "-c", "printf '#!/bin/sh\\necho made\\n' > made; chmod 755 made; cp made checks"]
+command = ["./made"]
+check = ["./checks"]
+"""
+    done = compare(tool, "--suite", suite(text), "--peers", "none")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -126,7 +180,8 @@ def test_failing_preparation_ends_it(tool, suite):
         ('[[workload]]\nname = "w"\n', "workload 'w': no command"),
         ('[[workload]]\nname = "w"\ncommand = "true"\n', "command = 'true': allowed: a list of texts that is not empty"),
         ('[[workload]]\nname = "w"\ncommand = ["true"]\nruns = 3\n', "'runs': unknown; allowed: name, title, command"),
-        ('[[workload]]\nname = "w"\ncommand = ["true"]\ntimeout_s = -1\n', "timeout_s = -1: allowed: a positive number"),
+        ('[[workload]]\nname = "w"\ncommand = ["true"]\ntimeout_s = -1\n', "timeout_s = -1: allowed: a number above 0, up to 2000000"),
+        ('[[workload]]\nname = "w"\ncommand = ["true"]\ntimeout_s = inf\n', "timeout_s = inf: allowed: a number above 0"),
         ('[[workload]]\nname = "w"\ncommand = ["true"]\nexpect_status = true\n', "expect_status = True: allowed: a whole number"),
         ('[[workload]]\nname = "w"\ncommand = ["true"]\n' * 2, "two workloads are named 'w'"),
     ],
@@ -148,10 +203,19 @@ def test_only(tool, suite, tmp_path):
 def test_a_folder_of_executables(tool, script, tmp_path):
     script("b.sh", "#!/bin/sh\n")
     script("a.sh", "#!/bin/sh\n")
+    script("c.py", "#!/bin/sh\n")
+    script("c.sh", "#!/bin/sh\n")
     script("notes.txt", "no program", mode=0o644)
     done = compare(tool, "--suite", tmp_path, "--json", "-")
     assert done.returncode == 0, done.stderr
-    assert [workload["name"] for workload in json.loads(done.stdout)["workloads"]] == ["a", "b"]
+    assert [workload["name"] for workload in json.loads(done.stdout)["workloads"]] == ["a", "b", "c.py", "c.sh"]
+
+
+def test_a_folder_that_cannot_be_read(tool, tmp_path):
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    done = tool("compare", "--suite", folder, before=ORDINARY_RIGHTS)
+    assert done.returncode == 2 and f"--suite: {folder}: Permission denied" in done.stderr
 
 
 def test_an_allocator_that_failed_has_no_mean(tool, suite):

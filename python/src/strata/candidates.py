@@ -83,7 +83,7 @@ def choose_peers(choice: str, target: Target) -> list[Candidate]:
         name, path = word, installed.get(word)
         if "/" in word:
             path = Path(os.path.abspath(word))
-            if not path.is_file():
+            if not os.path.isfile(path):
                 raise StrataError(f"--peers: {word}: no such file")
             check_preloadable(path)
             name = path.name.removeprefix("lib").split(".so")[0]

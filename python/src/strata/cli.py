@@ -4,10 +4,11 @@ Modules that only `compare` needs are imported by it, so that `strata run` start
 """
 
 import os
+import re
 import shlex
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,8 @@ from strata.errors import EXIT_COMPARE_FAILED, EXIT_OWN_FAILURE, EXIT_USAGE, Str
 
 # A program's own options come after its name, and are not ours.
 STOP_AT_PROGRAM = {"allow_interspersed_args": False}
+# No machine has a CPU of more digits, and no range of these is long.
+CPU_RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 app = typer.Typer(
     name="strata",
@@ -114,7 +117,8 @@ def where_command(
     from strata.library import find_library
 
     place = find_library(lib)
-    print(f"{place.path}  ({place.reason})" if reason else place.path)
+    # As bytes: a path need not be text.
+    sys.stdout.buffer.write(os.fsencode(f"{place.path}  ({place.reason})\n" if reason else f"{place.path}\n"))
 
 
 @app.command("compare", context_settings=STOP_AT_PROGRAM)
@@ -131,7 +135,7 @@ def compare_command(
         ),
     ] = "auto",
     suite: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--suite", metavar="PATH", help="Run the workloads of a suite: a TOML file or a folder.", show_default=False
         ),
@@ -145,7 +149,7 @@ def compare_command(
         typer.Option("--json", metavar="FILE", help="Write all figures to FILE as JSON; - prints only that.", show_default=False),
     ] = None,
     svg_file: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--svg", metavar="FILE", help="Also write what is printed to FILE as a picture (SVG).", show_default=False),
     ] = None,
     pin: Annotated[
@@ -153,7 +157,7 @@ def compare_command(
         typer.Option("--pin", metavar="CPUS", help="Run on these CPUs only, such as 0 or 0,2-3.", show_default=False),
     ] = None,
     stdin: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--stdin", metavar="FILE", help="Standard input of every run, else empty.", show_default=False),
     ] = None,
     timeout: Annotated[
@@ -161,7 +165,6 @@ def compare_command(
         typer.Option(
             "--timeout",
             metavar="SECONDS",
-            min=0.001,
             help="A run that takes longer fails. [default: 600]",
             show_default=False,
         ),
@@ -209,11 +212,15 @@ def compare_command(
     from strata.compare import Plan, Result, compare, has_failed
     from strata.library import find_library, target_of
     from strata.measure import measuring
+    from strata.output import OutputFile, printing
     from strata.progress import RunProgress
     from strata.report import as_json, make_console, print_end, workload_table
     from strata.run import check_option
-    from strata.workload import Workload, load_suite, select
+    from strata.workload import KEYS, Workload, load_suite, select
 
+    allowed, is_right = KEYS["timeout_s"]
+    if timeout is not None and not is_right(timeout):
+        raise StrataError(f"--timeout: {timeout}: allowed: {allowed}", EXIT_USAGE)
     given = {"--only": only, "--stdin": stdin, "--expect-status": expect_status, "--same-output": same_output}
     if suite is not None:
         if command:
@@ -221,7 +228,7 @@ def compare_command(
         for name in ("--stdin", "--expect-status", "--same-output"):
             if given[name] not in (None, False):
                 raise StrataError(f"{name}: not together with --suite, whose file says this for each workload", EXIT_USAGE)
-        workloads = select(load_suite(suite), only or [])
+        workloads = select(load_suite(Path(suite)), only or [])
         if timeout is not None:
             for workload in workloads:
                 workload.timeout_s = timeout
@@ -231,7 +238,7 @@ def compare_command(
         if only:
             raise StrataError("--only: only together with --suite", EXIT_USAGE)
         workload = Workload(os.path.basename(command[0]), command, title=_shortened(shlex.join(command)))
-        workload.stdin = str(stdin) if stdin else workload.stdin
+        workload.stdin = stdin or workload.stdin
         workload.expect_status = expect_status or 0
         workload.same_output = same_output
         workload.timeout_s = timeout or workload.timeout_s
@@ -246,33 +253,34 @@ def compare_command(
     except StrataError as error:
         raise StrataError(str(error), EXIT_USAGE) from error
     plan = Plan(candidates, runs, warmup, parse_cpus(pin), library)
-    # Before an hour of measuring, not after it.
-    if json_file not in (None, "-") and not os.path.isdir(os.path.dirname(os.path.abspath(json_file))):
-        raise StrataError(f"--json: {json_file}: the folder does not exist", EXIT_USAGE)
     if svg_file is not None and json_file == "-":
         raise StrataError("--svg: not together with --json -, which prints no tables", EXIT_USAGE)
-    if svg_file is not None and not os.path.isdir(svg_file.absolute().parent):
-        raise StrataError(f"--svg: {svg_file}: the folder does not exist", EXIT_USAGE)
 
     started = datetime.now(UTC).isoformat(timespec="seconds")
     console = make_console(record=svg_file is not None)
     results: list[Result] = []
-    with measuring(), RunProgress(workloads, plan, Console(stderr=True)) as progress:
-        for workload in workloads:
-            results.append(compare(workload, plan, progress.step))
-            if json_file != "-":
-                with progress.hidden():
-                    console.print(workload_table(results[-1], plan, console.width))
-                    console.print()
-    document = as_json(results, plan, started)
-    if json_file == "-":
-        sys.stdout.write(document)
-    else:
-        print_end(console, results, plan)
-        if json_file:
-            _write("--json", json_file, document)
-        if svg_file is not None:
-            _write("--svg", str(svg_file), console.export_svg(title="strata compare"))
+    with measuring(), ExitStack() as files:
+        json_output = files.enter_context(OutputFile("--json", json_file)) if json_file not in (None, "-") else None
+        svg_output = files.enter_context(OutputFile("--svg", svg_file)) if svg_file is not None else None
+        try:
+            with RunProgress(workloads, plan, Console(stderr=True)) as progress:
+                for workload in workloads:
+                    results.append(compare(workload, plan, progress.step))
+                    if json_file != "-":
+                        with progress.hidden(), printing():
+                            console.print(workload_table(results[-1], plan, console.width))
+                            console.print()
+        finally:
+            # First of all, and also where the measuring was interrupted: the figures are what took the time.
+            if json_output is not None and results:
+                json_output.write(as_json(results, plan, started, len(results) == len(workloads)))
+        with printing():
+            if json_file == "-":
+                sys.stdout.write(as_json(results, plan, started))
+            else:
+                print_end(console, results, plan)
+        if svg_output is not None:
+            svg_output.write(console.export_svg(title="strata compare"))
     if has_failed(results):
         raise typer.Exit(EXIT_COMPARE_FAILED)
 
@@ -284,27 +292,20 @@ def parse_cpus(text: str | None) -> frozenset[int] | None:
     usable = os.sched_getaffinity(0)
     cpus: set[int] = set()
     for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            raise StrataError(f"--pin: {text!r}: allowed: CPU numbers and ranges with commas, such as 0,2-3", EXIT_USAGE)
-        cpus.update(range(int(first), int(last or first) + 1))
-    if not cpus <= usable:
-        raise StrataError(f"--pin: {text!r}: allowed: of the CPUs {','.join(map(str, sorted(usable)))}", EXIT_USAGE)
+        match = CPU_RANGE.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        chosen = set(range(first, last + 1))
+        if not chosen or not chosen <= usable:
+            numbers = ",".join(map(str, sorted(usable)))
+            raise StrataError(f"--pin: {text!r}: allowed: CPU numbers and ranges with commas, such as 0,2-3, of the CPUs {numbers}", EXIT_USAGE)
+        cpus |= chosen
     return frozenset(cpus)
 
 
 def _shortened(line: str, width: int = 70) -> str:
+    """`line` as a heading: what can't be printed is a question mark."""
+    line = "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in line)
     return line if len(line) <= width else line[: width - 1] + "…"
-
-
-def _write(option: str, path: str, text: str) -> None:
-    """Writes whole or not at all, so that no reader sees half a document."""
-    part = f"{path}.part"
-    try:
-        Path(part).write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        raise StrataError(f"{option}: {path}: {error.strerror}") from error
 
 
 def undo_locale_coercion() -> None:
@@ -323,7 +324,10 @@ def undo_locale_coercion() -> None:
 def main() -> None:
     """Entry point: the app, with errors as one message on stderr, and 125 where `strata run` itself fails."""
     undo_locale_coercion()
-    if sys.stderr is None:  # closed by the caller; print would then take standard output. The program that we become does not inherit it.
+    # Closed by the caller; print would take the one for the other. The program that we become does not inherit what is opened here.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")
+    if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     try:

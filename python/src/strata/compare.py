@@ -10,7 +10,6 @@ Invariant: `Result.samples` holds only right runs, and warm-ups never count in a
 import filecmp
 import math
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -85,45 +84,62 @@ def compare(workload: Workload, plan: Plan, progress: Progress) -> Result:
     """Runs the workload under every candidate of the plan. Happens inside `measuring()`."""
     result = Result(workload)
     with tempfile.TemporaryDirectory(prefix="strata-compare-") as name:
-        work = Path(name)
-        command = _prepared_command(workload, plan, work, result)
-        reference = ""
-        left = list(plan.candidates)
-        for number in range(-plan.warmup, plan.runs):
-            for candidate in list(left):
-                progress(workload, number, candidate)
-                run = _run_once(workload, plan, candidate, command, work, number)
-                if not run.problem and workload.same_output:
-                    reference = reference or run.sample.output_sha256
-                    if run.sample.output_sha256 != reference:
-                        run.problem = f"its output differs from that under {plan.candidates[0].name}"
-                result.runs.append(run)
-                if run.problem:
-                    left.remove(candidate)
-                    result.failed[candidate.name] = run.problem
-                    result.problems.append(f"{workload.name} under {candidate.name}: {run.problem}")
-            if SYSTEM in result.failed:
-                break
+        try:
+            _run_rounds(workload, plan, progress, Path(name), result)
+        except StrataError as error:
+            # Of a suite the other workloads are worth something.
+            if workload.suite_folder is None:
+                raise StrataError(f"{workload.name}: {error}", error.exit_status) from error
+            result.problems.append(f"{workload.name}: {error}")
+            result.failed = {candidate.name: str(error) for candidate in plan.candidates}
     summarise(result, plan)
     return result
 
 
-def _prepared_command(workload: Workload, plan: Plan, work: Path, result: Result) -> list[str]:
+def _run_rounds(workload: Workload, plan: Plan, progress: Progress, work: Path, result: Result) -> None:
+    command = _prepared_command(workload, plan, work)
+    system = plan.candidates[0]
+    reference = ""
+    left = list(plan.candidates)
+    for number in range(-plan.warmup, plan.runs):
+        for candidate in list(left):
+            progress(workload, number, candidate)
+            run = _run_once(workload, plan, candidate, command, work, number)
+            blamed = candidate
+            if not run.problem and workload.same_output:
+                reference = reference or run.sample.output_sha256
+                if run.sample.output_sha256 != reference:
+                    run.problem = f"its output differs from that under {system.name}"
+                    # No allocator is to blame for the time of day or a random number.
+                    if _run_once(workload, plan, system, command, work, number).sample.output_sha256 != reference:
+                        blamed, run.problem = system, "its output differs from run to run"
+            result.runs.append(run)
+            if run.problem:
+                left.remove(blamed)
+                result.failed[blamed.name] = run.problem
+                result.problems.append(f"{workload.name} under {blamed.name}: {run.problem}")
+            if SYSTEM in result.failed:
+                return
+
+
+def _prepared_command(workload: Workload, plan: Plan, work: Path) -> list[str]:
     if workload.prepare:
         done = _run_beside(workload, workload.prepare, work, {})
         if done.returncode != 0:
-            raise StrataError(f"{workload.name}: prepare ended with status {done.returncode}:\n{_last_lines(done.stderr)}")
+            raise StrataError(f"prepare ended with status {done.returncode}:\n{_last_lines(done.stderr)}")
     command = workload.expand_all(workload.command, work)
+    # A suite's workloads run in the scratch folder, and may have made their program there.
+    program = os.path.join(work, command[0]) if workload.suite_folder and "/" in command[0] else command[0]
     try:
-        path = resolve(command[0])
+        path = resolve(program)
     except StrataError as error:
-        raise StrataError(f"{workload.name}: {error}", EXIT_USAGE) from error
+        raise StrataError(str(error), EXIT_USAGE) from error
     if plan.library:
         # A program that no allocator can be preloaded into would be compared with itself.
         found = inspect(path, plan.library)
         if found.problems:
             raise StrataError(
-                f"{workload.name}: the allocators cannot be preloaded:\n" + "\n".join(f"  {p}" for p in found.problems),
+                "the allocators cannot be preloaded:\n" + "\n".join(f"  {p}" for p in found.problems),
                 EXIT_USAGE,
             )
     return [os.path.abspath(path), *command[1:]]
@@ -154,6 +170,8 @@ def _problem_of(workload: Workload, sample: Sample, stdout: Path, work: Path) ->
         # The last words of a program that reports errors on standard output are there.
         words = _last_lines(sample.error_tail) or _last_lines(sample.output_tail)
         return describe_status(sample.exit_status) + (f":\n{words}" if words else "")
+    if sample.wrong_report:
+        return sample.wrong_report
     if sample.left_running:
         return f"left {sample.left_running} process(es) running, which were killed"
     if missing := [name for name in workload.required_metrics if name not in sample.reported]:
@@ -165,7 +183,10 @@ def _problem_of(workload: Workload, sample: Sample, stdout: Path, work: Path) ->
         if not filecmp.cmp(expected, stdout, shallow=False):
             return f"its output is not what {expected.name} has:\n{_last_lines(sample.output_tail)}"
     if workload.check:
-        done = _run_beside(workload, workload.check, work, {"STRATA_STDOUT": str(stdout)})
+        try:
+            done = _run_beside(workload, workload.check, work, {"STRATA_STDOUT": str(stdout)})
+        except StrataError as error:
+            return f"its check: {error}"
         if done.returncode != 0:
             return f"its check ended with status {done.returncode}:\n{_last_lines(done.stderr or done.stdout)}"
     return ""
@@ -175,15 +196,15 @@ def _run_beside(workload: Workload, words: list[str], work: Path, extra: dict[st
     """Runs a prepare or check command: not measured, no allocator preloaded."""
     command = workload.expand_all(words, work)
     env = {**os.environ, **{key: workload.expand(value, work) for key, value in workload.env.items()}, **extra}
-    if not shutil.which(command[0]):
-        raise StrataError(f"{workload.name}: {command[0]}: not found", EXIT_USAGE)
     try:
         return subprocess.run(
             command, cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=PREPARE_TIMEOUT_S,
         )  # fmt: skip
+    except OSError as error:
+        raise StrataError(f"{command[0]}: {error.strerror}", EXIT_USAGE) from error
     except subprocess.TimeoutExpired as error:
-        raise StrataError(f"{workload.name}: {command[0]} took longer than {PREPARE_TIMEOUT_S} s") from error
+        raise StrataError(f"{command[0]} took longer than {PREPARE_TIMEOUT_S} s") from error
 
 
 def describe_status(status: int) -> str:

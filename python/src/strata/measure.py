@@ -57,6 +57,7 @@ class Sample:
     exit_status: int  # minus the signal's number where a signal ended it, as in Python's subprocess
     metrics: dict[str, float]
     reported: list[str] = field(default_factory=list)  # measures that the workload gave itself
+    wrong_report: str = ""  # what was wrong with what it reported
     timed_out: bool = False
     left_running: int = 0
     output_sha256: str = ""
@@ -122,11 +123,16 @@ def measure(launch: Launch, output: Path | None = None) -> Sample:
             "major_faults": usage.ru_majflt,
         }
         assert tuple(measured) == METRIC_NAMES
-        reported = parse_reported(reports.read_text(errors="replace"))
+        wrong_report = ""
+        try:
+            reported = parse_reported(reports.read_text(errors="replace"))
+        except StrataError as error:
+            reported, wrong_report = {}, str(error)
         return Sample(
             exit_status=os.waitstatus_to_exitcode(status),
             metrics=measured | reported,
             reported=sorted(reported),
+            wrong_report=wrong_report,
             timed_out=timed_out,
             left_running=left,
             output_sha256=_sha256(stdout),

@@ -20,7 +20,7 @@ class RunProgress:
     def __init__(self, workloads: list[Workload], plan: Plan, console: Console):
         self._plan = plan
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

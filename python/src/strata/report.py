@@ -7,6 +7,8 @@ in a file.
 import json
 import os
 import platform
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from rich.text import Text
 
 from strata import __version__
 from strata.candidates import STRATA, SYSTEM
-from strata.compare import Mean, Plan, Result, means
+from strata.compare import Mean, Plan, Result, has_failed, means
 from strata.metrics import METRIC_NAMES, METRICS, Metric
 
 JSON_SCHEMA = 1
@@ -56,12 +58,19 @@ def heading(metric: Metric) -> str:
     return "major" if metric.name == "major_faults" else metric.heading + unit
 
 
+class _PlainConsole(Console):
+    """Prints names and messages as they are, whatever is in them."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that is being handled; rich would end with the status of a failed run
+
+
 def make_console(record: bool = False) -> Console:
     """Standard output; a file gets tables of the width that they are made for. record: what is printed can be exported."""
-    console = Console(highlight=False, record=record)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(highlight=False, width=WIDTH, record=record)
-    return console
+    # A name need not be text in the encoding that standard output has.
+    sys.stdout.reconfigure(errors="replace")
+    width = shutil.get_terminal_size((WIDTH, 0)).columns
+    return _PlainConsole(highlight=False, markup=False, emoji=False, width=width, record=record)
 
 
 def _new_table(title: str) -> Table:
@@ -216,8 +225,8 @@ def print_end(console: Console, results: list[Result], plan: Plan) -> None:
         console.print(Text(f"failed: {problem}", style="bold red"))
 
 
-def as_json(results: list[Result], plan: Plan, started: str) -> str:
-    """Everything, raw and summed up; docs in the package's README."""
+def as_json(results: list[Result], plan: Plan, started: str, complete: bool = True) -> str:
+    """Everything, raw and summed up; docs in the package's README. Not complete: the measuring ended before its last workload."""
     table, best = means(results, plan)
     document = {
         "schema": JSON_SCHEMA,
@@ -233,9 +242,9 @@ def as_json(results: list[Result], plan: Plan, started: str) -> str:
             for name, row in table.items()
         },
         "best_peer": best,
-        "failed": any(result.problems for result in results),
+        "failed": has_failed(results) or not complete,
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _workload_json(result: Result) -> dict:

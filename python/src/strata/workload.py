@@ -17,6 +17,8 @@ from strata.metrics import METRIC_NAMES
 
 SUITE_FILE = "suite.toml"
 DEFAULT_TIMEOUT_S = 600.0
+# poll(2) counts milliseconds in an int.
+TIMEOUT_S_MAX = 2_000_000
 
 
 @dataclass
@@ -67,14 +69,14 @@ KEYS = {
         f"a list of {', '.join(METRIC_NAMES)}",
         lambda v: _is_words(v) and set(v) <= set(METRIC_NAMES),
     ),
-    "timeout_s": ("a positive number", lambda v: type(v) in (int, float) and v > 0),
+    "timeout_s": (f"a number above 0, up to {TIMEOUT_S_MAX}", lambda v: type(v) in (int, float) and 0 < v <= TIMEOUT_S_MAX),
 }
 
 
 def load_suite(path: Path) -> list[Workload]:
     """The workloads of a suite file or folder, in order."""
-    if path.is_dir():
-        if not (path / SUITE_FILE).is_file():
+    if os.path.isdir(path):
+        if not os.path.isfile(path / SUITE_FILE):
             return _executables(path)
         path = path / SUITE_FILE
     try:
@@ -105,11 +107,17 @@ def select(workloads: list[Workload], only: list[str]) -> list[Workload]:
 
 
 def _executables(folder: Path) -> list[Workload]:
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and os.access(path, os.X_OK)]
+    try:
+        files = [path for path in sorted(folder.iterdir()) if os.path.isfile(path) and os.access(path, os.X_OK)]
+    except OSError as error:
+        raise _bad(folder, error.strerror) from error
     if not files:
         raise _bad(folder, f"neither {SUITE_FILE} nor an executable file in it")
     folder = folder.resolve()
-    return [Workload(path.stem, [str(folder / path.name)], suite_folder=folder) for path in files]
+    stems = [path.stem for path in files]
+    # a.sh is called a, unless there is an a.py.
+    names = [path.name if stems.count(path.stem) > 1 else path.stem for path in files]
+    return [Workload(name, [str(folder / path.name)], suite_folder=folder) for name, path in zip(names, files, strict=True)]
 
 
 def _workload(path: Path, entry: Any) -> Workload:
