@@ -195,6 +195,11 @@ def test_program_that_nothing_can_be_preloaded_into(tool, compile_c):
     assert done.returncode == 2 and "a static program" in done.stderr
 
 
+def test_script_that_takes_the_allocator_away(tool, script):
+    done = tool("compare", "--", script("alone", "#!/usr/bin/env -S -i sh\n"))
+    assert done.returncode == 2 and "its first line takes LD_PRELOAD from what it starts (env -S -i sh)" in done.stderr
+
+
 @pytest.mark.parametrize(
     "args, message",
     [

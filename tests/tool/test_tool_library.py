@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from strata import library
 from strata.errors import StrataError
-from tool_command import ORDINARY_RIGHTS
+from tool_command import COMMAND, ORDINARY_RIGHTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +33,12 @@ def test_where(tool):
     assert tool("where").stdout == f"{tool.library}\n"
     assert tool("where", "-v").stdout == f"{tool.library}  (STRATA_LIB)\n"
     assert tool("where", "--lib", tool.library, "-v", env={"STRATA_LIB": "/no/such"}).stdout.endswith("(--lib)\n")
+
+
+def test_where_prints_a_path_as_it_is(tool, strata_lib, tmp_path):
+    path = install(strata_lib, tmp_path / os.fsdecode(b"not-text-\xff"))
+    done = subprocess.run([*COMMAND, "where", "--lib", path], env=tool.environment({"PYTHONIOENCODING": "utf-8"}), capture_output=True)
+    assert done.stdout == os.fsencode(path) + b"\n"
 
 
 def test_order(strata_lib, no_places, monkeypatch):

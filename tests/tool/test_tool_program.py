@@ -11,6 +11,7 @@ from strata.elf import Elf
 from strata.errors import StrataError
 from strata.library import target_of
 from strata.program import ALLOCATOR_TEXTS, inspect, resolve
+from tool_command import ORDINARY_RIGHTS
 
 MAIN = "int main(void) { return 0; }\n"
 OWN_MALLOC = """
@@ -293,6 +294,15 @@ def test_another_preloaded_library_that_is_missing_is_no_obstacle(tool):
 def test_script_with_a_missing_interpreter(tool, script):
     assert "its interpreter /no/such: No such file or directory" in refused(tool, script("orphan", "#!/no/such\n"))
     assert "nowhere-to-be-found: not found in PATH" in refused(tool, script("lost", "#!/usr/bin/env nowhere-to-be-found\n"))
+
+
+def test_script_whose_interpreter_cannot_be_looked_at(tool, script, tmp_path):
+    folder = tmp_path / "closed"
+    path = script("shut-out", f"#!{folder}/sh\n")
+    folder.mkdir(mode=0)
+    for options, status in ((["-q"], 126), ([], 126), (["--verify"], 125)):
+        done = tool("run", *options, "--", path, before=ORDINARY_RIGHTS)
+        assert done.returncode == status and "Permission denied" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_library_that_is_not_strata_proves_nothing(tool, jemalloc):

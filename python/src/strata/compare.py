@@ -23,6 +23,7 @@ from strata.errors import EXIT_USAGE, StrataError
 from strata.measure import Launch, Sample, measure
 from strata.metrics import METRIC_NAMES
 from strata.program import inspect, resolve
+from strata.run import with_library
 from strata.workload import Workload
 
 PREPARE_TIMEOUT_S = 600
@@ -136,7 +137,7 @@ def _prepared_command(workload: Workload, plan: Plan, work: Path) -> list[str]:
         raise StrataError(str(error), EXIT_USAGE) from error
     if plan.library:
         # A program that no allocator can be preloaded into would be compared with itself.
-        found = inspect(path, plan.library)
+        found = inspect(path, plan.library, env=with_library(os.environ, str(plan.library)))
         if found.problems:
             raise StrataError(
                 "the allocators cannot be preloaded:\n" + "\n".join(f"  {p}" for p in found.problems),

@@ -1,8 +1,9 @@
 """`strata run`: becomes the program, with the library preloaded.
 
-The program replaces this process (execve), so that its pid, signals, stdin, job control and exit status are its own. What
-Python changed for itself is put back first, the dispositions of SIGPIPE and SIGXFSZ. Python ignores these two signals before any of our code runs and keeps no record of what they were, so a caller that
-ignores them can't be told from one that doesn't: the program gets the default. All other signals stay as the caller has them.
+The program replaces this process (execve), so that its pid, signals, stdin, job control and exit status are its own. The
+dispositions that Python changed for itself, of SIGPIPE and SIGXFSZ, are put back first. Python ignores these two before any of
+our code runs and keeps no record of what they were, so a caller that ignores them can't be told from one that doesn't: the
+program gets the default. All other signals stay as the caller has them.
 """
 
 import errno
