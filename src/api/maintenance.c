@@ -115,8 +115,9 @@ static STRATA_COLD void maintenance_thread(void *argument) {
             } else {
                 woken = platform_event_wait(&heap.maintenance_event, part);
             }
-            if (longest != UINT64_MAX && platform_thread_is_last()) return;
-            if (__atomic_load_n(&heap.first_thread_ended, __ATOMIC_ACQUIRE) && !platform_threads_are_counted()) {
+            bool known = true;
+            if (longest != UINT64_MAX && platform_thread_is_last(&known)) return;
+            if (!known && __atomic_load_n(&heap.first_thread_ended, __ATOMIC_ACQUIRE)) {
                 leave_for_good();
                 return;
             }

@@ -116,7 +116,7 @@ static void serve(void *argument) {
         platform_lock_acquire(&watches->lock);
         while (serve_next(watches)) continue;
         platform_lock_release(&watches->lock);
-        if (!platform_event_wait(&watches->event, LAST_LOOK_NS) && platform_thread_is_last()) return;
+        if (!platform_event_wait(&watches->event, LAST_LOOK_NS) && platform_thread_is_last(NULL)) return;
     }
 }
 
@@ -211,7 +211,7 @@ static void read_faults(void *argument) {
             lose_file(watches);
             return;
         }
-        if (count != 0 || !platform_thread_is_last()) continue;
+        if (count != 0 || !platform_thread_is_last(NULL)) continue;
         set_thread(&watches->reader, WATCH_THREAD_RUNS); /* nobody is left to wait for it */
         return;
     }

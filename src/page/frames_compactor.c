@@ -119,7 +119,7 @@ static void run(void *argument) {
     while (__atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE) == COMPACTOR_RUNS) {
         uint64_t interval = compaction->config.interval_ns << back_off, piece = min_u64(interval - slept, LAST_LOOK_NS);
         bool woken = platform_event_wait(&compaction->event, piece);
-        if (!woken && platform_thread_is_last()) break;
+        if (!woken && platform_thread_is_last(NULL)) break;
         if (__atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE) != COMPACTOR_RUNS) break;
         bool wanted = __atomic_exchange_n(&compaction->wanted, 0, __ATOMIC_ACQ_REL) != 0;
         slept += woken ? 0 : piece;

@@ -66,7 +66,7 @@ static void run(void *argument) {
         bool woken = platform_event_wait(&reclaim->event, retry_ns != 0 ? retry_ns : RETRY_NS_MAX);
         if (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) != RECLAIMER_RUNS) break;
         if (!woken && retry_ns == 0) {
-            if (platform_thread_is_last()) break;
+            if (platform_thread_is_last(NULL)) break;
             continue;
         }
         if (__atomic_exchange_n(&reclaim->wanted, 0, __ATOMIC_ACQ_REL) == 0 && retry_ns == 0) continue;

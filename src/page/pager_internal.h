@@ -26,6 +26,8 @@ enum pager_room pager_make_room(struct pager *pager, uint32_t pages);
 /* Lets go of the lock until a page that is on its way has arrived. */
 void pager_wait_progress(struct pager *pager);
 void pager_tell_progress(struct pager *pager);
+/* What was LOADING is in memory: HELD, and the policy knows of it. */
+void pager_arrive(struct pager *pager, struct frame *frame);
 /* Out of reach, and gone. The page is not dirty and not busy. */
 void pager_hold(struct pager *pager, struct frame *frame);
 void pager_evict(struct pager *pager, struct frame *frame);

@@ -24,6 +24,12 @@ void pager_wait_progress(struct pager *pager) {
     platform_lock_acquire(&pager->lock);
 }
 
+void pager_arrive(struct pager *pager, struct frame *frame) {
+    const struct pager_policy *policy = &pager->config.policy;
+    frames_set_state(&pager->frames, frame, FRAME_HELD);
+    if (policy->enter != NULL) policy->enter(frame->page, policy->argument);
+}
+
 void pager_hold(struct pager *pager, struct frame *frame) {
     platform_paged_hide(&pager->memory, pager_offset(pager, frame->page), pager->page_bytes);
     frames_set_state(&pager->frames, frame, FRAME_HELD);

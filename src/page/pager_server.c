@@ -47,8 +47,7 @@ static bool bring(struct pager *pager, uint32_t page) {
         pager_tell_progress(pager); /* the worker may wait for the frame, and there may be nothing else that tells it */
         return true;
     }
-    frames_set_state(&pager->frames, frame, FRAME_HELD);
-    if (pager->config.policy.enter != NULL) pager->config.policy.enter(page, pager->config.policy.argument);
+    pager_arrive(pager, frame);
     pager_tell_progress(pager);
     return false;
 }

@@ -30,8 +30,7 @@ static void settle(struct pager *pager, uint32_t page, bool ok) {
         if (waited) platform_paged_wake(&pager->memory, pager_offset(pager, page), pager->page_bytes);
         return;
     }
-    frames_set_state(&pager->frames, frame, FRAME_HELD);
-    if (pager->config.policy.enter != NULL) pager->config.policy.enter(page, pager->config.policy.argument);
+    pager_arrive(pager, frame);
     if (!waited) return;
     if (pager->all_dirty)
         platform_paged_wake(&pager->memory, pager_offset(pager, page), pager->page_bytes); /* the server sees to the dirty limit */
@@ -110,9 +109,8 @@ static void forgive(struct pager *pager, uint32_t page) {
     frames_set_failed(&pager->frames, page, false);
     if (!written) return;
     struct frame *frame = frames_enter(&pager->frames, page);
-    frames_set_state(&pager->frames, frame, FRAME_HELD);
+    pager_arrive(pager, frame);
     frames_set_dirty(&pager->frames, frame);
-    if (pager->config.policy.enter != NULL) pager->config.policy.enter(page, pager->config.policy.argument);
 }
 
 static void forgive_all(struct pager *pager, uint32_t first, uint32_t end) {

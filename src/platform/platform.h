@@ -370,10 +370,11 @@ bool platform_on_first_thread_exit(void (*callback)(void));
 /* A number of the calling thread, never 0: another one's at the same time is another number, but for chances of one in thousands of millions.
  * Constant. */
 uint32_t platform_thread_token(void);
-/* Whether the first thread has ended and no thread but our own is left (a read of /proc: slow). Asked by threads of platform_thread_start. */
-bool platform_thread_is_last(void);
-/* Whether that can be told: not without /proc, or a file number. */
-bool platform_threads_are_counted(void);
+/*
+ * Whether the first thread has ended and no thread but our own is left (a read of /proc: slow). Asked by threads of platform_thread_start. *known,
+ * unless NULL: whether it can be told; not without /proc, or a file number.
+ */
+bool platform_thread_is_last(bool *known);
 
 /* One waiter, many wakers; a wake with no waiter is remembered once. Zero-initialised is ready. */
 struct platform_event {

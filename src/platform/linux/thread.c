@@ -120,25 +120,17 @@ STRATA_USUAL bool platform_on_first_thread_exit(void (*callback)(void)) {
     return ok;
 }
 
-static bool read_stat(char *text, size_t bytes) {
+/* /proc/self/stat: "number (name) state ...", and the number of threads as the 18th field behind the name; the first thread counts until the end. */
+bool platform_thread_is_last(bool *known) {
+    char text[1024];
     int saved = errno;
     int file = linux_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
-    ssize_t length = file < 0 ? -1 : linux_read(file, text, bytes - 1);
+    ssize_t length = file < 0 ? -1 : linux_read(file, text, sizeof text - 1);
     if (file >= 0) linux_close(file);
     errno = saved;
-    text[length < 0 ? 0 : length] = 0;
-    return length > 0;
-}
-
-bool platform_threads_are_counted(void) {
-    char text[16];
-    return read_stat(text, sizeof text);
-}
-
-/* /proc/self/stat: "number (name) state ...", and the number of threads as the 18th field behind the name; the first thread counts until the end. */
-bool platform_thread_is_last(void) {
-    char text[1024];
-    if (!read_stat(text, sizeof text)) return false;
+    if (known != NULL) *known = length > 0;
+    if (length <= 0) return false;
+    text[length] = 0;
     const char *field = strrchr(text, ')');
     if (field == NULL || strncmp(field, ") Z ", 4) != 0) return false;
     for (unsigned i = 0; i < 18 && field != NULL; i++) field = strchr(field + 1, ' ');

@@ -1,24 +1,7 @@
 /*
  * test_fits.c - what each fit chooses, and constrained allocation against a search of every integer.
  */
-#include "unit/arena/arena_support.h"
-
-static struct arena arena;
-static struct memory memory;
-
-static int setup(void **state) {
-    (void)state;
-    sim_reset(NULL);
-    memory_init(&memory);
-    ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    memory_drop(&memory);
-    return 0;
-}
+#include "unit/arena/arena_units.h"
 
 /* Free segments of these sizes, the first from 0 on, with one allocated integer behind each. */
 static void make_holes(const uint64_t *sizes, unsigned n, uint64_t *starts) {

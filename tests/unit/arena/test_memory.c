@@ -1,24 +1,7 @@
 /*
  * test_memory.c - boundary tags and hash tables: where their memory comes from, what happens without it, and that it goes back.
  */
-#include "unit/arena/arena_support.h"
-
-static struct arena arena;
-static struct memory memory;
-
-static int setup(void **state) {
-    (void)state;
-    sim_reset(NULL);
-    memory_init(&memory);
-    ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    memory_drop(&memory);
-    return 0;
-}
+#include "unit/arena/arena_units.h"
 
 static void the_first_tags_need_no_memory(void **state) {
     (void)state;

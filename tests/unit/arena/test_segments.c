@@ -2,24 +2,7 @@
  * test_segments.c - add, alloc, free, resize, lookup, contains and sizes: what they give, every status that they answer with, the
  * bottom (0) and the top (2^64) of the integers.
  */
-#include "unit/arena/arena_support.h"
-
-static struct arena arena;
-static struct memory memory;
-
-static int setup(void **state) {
-    (void)state;
-    sim_reset(NULL);
-    memory_init(&memory);
-    ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    memory_drop(&memory);
-    return 0;
-}
+#include "unit/arena/arena_units.h"
 
 static void init_refuses_bad_arguments(void **state) {
     (void)state;

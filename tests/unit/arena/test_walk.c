@@ -1,24 +1,7 @@
 /*
  * test_walk.c - walks: what they show, in which order, and that they find their way while the visitor changes the arena.
  */
-#include "unit/arena/arena_support.h"
-
-static struct arena arena;
-static struct memory memory;
-
-static int setup(void **state) {
-    (void)state;
-    sim_reset(NULL);
-    memory_init(&memory);
-    ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    memory_drop(&memory);
-    return 0;
-}
+#include "unit/arena/arena_units.h"
 
 struct seen {
     struct arena_segment segments[256];
