@@ -16,8 +16,8 @@ static void settle_tail(struct zone *zone, char *address, struct block_desc *blo
     if (granules < block->granules / 2) block->fresh = 0;
 }
 
-/* A run that shrinks, or grows into the free granules behind it. */
-static bool resize_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+/* A run that shrinks, or grows into the free granules behind it. *fresh: as of resize_in_place, as is the next. */
+static bool resize_run(struct zone *zone, char *address, struct block_desc *block, size_t granules, uint64_t *fresh) {
     struct superpage *superpage = superpage_of(zone, address);
     size_t start = zone_granule_of(zone, address) % SUPERPAGE_GRANULES;
     if (granules < block->granules) {
@@ -32,9 +32,8 @@ static bool resize_run(struct zone *zone, char *address, struct block_desc *bloc
     bool zeroed;
     zone_fill_from_idle(zone, superpage, start + block->granules, start + granules,
                         FILL_BLOCK); /* dearer would be to give them back, one in, one out */
-    unsigned fresh = zone_mark_allocated(zone, superpage, (unsigned)(start + block->granules), more, &zeroed);
-    zone_note_fresh(zone, block, fresh);
-    if (fresh != 0) zone_make_room(zone, fresh);
+    *fresh = zone_mark_allocated(zone, superpage, (unsigned)(start + block->granules), more, &zeroed);
+    zone_note_fresh(zone, block, *fresh);
     return true;
 }
 
@@ -69,7 +68,7 @@ static void fill_growth(struct zone *zone, struct superpage *first, const struct
 }
 
 /* A block of superpages that shrinks, or grows within its address space or into what is free behind it. */
-static enum zone_status resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+static enum zone_status resize_superpages(struct zone *zone, char *address, struct block_desc *block, size_t granules, uint64_t *fresh) {
     struct superpage *first = superpage_of(zone, address);
     size_t needed = block_superpages(granules), owned = block->superpages;
     if (needed > owned) {
@@ -84,9 +83,8 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
         zone_wake_blocks(zone);
         zone_litter_clear(zone, first + block->granules / SUPERPAGE_GRANULES, needed - block->granules / SUPERPAGE_GRANULES);
         fill_growth(zone, first, block, block->granules, granules);
-        uint64_t fresh = block_mark_allocated(zone, first, block->granules, granules, &zeroed);
-        zone_note_fresh(zone, block, fresh);
-        if (fresh != 0) zone_make_room(zone, fresh);
+        *fresh = block_mark_allocated(zone, first, block->granules, granules, &zeroed);
+        zone_note_fresh(zone, block, *fresh);
     }
     if (needed < owned / 4 && !block->reserved && granules < block->granules && block_resize_space(zone, address, owned, needed)) {
         for (size_t i = needed; i < owned; i++) {
@@ -99,7 +97,7 @@ static enum zone_status resize_superpages(struct zone *zone, char *address, stru
 }
 
 /* A run that has its superpage to itself, and grows beyond it into what is free behind, becomes a block of whole superpages where it is. */
-static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
+static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct block_desc *block, size_t granules, uint64_t *fresh) {
     struct superpage *superpage = superpage_of(zone, address);
     bool alone = (uintptr_t)address == (uintptr_t)superpage_address(zone, superpage) && superpage->free == SUPERPAGE_GRANULES - block->granules &&
                  !superpage->apart;
@@ -116,7 +114,7 @@ static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct
     list_init(&superpage->bucket);
     zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
     superpage->state = SUPERPAGE_BLOCK;
-    return resize_superpages(zone, address, block, granules);
+    return resize_superpages(zone, address, block, granules, fresh);
 }
 
 /* Whether a copy costs less than a new address, to where as much is idle (cost.h). What may be absent of the block, the system is asked for. */
@@ -170,10 +168,13 @@ static void *move_elsewhere(struct zone *zone, char *address, const struct block
     return moved != NULL ? moved : block_move_run(zone, address, block, granules, align);
 }
 
-/* In place; its own figures are not changed yet. */
-static enum zone_status resize_in_place(struct zone *zone, char *address, struct block_desc *block, size_t granules) {
-    if (block->superpages != 0) return resize_superpages(zone, address, block, granules);
-    return resize_run(zone, address, block, granules) ? ZONE_OK : grow_out_of_run(zone, address, block, granules);
+/*
+ * In place; its own figures are not changed yet, so the lock is kept: the child of a fork would have granules that are in use, and no block's.
+ * *fresh: how many were absent, for which room is to be made once the figures are.
+ */
+static enum zone_status resize_in_place(struct zone *zone, char *address, struct block_desc *block, size_t granules, uint64_t *fresh) {
+    if (block->superpages != 0) return resize_superpages(zone, address, block, granules, fresh);
+    return resize_run(zone, address, block, granules, fresh) ? ZONE_OK : grow_out_of_run(zone, address, block, granules, fresh);
 }
 
 enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes, bool may_move, size_t align) {
@@ -204,13 +205,15 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     } else if (granules > old && !zone_within_limit(zone, granules - old)) {
         status = ZONE_NO_MEMORY;
     } else {
-        status = resize_in_place(zone, address, block, granules);
+        uint64_t fresh = 0;
+        status = resize_in_place(zone, address, block, granules, &fresh);
         if (status == ZONE_OK) {
             if (granules > old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
             block->granules = granules;
             block->longer = 0;
             zone->counters.block_granules += granules;
             zone->counters.block_granules -= old;
+            if (fresh != 0) zone_make_room(zone, fresh);
             zone_trim_to_limit(zone);
             if (granules > old && granules >= SUPERPAGE_GRANULES) zone_grow_ahead(zone, address + (granules << GRANULE_SHIFT), heap_before);
         } else if (may_move && !block->fixed && granules > old) {

@@ -232,6 +232,56 @@ static void pages_on_their_way_to_the_system_survive_a_fork(void **state) {
     assert_true(exploration.runs > 5);
 }
 
+static char *growing;
+static size_t grown_bytes;
+
+static void grow(void *argument) {
+    (void)argument;
+    (void)zone_block_resize(&zone, growing, grown_bytes, false);
+}
+
+static void fork_and_free(void *argument) {
+    const char **wrong = argument;
+    zone_fork_prepare(&zone);
+    sim_fork_child();
+    zone_fork_child(&zone);
+    *wrong = zone_check(&zone);
+    if (!zone_block_free(&zone, growing)) *wrong = "the block is none";
+    if (*wrong == NULL) *wrong = zone_check(&zone);
+    if (*wrong == NULL && counters().allocated != kept_run.granules) *wrong = "what a block was growing by belongs to nobody";
+}
+
+/* Holes leave for what a block grows by, which takes the lock away from it for a moment. */
+static const char *fork_during_growth(void *context) {
+    static const char *wrong;
+    struct zone_config config = plain_config();
+    const size_t *bytes = context;
+    config.moves = ZONE_MOVES_COPY;
+    sim_explore_ignore(true);
+    begin(NULL, config);
+    hole = must_run(300, 1, MOBILITY_UNMOVABLE);
+    kept_run = must_run(1, 1, MOBILITY_UNMOVABLE);
+    growing = must_block(*bytes, 1);
+    grown_bytes = *bytes * 2;
+    drop_run(hole);
+    wrong = "the thread that forks did not run";
+    sim_explore_ignore(false);
+    sim_thread_start(0, grow, NULL);
+    sim_thread_start(1, fork_and_free, &wrong);
+    sim_run_threads();
+    return wrong;
+}
+
+static void a_block_that_grows_is_one_in_the_child(void **state) {
+    static size_t sizes[] = {256 * KIB, 2 * SUPERPAGE_BYTES}; /* a run, and superpages */
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_LENGTH(sizes); i++) {
+        struct sim_exploration exploration = {.scenario = fork_during_growth, .context = &sizes[i], .deviations = 2};
+        if (!sim_explore(&exploration)) fail_msg("%zu bytes: %s", sizes[i], exploration.failure);
+        assert_true(exploration.runs > 5);
+    }
+}
+
 /* Pieces side by side are one: what is larger than the piece that each block came with goes over their borders, when the space has an end. */
 static void a_block_reaches_over_pieces(void **state) {
     enum { BLOCKS = 4 };
@@ -263,6 +313,7 @@ int main(void) {
         cmocka_unit_test(impossible_requests_take_nothing),
         cmocka_unit_test(the_child_of_a_fork_goes_on),
         cmocka_unit_test(pages_on_their_way_to_the_system_survive_a_fork),
+        cmocka_unit_test(a_block_that_grows_is_one_in_the_child),
         cmocka_unit_test(a_block_reaches_over_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
