@@ -219,9 +219,18 @@ struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_
     return taken;
 }
 
+STRATA_COLD void zone_compact_fork_prepare(struct zone *zone) {
+    uint32_t thread = __atomic_load_n(&zone->compaction.thread, __ATOMIC_RELAXED);
+    zone->compaction.forks = thread != 0 && thread == platform_thread_self();
+}
+
 void zone_compact_fork_child(struct zone *zone) {
     struct compaction *compaction = &zone->compaction;
     if (compaction->thread == 0) return;
+    if (compaction->forks) { /* what it does goes on here, when the owner's function returns, as a thread of another number */
+        compaction->thread = platform_thread_self();
+        return;
+    }
     zone_lock(zone);
     if (compaction->from != NULL) {
         /* Its owner has answered nothing that this process knows of: what the program finds at either address it may use, or free. */

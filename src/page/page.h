@@ -179,6 +179,7 @@ struct mover {
 struct compaction {
     uint32_t thread;  /* who empties superpages, by platform_thread_self; 0: nobody. Others sleep on it */
     bool freed;       /* `from` was freed by the program while it was asked */
+    bool forks;       /* that thread does, right now: a function of the program that it has called */
     char *from, *to;  /* a block that its owner is asked to move; NULL: none */
     size_t at, count; /* superpages that are apart */
     uint64_t room;    /* granules that are left for blocks elsewhere, if nobody else takes any */

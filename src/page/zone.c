@@ -341,6 +341,7 @@ void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned 
 STRATA_COLD void zone_fork_prepare(struct zone *zone) {
     platform_lock_hold(&zone->lock);
     zone_mark_growth(zone); /* the child has only marks that are true */
+    zone_compact_fork_prepare(zone);
     zone_run_caches_hold(zone);
     arena_fork_prepare(&zone->addresses);
     platform_lock_hold(&zone->metadata.lock);

@@ -182,7 +182,8 @@ struct superpage *zone_find_most_present(struct zone *zone, enum mobility mobili
  * can be emptied.
  */
 struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_t align);
-/* In a forked child: the thread that emptied superpages is gone. */
+/* Around a fork. In the child the thread that emptied superpages is gone, unless it is the one that forks. */
+void zone_compact_fork_prepare(struct zone *zone);
 void zone_compact_fork_child(struct zone *zone);
 /* Where a run of blocks of this mobility fits, in a superpage of its group; NULL: nowhere. */
 struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start);

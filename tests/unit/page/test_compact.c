@@ -16,10 +16,17 @@ static char *slots[BLOCKS];
 static unsigned asked;
 static char *taken[BLOCKS + 1]; /* by others, meanwhile */
 static unsigned taken_count;
-static enum { OBEYS, REFUSES, FREES, FREES_AND_MOVES, GROWS, OTHERS_GROW, ALLOCATES, COMPACTS, OTHERS_TAKE, GROWS_INTO_REST } manner;
+static enum { OBEYS, REFUSES, FREES, FREES_AND_MOVES, GROWS, OTHERS_GROW, ALLOCATES, COMPACTS, OTHERS_TAKE, GROWS_INTO_REST, FORKS, FREES_AND_FORKS } manner;
 static size_t rest_granules; /* of each block, that nobody asked for */
 
 static const struct zone_block_config whole = {.bytes = SUPERPAGE_BYTES, .mobility = MOBILITY_MOVABLE, .huge = true, .compact = true};
+
+static void fork_here(void) {
+    zone_fork_prepare(&zone);
+    sim_fork_child();
+    zone_fork_child(&zone);
+    assert_null(zone_check(&zone));
+}
 
 static bool move_slot(void *from, void *to, size_t bytes, void *argument) {
     char **slot = argument;
@@ -61,6 +68,14 @@ static bool move_slot(void *from, void *to, size_t bytes, void *argument) {
         break;
     }
     case COMPACTS: assert_null(zone_block_create(&zone, &whole, NULL)); break;
+    case FORKS: /* the first of them */
+        if (asked == 1) fork_here();
+        break;
+    case FREES_AND_FORKS:
+        assert_true(zone_block_free(&zone, from));
+        *slot = NULL;
+        fork_here();
+        return false;
     case OTHERS_TAKE: /* all the room there is */
         while ((taken[taken_count] = zone_block_alloc(&zone, BLOCK_BYTES, 1, NULL)) != NULL) taken_count++;
         break;
@@ -290,7 +305,7 @@ static void the_child_of_a_fork_has_all_blocks(void **state) {
     fill();
     thin_out(8, 5);
     uint64_t blocks = counters().blocks;
-    zone.compaction.thread = platform_thread_self();
+    zone.compaction.thread = platform_thread_self() + 1;
     zone.compaction.from = slots[0] != NULL ? slots[0] : slots[5 * PER_SUPERPAGE];
     zone.compaction.at = 5;
     zone.compaction.count = 1;
@@ -303,6 +318,20 @@ static void the_child_of_a_fork_has_all_blocks(void **state) {
     assert_int_equal(counters().blocks, blocks);
     assert_non_null(zone_block_create(&zone, &whole, NULL));
     assert_contents();
+}
+
+/* The thread that empties superpages goes on in the child, where its function forks; so does what it knows of the block in question. */
+static void a_function_that_forks_goes_on_in_the_child(void **state) {
+    (void)state;
+    for (unsigned frees = 0; frees < 2; frees++) {
+        fill();
+        thin_out(8, 5);
+        uint64_t blocks = counters().blocks;
+        manner = frees != 0 ? FREES_AND_FORKS : FORKS;
+        must_empty(SUPERPAGE_BYTES, 4);
+        assert_int_equal(counters().blocks, frees != 0 ? blocks - 4 + 1 : blocks + 1);
+        assert_int_equal(zone.compaction.thread, 0);
+    }
 }
 
 /* Blocks out of a run cache have more than was asked for, into which they don't grow while they move either. */
@@ -349,6 +378,7 @@ int main(void) {
         cmocka_unit_test(nobody_gets_a_part_of_what_is_emptied),
         cmocka_unit_test(functions_that_want_superpages_themselves_get_none),
         cmocka_unit_test(the_child_of_a_fork_has_all_blocks),
+        cmocka_unit_test(a_function_that_forks_goes_on_in_the_child),
         cmocka_unit_test(blocks_that_move_do_not_grow_into_what_nobody_asked_for),
         cmocka_unit_test(a_limit_holds_while_blocks_move),
     };
