@@ -108,7 +108,13 @@ static STRATA_RARE void *create_superpages(struct zone *zone, const struct zone_
     const size_t head = config->huge ? granules : zone_expect_head(zone, granules);
     struct superpage *first = within ? zone_superpages_take_present(zone, capacity, align, 0, head) : NULL;
     if (first == NULL && within && zone_wake_runs(zone)) first = zone_superpages_take_present(zone, capacity, align, 0, head);
-    if (first == NULL && within && config->compact) first = zone_superpages_compact(zone, capacity, align);
+    if (first == NULL && within && config->compact) {
+        first = zone_superpages_compact(zone, capacity, align);
+        if (first != NULL && !zone_within_limit(zone, granules)) { /* others have allocated while blocks moved */
+            zone_superpages_give(zone, first, capacity);
+            first = NULL;
+        }
+    }
     if (first == NULL) {
         platform_lock_release(&zone->lock);
         return NULL;

@@ -16,7 +16,21 @@ static char *slots[BLOCKS];
 static unsigned asked;
 static char *taken[BLOCKS + 1]; /* by others, meanwhile */
 static unsigned taken_count;
-static enum { OBEYS, REFUSES, FREES, FREES_AND_MOVES, GROWS, OTHERS_GROW, ALLOCATES, COMPACTS, OTHERS_TAKE, GROWS_INTO_REST, FORKS, FREES_AND_FORKS } manner;
+static enum {
+    OBEYS,
+    REFUSES,
+    FREES,
+    FREES_AND_MOVES,
+    GROWS,
+    OTHERS_GROW,
+    ALLOCATES,
+    COMPACTS,
+    OTHERS_TAKE,
+    GROWS_INTO_REST,
+    FORKS,
+    FREES_AND_FORKS,
+    OTHERS_TAKE_TWO
+} manner;
 static size_t rest_granules; /* of each block, that nobody asked for */
 
 static const struct zone_block_config whole = {.bytes = SUPERPAGE_BYTES, .mobility = MOBILITY_MOVABLE, .huge = true, .compact = true};
@@ -78,6 +92,9 @@ static bool move_slot(void *from, void *to, size_t bytes, void *argument) {
         return false;
     case OTHERS_TAKE: /* all the room there is */
         while ((taken[taken_count] = zone_block_alloc(&zone, BLOCK_BYTES, 1, NULL)) != NULL) taken_count++;
+        break;
+    case OTHERS_TAKE_TWO:
+        while (taken_count < 2) taken[taken_count++] = must_block(BLOCK_BYTES, 1);
         break;
     }
     memcpy(to, from, bytes);
@@ -362,6 +379,24 @@ static void a_limit_holds_while_blocks_move(void **state) {
     assert_int_equal(counters().allocated << GRANULE_SHIFT, zone.config.hard_limit_bytes);
 }
 
+/* What others allocate while functions of the program are called counts, too. */
+static void a_limit_holds_for_what_is_allocated_meanwhile(void **state) {
+    (void)state;
+    fill();
+    thin_out(8, 5);
+    manner = OTHERS_TAKE_TWO;
+    taken_count = 0;
+    const uint64_t before = counters().allocated;
+    zone.config.hard_limit_bytes = (before + SUPERPAGE_GRANULES + BLOCK_GRANULES) << GRANULE_SHIFT;
+    assert_null(zone_block_create(&zone, &whole, NULL));
+    assert_int_equal(counters().allocated, before + 2 * BLOCK_GRANULES);
+    ASSERT_SOUND();
+    assert_contents();
+    drop_block(taken[--taken_count]);
+    assert_non_null(zone_block_create(&zone, &whole, NULL)); /* what was emptied is there still */
+    ASSERT_SOUND();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sparsest_superpage_is_emptied),
@@ -381,6 +416,7 @@ int main(void) {
         cmocka_unit_test(a_function_that_forks_goes_on_in_the_child),
         cmocka_unit_test(blocks_that_move_do_not_grow_into_what_nobody_asked_for),
         cmocka_unit_test(a_limit_holds_while_blocks_move),
+        cmocka_unit_test(a_limit_holds_for_what_is_allocated_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
