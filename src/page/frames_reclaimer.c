@@ -59,8 +59,8 @@ enum frames_status frames_reclaim_balance(struct frame_zone *zone, uint64_t *dro
 }
 
 static void run(void *argument) {
-    struct frame_zone *zone = argument;
-    struct frames_reclaim *reclaim = frames_reclaim_of(zone);
+    struct frames_reclaim *reclaim = argument; /* of which the zone may know nothing yet, until something is wanted */
+    struct frame_zone *zone = reclaim->zone;
     uint64_t retry_ns = 0; /* 0: nothing is left undone */
     while (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) == RECLAIMER_RUNS) {
         bool woken = platform_event_wait(&reclaim->event, retry_ns != 0 ? retry_ns : RETRY_NS_MAX);
@@ -76,6 +76,23 @@ static void run(void *argument) {
     }
     __atomic_store_n(&reclaim->state, RECLAIMER_NONE, __ATOMIC_RELEASE);
     platform_word_wake(&reclaim->state);
+}
+
+static bool start_thread(struct frames_reclaim *reclaim) {
+    reclaim->state = RECLAIMER_RUNS;
+    if (platform_thread_start(run, reclaim)) return true;
+    reclaim->state = RECLAIMER_NONE;
+    return false;
+}
+
+/* Waits for its end. */
+static void stop_thread(struct frames_reclaim *reclaim) {
+    for (uint32_t state; (state = __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE)) != RECLAIMER_NONE;) {
+        if (state == RECLAIMER_STOPS)
+            platform_word_wait(&reclaim->state, state);
+        else if (__atomic_compare_exchange_n(&reclaim->state, &state, RECLAIMER_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            platform_event_wake(&reclaim->event);
+    }
 }
 
 /* ------------------------------------------------------------------ start and stop */
@@ -146,6 +163,10 @@ static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
     platform_unreserve(reclaim, reclaim->bytes);
 }
 
+/*
+ * The thread is there before the zone knows of any of it: from then on others reclaim, and are told of blocks, so that what they use can't be taken
+ * back where no thread is to be had.
+ */
 enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct frames_reclaim_config *config) {
     size_t page = platform_info()->page_bytes, head = align_up(sizeof(struct frames_reclaim), page);
     size_t lists = align_up(frames_lru_bytes(zone->frames), CACHE_LINE_BYTES);
@@ -159,11 +180,16 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
     if (ready) {
         frames_advise_huge(zone, memory, bytes);
         reclaim->config = *config;
+        reclaim->zone = zone;
         reclaim->bytes = bytes;
         reclaim->process = platform_process_id();
         frames_lru_init(&reclaim->lru, zone->frames, memory + head);
         reclaim->judged = (uint32_t *)(void *)(memory + head + lists);
+        ready = !config->thread || start_thread(reclaim);
+    }
+    if (ready) {
         ready = __atomic_compare_exchange_n(&zone->reclaim, &none, (void *)reclaim, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (!ready) stop_thread(reclaim); /* another thread's call was first */
     }
     if (!ready) {
         platform_unreserve(memory, bytes);
@@ -174,12 +200,6 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
     watch_memory(zone, reclaim);
     list_all(zone, reclaim);
     if (!config->thread) return FRAMES_OK;
-    reclaim->state = RECLAIMER_RUNS;
-    if (!platform_thread_start(run, zone)) {
-        reclaim->state = RECLAIMER_NONE;
-        forget(zone, reclaim);
-        return FRAMES_NO_MEMORY;
-    }
     __atomic_store_n(&zone->low_frames, config->low_frames, __ATOMIC_RELEASE);
     if (frames_free_now(zone) < config->low_frames) wake(reclaim);
     return FRAMES_OK;
@@ -195,15 +215,8 @@ enum frames_status frames_reclaim_stop(struct frame_zone *zone) {
         if (ours && caller != 0 && (state != RECLAIMER_RUNS || caller == self)) return FRAMES_BUSY;
     }
     if (state != RECLAIMER_NONE && frames_in_program()) return FRAMES_BUSY; /* it may be in such a function, too, and wait for this one */
-    while (state != RECLAIMER_NONE) {
-        __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
-        uint32_t runs = RECLAIMER_RUNS;
-        if (__atomic_compare_exchange_n(&reclaim->state, &runs, RECLAIMER_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            platform_event_wake(&reclaim->event);
-        state = __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE);
-        if (state != RECLAIMER_NONE) platform_word_wait(&reclaim->state, state);
-        state = __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE);
-    }
+    __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
+    if (state != RECLAIMER_NONE) stop_thread(reclaim);
     forget(zone, reclaim);
     return FRAMES_OK;
 }
