@@ -72,7 +72,7 @@ void frames_fork_prepare(struct frame_zone *zone) {
     platform_lock_hold(&zone->hiding);
     for (unsigned s = 0; s < zone->slot_count; s++) platform_lock_hold(&zone->slots[s].lock);
     platform_lock_hold(&zone->lock);
-    zone->fork_lru = lru_lock(zone); /* by now nobody starts or stops reclaim but who must not, next to other calls */
+    zone->fork_lru = lru_lock(zone); /* reclaim begins and ends under zone->hiding */
     if (zone->fork_lru != NULL) platform_lock_hold(zone->fork_lru);
 }
 

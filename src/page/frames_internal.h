@@ -156,7 +156,7 @@ struct frame_zone {
     unsigned effort;                               /* atomic */
     unsigned owner_count;                          /* atomic: the highest number that there ever was */
     struct frames_window *windows;
-    struct platform_lock hiding;     /* LOCK_RANK_FRAMES_HIDING; frames_window.c */
+    struct platform_lock hiding;     /* LOCK_RANK_FRAMES_HIDING; frames_window.c, frames_reclaimer.c */
     struct frames_capture *captures; /* FRAMES_CAPTURES_MAX; numbered from 1 in superpages */
     unsigned capture_next;           /* of them, where the next one looks for a place first, so that none is had again soon */
     struct frames_hooks hooks;       /* atomic each */

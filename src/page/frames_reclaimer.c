@@ -4,7 +4,7 @@
  * The thread begins when free frames have fallen below the low watermark, which an allocation tells (frames_hooks.grew_short), and goes on until they
  * reach the high one, by areas as large as requests have lately wanted; then compaction is woken (section 7.3). Where it can't get that far it tries
  * again after 10 ms, twice as long each time, up to a second. State: NONE -> RUNS by start, -> STOPS by stop, -> NONE by the thread, its last word. A
- * forked child has no thread. Lock: none but the lists'.
+ * forked child has no thread. Locks: the lists'; zone->hiding, which a fork takes first, while it is begun or ended.
  */
 #include "page/frames_compact.h"
 #include "page/frames_reclaim_internal.h"
@@ -153,6 +153,13 @@ void frames_reclaim_fork_child(struct frame_zone *zone, uint32_t before, uint32_
     watch_memory(zone, reclaim);
 }
 
+/* Both under zone->hiding. */
+static void publish(struct frame_zone *zone, struct frames_reclaim *reclaim) {
+    set_hooks(zone, true);
+    if (zone->kind == FRAMES_MEMFD) platform_presence_keep(true);
+    watch_memory(zone, reclaim);
+    list_all(zone, reclaim);
+}
 static void forget(struct frame_zone *zone, struct frames_reclaim *reclaim) {
     set_hooks(zone, false);
     platform_faults_close(&reclaim->faults);
@@ -188,17 +195,16 @@ enum frames_status frames_reclaim_start(struct frame_zone *zone, const struct fr
         ready = !config->thread || start_thread(reclaim);
     }
     if (ready) {
+        platform_lock_acquire(&zone->hiding); /* a fork finds all of it, or nothing */
         ready = __atomic_compare_exchange_n(&zone->reclaim, &none, (void *)reclaim, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (ready) publish(zone, reclaim);
+        platform_lock_release(&zone->hiding);
         if (!ready) stop_thread(reclaim); /* another thread's call was first */
     }
     if (!ready) {
         platform_unreserve(memory, bytes);
         return none != NULL ? FRAMES_BUSY : FRAMES_NO_MEMORY;
     }
-    set_hooks(zone, true);
-    if (zone->kind == FRAMES_MEMFD) platform_presence_keep(true);
-    watch_memory(zone, reclaim);
-    list_all(zone, reclaim);
     if (!config->thread) return FRAMES_OK;
     __atomic_store_n(&zone->low_frames, config->low_frames, __ATOMIC_RELEASE);
     if (frames_free_now(zone) < config->low_frames) wake(reclaim);
@@ -217,7 +223,9 @@ enum frames_status frames_reclaim_stop(struct frame_zone *zone) {
     if (state != RECLAIMER_NONE && frames_in_program()) return FRAMES_BUSY; /* it may be in such a function, too, and wait for this one */
     __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);
     if (state != RECLAIMER_NONE) stop_thread(reclaim);
+    platform_lock_acquire(&zone->hiding); /* a fork would have the lists' lock, which goes */
     forget(zone, reclaim);
+    platform_lock_release(&zone->hiding);
     return FRAMES_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
  * test_interleave_reclaim_life.c - reclaim that is started or stopped in a zone while another thread uses it, in every order that few switches
- * allow: a start that is refused for want of a thread has left nobody with what it gives up.
+ * allow: a start that is refused for want of a thread has left nobody with what it gives up, and a fork finds reclaim begun or not.
  */
 #include "page/frames_internal.h"
 #include "page/frames_reclaim.h"
@@ -86,9 +86,61 @@ static void a_start_that_is_refused_was_nobodys(void **state) {
     explore(run_refused, NULL, 10);
 }
 
+/* ------------------------------------------------------------------ fork */
+
+struct fork_scene {
+    bool stops, child; /* else it is started; else the parent is looked at */
+};
+static const struct frames_reclaim_config plain = {.high_frames = 1};
+
+static void change(void *argument) {
+    const struct fork_scene *scene = argument;
+    if ((scene->stops ? frames_reclaim_stop(zone) : frames_reclaim_start(zone, &plain)) != FRAMES_OK) went_wrong("not begun, or not ended");
+}
+
+/* All blocks are listed, where any is. */
+static void look_in_child(void) {
+    uint64_t gone;
+    if (wrong == NULL) wrong = frames_reclaim_check(zone);
+    if (!frames_reclaim_is_started(zone)) return;
+    if (frames_reclaim(zone, BLOCKS, 0, &gone) != FRAMES_OK || gone != BLOCKS) went_wrong("a block is nobody's to drop in the child");
+}
+
+static void fork_beside(void *argument) {
+    const struct fork_scene *scene = argument;
+    frames_fork_settle(zone);
+    frames_fork_prepare(zone);
+    if (scene->child) {
+        sim_fork_child();
+        frames_fork_child(zone);
+        look_in_child();
+    } else {
+        sim_yield(); /* others go on as long as the call takes */
+        frames_fork_parent(zone);
+    }
+}
+
+static const char *run_fork(void *context) {
+    struct fork_scene *scene = context;
+    begin_life();
+    if (scene->stops && frames_reclaim_start(zone, &plain) != FRAMES_OK) went_wrong("no reclaim");
+    sim_explore_ignore(false);
+    sim_thread_start(0, change, scene);
+    sim_thread_start(1, fork_beside, scene);
+    if (!sim_run_threads()) went_wrong("a thread waits for ever");
+    return end_life();
+}
+
+static void a_fork_finds_it_begun_or_not(void **state) {
+    static struct fork_scene scenes[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_LENGTH(scenes); i++) explore(run_fork, &scenes[i], 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_that_is_refused_was_nobodys),
+        cmocka_unit_test(a_fork_finds_it_begun_or_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
