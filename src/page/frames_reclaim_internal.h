@@ -29,6 +29,7 @@ struct frames_reclaim {
     struct platform_event event;
     struct frame_zone *zone; /* immutable */
     uint32_t state;          /* enum frames_reclaimer_state; a futex */
+    uint32_t thread;         /* atomic: its number, from before it reclaims first */
     uint32_t wanted;         /* atomic: it shall begin */
     uint32_t process;        /* whose it is, and who the callers are: a forked child has neither */
     size_t bytes;            /* of this record, with all behind it */

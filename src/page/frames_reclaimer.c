@@ -62,6 +62,7 @@ static void run(void *argument) {
     struct frames_reclaim *reclaim = argument; /* of which the zone may know nothing yet, until something is wanted */
     struct frame_zone *zone = reclaim->zone;
     uint64_t retry_ns = 0; /* 0: nothing is left undone */
+    __atomic_store_n(&reclaim->thread, platform_thread_self(), __ATOMIC_RELAXED);
     while (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) == RECLAIMER_RUNS) {
         bool woken = platform_event_wait(&reclaim->event, retry_ns != 0 ? retry_ns : RETRY_NS_MAX);
         if (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) != RECLAIMER_RUNS) break;
@@ -216,9 +217,10 @@ enum frames_status frames_reclaim_stop(struct frame_zone *zone) {
     if (reclaim == NULL) return FRAMES_OK;
     bool ours = reclaim->process == platform_process_id();
     uint32_t self = platform_thread_self(), state = ours ? __atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) : RECLAIMER_NONE;
-    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++) { /* the thread's own entry goes when it ends */
+    uint32_t thread = state != RECLAIMER_NONE ? __atomic_load_n(&reclaim->thread, __ATOMIC_RELAXED) : 0; /* whose entry goes when it ends */
+    for (unsigned i = 0; i < FRAMES_RECLAIM_CALLERS; i++) {
         uint32_t caller = __atomic_load_n(&reclaim->callers[i], __ATOMIC_RELAXED);
-        if (ours && caller != 0 && (state != RECLAIMER_RUNS || caller == self)) return FRAMES_BUSY;
+        if (ours && caller != 0 && (caller != thread || caller == self)) return FRAMES_BUSY;
     }
     if (state != RECLAIMER_NONE && frames_in_program()) return FRAMES_BUSY; /* it may be in such a function, too, and wait for this one */
     __atomic_store_n(&zone->low_frames, 0, __ATOMIC_RELAXED);

@@ -219,6 +219,26 @@ static void once_enough_is_free_compaction_is_woken(void **state) {
     assert_int_equal(strata_zone_reclaim_start(zone, &by_area), STRATA_ZONE_OK); /* for the check */
 }
 
+/* Another thread's request reclaims: what it uses does not go, whether the zone has a thread of its own or not. */
+static bool own_thread;
+static void stop_as_another(void) {
+    sim_thread_become(7);
+    assert_int_equal(strata_zone_reclaim_stop(zone), STRATA_ZONE_BUSY);
+    sim_thread_become(0);
+    assert_true(reclaim_stats().running && reclaim_stats().thread == own_thread);
+}
+static void reclaim_is_not_stopped_while_another_thread_reclaims(void **state) {
+    for (unsigned threads = 0; threads < 2; threads++) {
+        struct strata_zone_reclaim_config config = by_area;
+        config.thread = own_thread = threads != 0;
+        begin(FRAMES, &config, stop_as_another, -1);
+        (void)sim_run_threads_for(1000000);
+        assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+        assert_null(meanwhile);
+        if (threads == 0) assert_int_equal(end(state), 0);
+    }
+}
+
 /* Blocks of three frames reach out of the areas of four that are emptied of them, and their neighbours refuse: nobody takes anything. */
 static void nobody_races_with_blocks_that_reach_out(void **state) {
     (void)state;
@@ -248,6 +268,7 @@ int main(void) {
         cmocka_unit_test_teardown(an_area_that_is_refused_is_no_lost_race, end),
         cmocka_unit_test_teardown(once_enough_is_free_compaction_is_woken, end),
         cmocka_unit_test_teardown(nobody_races_with_blocks_that_reach_out, end),
+        cmocka_unit_test_teardown(reclaim_is_not_stopped_while_another_thread_reclaims, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
