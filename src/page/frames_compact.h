@@ -98,6 +98,8 @@ void frames_compactor_counts_get(struct frame_zone *zone, struct frames_compacto
 /* Whether this thread makes a pass, so that it is a function of the program which asks; whether the zone's own thread is there. */
 bool frames_compaction_is_within(struct frame_zone *zone);
 bool frames_compactor_runs(struct frame_zone *zone);
+/* Whether a pass is under way that is not of that thread. */
+bool frames_compaction_is_callers(struct frame_zone *zone);
 /* The zone goes, after frames_compactor_stop: what compaction remembers is given back. */
 void frames_compaction_end(struct frame_zone *zone);
 

@@ -42,6 +42,12 @@ bool frames_compaction_is_within(struct frame_zone *zone) {
                                   (__atomic_load_n(&compaction->thread, __ATOMIC_RELAXED) == self && compaction->process == platform_process_id()));
 }
 
+bool frames_compaction_is_callers(struct frame_zone *zone) {
+    struct frames_compaction *compaction = frames_compaction_peek(zone);
+    uint32_t passing = compaction != NULL ? __atomic_load_n(&compaction->passing, __ATOMIC_RELAXED) : 0;
+    return passing != 0 && passing != __atomic_load_n(&compaction->thread, __ATOMIC_RELAXED);
+}
+
 void frames_compaction_end(struct frame_zone *zone) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
     if (compaction == NULL) return;

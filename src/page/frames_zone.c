@@ -133,12 +133,13 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
         if (zone->captures[i].frames != 0) return FRAMES_BUSY;
     for (uint64_t i = 0; i < zone->superpage_count; i++)
         if (zone->superpages[i].pinned != 0) return FRAMES_PINNED;
-    /* Before anything ends: within an owner's function; then blocks that no thread of the zone's has isolated. */
+    /* Before anything ends: within an owner's function; then blocks that no thread of the zone's has isolated, or a caller's pass. */
     if (frames_compaction_is_within(zone) || frames_reclaim_is_within(zone)) return FRAMES_BUSY;
     bool own_threads = frames_compactor_runs(zone) || frames_reclaim_runs(zone);
     if (own_threads && frames_in_program()) return FRAMES_BUSY; /* of another zone's owner: their end can't be waited for there */
-    if (!own_threads && __atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
-    if (frames_compactor_stop(zone) != FRAMES_OK || frames_reclaim_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
+    if (own_threads ? frames_compaction_is_callers(zone) : __atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
+    /* Reclaim first, which says no where a caller is in it; of compaction there is nothing more to say no to. */
+    if (frames_reclaim_stop(zone) != FRAMES_OK || frames_compactor_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
     if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     frames_compaction_end(zone);
     frames_backings_close(zone);

@@ -239,6 +239,28 @@ static void reclaim_is_not_stopped_while_another_thread_reclaims(void **state) {
     }
 }
 
+/* Nor does the zone, nor its compactor with it: where it can't be destroyed it is as it was. */
+static void destroy_as_another(void) {
+    sim_thread_become(7);
+    assert_int_equal(strata_zone_destroy(zone), STRATA_ZONE_BUSY);
+    sim_thread_become(0);
+    assert_true(reclaim_stats().running && reclaim_stats().thread == own_thread);
+    assert_true(compact_stats().compactor);
+}
+static void a_zone_that_stays_keeps_its_threads(void **state) {
+    const struct strata_zone_compactor_config never = {.order = 9, .unusable = 1, .interval_ns = UINT64_C(1000000000000)};
+    for (unsigned threads = 0; threads < 2; threads++) {
+        struct strata_zone_reclaim_config config = by_area;
+        config.thread = own_thread = threads != 0;
+        begin(FRAMES, &config, destroy_as_another, STRATA_ZONE_RECLAIM); /* a capture would say no, too */
+        assert_int_equal(strata_zone_compactor_start(zone, &never), STRATA_ZONE_OK);
+        (void)sim_run_threads_for(1000000);
+        assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+        assert_null(meanwhile);
+        if (threads == 0) assert_int_equal(end(state), 0);
+    }
+}
+
 /* Blocks of three frames reach out of the areas of four that are emptied of them, and their neighbours refuse: nobody takes anything. */
 static void nobody_races_with_blocks_that_reach_out(void **state) {
     (void)state;
@@ -269,6 +291,7 @@ int main(void) {
         cmocka_unit_test_teardown(once_enough_is_free_compaction_is_woken, end),
         cmocka_unit_test_teardown(nobody_races_with_blocks_that_reach_out, end),
         cmocka_unit_test_teardown(reclaim_is_not_stopped_while_another_thread_reclaims, end),
+        cmocka_unit_test_teardown(a_zone_that_stays_keeps_its_threads, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
