@@ -25,20 +25,24 @@ static void give_back(struct frame_zone *zone, struct frames_slot *slot, unsigne
     frames_superpage_relink(zone, superpage);
 }
 
+/* Before the lock is let go for the first one that is had back, slots are closed: else other CPUs would reserve another each time, for ever. */
 void frames_lock_range(struct frame_zone *zone, uint64_t first, uint64_t last) {
+    bool closed = false;
     platform_lock_acquire(&zone->lock);
     for (uint64_t i = first; i <= last; i++) {
         uint32_t number = __atomic_load_n(&zone->superpages[i].slot, __ATOMIC_RELAXED);
         if (number == FRAMES_NO_SLOT) continue;
         struct frames_slot *slot = &zone->slots[number];
+        if (!closed) zone->slots_closed++;
+        closed = true;
         platform_lock_release(&zone->lock);
         platform_lock_acquire(&slot->lock);
         platform_lock_acquire(&zone->lock);
         for (unsigned which = 0; which < ARRAY_LENGTH(slot->reserved); which++)
             if (slot->reserved[which] == i) give_back(zone, slot, which);
         platform_lock_release(&slot->lock);
-        i = first - 1; /* others were reserved meanwhile, perhaps */
     }
+    if (closed) frames_slots_open(zone);
 }
 
 void frames_slots_drain(struct frame_zone *zone) {

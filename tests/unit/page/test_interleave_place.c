@@ -1,6 +1,6 @@
 /*
  * test_interleave_place.c - two CPUs that take and give back while more is free than both can have, in every order that few switches allow around
- * locks: neither may be told that there is no room, whatever the other has reserved in between.
+ * locks: neither may be told that there is no room, whatever the other has reserved in between. And one that wants a range out of all slots.
  */
 #include "unit/page/frames_support.h"
 
@@ -67,12 +67,53 @@ static void runs_of_superpages(void **state) {
     explore((struct scene){.superpages = 3, .runs_min = 1000, .takers = {{2 * FRAMES_EACH, FRAMES_UNMOVABLE}, {1, FRAMES_MOVABLE}}});
 }
 
+/* ------------------------------------------------------------------ a range, out of slots */
+
+enum { ALLOCATORS = 3, ALLOCATOR_ROUNDS = 64 };
+static bool ranged;
+static unsigned allocating;
+
+static void have_range(void *unused) {
+    (void)unused;
+    frames_lock_range(zone, 0, zone->superpage_count - 1);
+    ranged = true;
+    platform_lock_release(&zone->lock);
+}
+static void allocate_meanwhile(void *unused) {
+    (void)unused;
+    for (unsigned round = 0; round < ALLOCATOR_ROUNDS && !ranged; round++)
+        for (unsigned mobility = 0; mobility < FRAMES_MOBILITIES; mobility++) release(alloc(1, mobility), 1);
+    if (--allocating == 0 && !ranged) wrong = "a range is not had as long as other CPUs allocate";
+}
+
+/* Each of their allocations may reserve again what was just had back of a slot, so that there is always one in the range. */
+static void a_range_is_had_while_other_cpus_allocate(void **state) {
+    const struct frames_config config = {
+        .name = "test", .backend = FRAMES_SIM, .bytes = 16 * FRAMES_SUPERPAGE_BYTES, .frame_bytes = 4096, .cpus = ALLOCATORS + 1};
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        sim_reset(&(struct sim_config){.cpus = ALLOCATORS + 1});
+        assert_int_equal(frames_zone_create(&config, &zone), FRAMES_OK);
+        wrong = NULL;
+        ranged = false;
+        allocating = ALLOCATORS;
+        sim_preempt_random(seed, 900);
+        for (unsigned i = 0; i < ALLOCATORS; i++) sim_thread_start(i, allocate_meanwhile, NULL);
+        sim_thread_start(ALLOCATORS, have_range, NULL);
+        assert_true(sim_run_threads());
+        sim_preempt_random(0, 0);
+        if (wrong != NULL) fail_msg("seed %llu: %s", (unsigned long long)seed, wrong);
+        close_zone();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_runs_of_one_group),
         cmocka_unit_test(small_runs_of_two_groups),
         cmocka_unit_test(whole_superpages),
         cmocka_unit_test(runs_of_superpages),
+        cmocka_unit_test(a_range_is_had_while_other_cpus_allocate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
