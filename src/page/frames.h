@@ -61,7 +61,8 @@ enum frames_alloc_flags {
     FRAMES_HIGH = 8,
     FRAMES_ISOLATED = 16, /* not the program's: what is moved goes there, so it is isolated from the start */
 };
-enum frames_answer { FRAMES_YES, FRAMES_LATER, FRAMES_NEVER, FRAMES_WROTE, FRAMES_WRITE };
+/* Of owners; the last one of who would ask them: there is nobody to be asked, of a block that has come since it was picked. */
+enum frames_answer { FRAMES_YES, FRAMES_LATER, FRAMES_NEVER, FRAMES_WROTE, FRAMES_WRITE, FRAMES_NOBODY };
 enum frames_capture_flags {
     FRAMES_CAPTURE_AT = 1,
     FRAMES_CAPTURE_NO_RECLAIM = 2,

@@ -195,7 +195,7 @@ static bool move_block(struct pass *pass, uint64_t head, bool foreign) {
             counts->moved_frames += block.frames;
             return true;
         }
-        if (answer == FRAMES_NEVER)
+        if (answer == FRAMES_NEVER || answer == FRAMES_NOBODY)
             counts->failed_unmovable++;
         else
             counts->failed_later++;

@@ -119,7 +119,7 @@ static enum frames_answer transfer(struct frame_zone *zone, const struct frames_
     unsigned number = note_owner(block->note);
     const struct frames_owner *owner = &zone->owners[number];
     bool mapped = block->address != 0;
-    if (number != 0 && owner->migrate == NULL) return FRAMES_NEVER;
+    if (number != 0 && owner->migrate == NULL) return FRAMES_NOBODY;
     if (mapped && !frames_window_hold(zone, block)) return FRAMES_LATER;
     enum frames_answer answer = FRAMES_YES;
     if (number != 0)
@@ -162,7 +162,7 @@ static void mark_dead(struct frame_zone *zone, const struct frames_block *block)
 enum frames_answer frames_reclaim_block(struct frame_zone *zone, struct frames_block *block, bool later) {
     unsigned number = note_owner(block->note);
     const struct frames_owner *owner = &zone->owners[number];
-    if (number == 0 || owner->reclaim == NULL) return FRAMES_NEVER;
+    if (number == 0 || owner->reclaim == NULL) return FRAMES_NOBODY;
     if (block->address != 0) return FRAMES_LATER; /* somebody looks at it */
     frames_step_begin(zone);
     enum frames_answer answer =

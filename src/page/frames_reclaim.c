@@ -95,6 +95,8 @@ static enum outcome try_to_drop(struct frame_zone *zone, struct frames_reclaim *
     if (answer == FRAMES_NEVER) {
         COUNT(reclaim, refused_never, 1);
         (void)frames_lru_remove(&reclaim->lru, frame);
+    } else if (answer == FRAMES_NOBODY) {
+        COUNT(reclaim, refused_busy, 1);
     } else {
         COUNT(reclaim, refused_later, 1);
     }

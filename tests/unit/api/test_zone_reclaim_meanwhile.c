@@ -161,6 +161,28 @@ static void what_comes_to_an_area_goes_with_it(void **state) {
     assert_int_equal(now.free, 0);
 }
 
+/* Of an owner who drops nothing: the area is given up for another one, and they can move as before. */
+static enum strata_zone_answer move(struct strata_zone *its_zone, uint64_t from, uint64_t to, uint64_t frames, uint64_t token, void *context) {
+    (void)token, (void)context;
+    return strata_zone_copy(its_zone, from, to, frames) == STRATA_ZONE_OK ? STRATA_ZONE_YES : STRATA_ZONE_LATER;
+}
+static void take_ones_that_only_move(void) {
+    const struct strata_zone_owner mover = {.name = "mover", .migrate = move};
+    assert_int_equal(strata_zone_owner_add(zone, &mover, &owner), STRATA_ZONE_OK);
+    take_movable_ones();
+}
+static void blocks_that_only_move_go_on_to(void **state) {
+    (void)state;
+    begin_with_free_frames(take_ones_that_only_move);
+    const struct strata_zone_request wanted = {.frames = PER_SUPERPAGE};
+    const struct strata_zone_capture_request area = {.frames = PER_SUPERPAGE, .at = OLDEST_AREA, .flags = STRATA_ZONE_CAPTURE_AT};
+    uint64_t frame;
+    assert_int_equal(strata_zone_alloc_as(zone, &wanted, &frame), STRATA_ZONE_OK);
+    assert_int_equal(races, FREE);
+    assert_int_equal(strata_zone_free(zone, frame, PER_SUPERPAGE), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_capture_run(zone, &area, &frame), STRATA_ZONE_OK);
+}
+
 /* What was dropped, and is kept for the rest of its area, is no more its owner's. */
 static void free_and_pin_the_first_one(void) {
     struct strata_zone_frame_info info;
@@ -285,6 +307,7 @@ int main(void) {
         cmocka_unit_test_teardown(what_is_reclaimed_for_a_request_is_nobody_elses, end),
         cmocka_unit_test_teardown(what_is_dropped_of_an_area_goes_together, end),
         cmocka_unit_test_teardown(what_comes_to_an_area_goes_with_it, end),
+        cmocka_unit_test_teardown(blocks_that_only_move_go_on_to, end),
         cmocka_unit_test_teardown(what_was_dropped_is_nobodys, end),
         cmocka_unit_test_teardown(without_capture_races_are_lost_and_counted, end),
         cmocka_unit_test_teardown(an_area_that_is_refused_is_no_lost_race, end),

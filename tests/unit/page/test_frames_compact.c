@@ -1,6 +1,7 @@
 /*
  * test_frames_compact.c - passes of compaction on a zone without memory: what is moved, what stays, and what an allocation gets by it.
  */
+#include "page/frames_reclaim.h"
 #include "unit/page/frames_compact_support.h"
 
 static int setup(void **state) {
@@ -98,6 +99,44 @@ static void answers_are_respected(void **state) {
         (void)pass_of(0);
         if (asked == before) break;
     }
+    check_all();
+}
+
+/* While a block of a window moves, the next one is freed, and another owner's takes its place, who moves nothing, but drops what is wanted. */
+static unsigned keeper;
+static enum frames_answer let_go(struct frame_zone *of, const struct frames_owner *self, uint64_t frame, uint64_t frames, uint64_t token,
+                                 bool dirty) {
+    (void)of, (void)self, (void)frames, (void)token, (void)dirty;
+    assert_int_equal(frame, 1);
+    return FRAMES_YES;
+}
+static void put_keeper(uint64_t token) {
+    const struct frames_request request = {.frames = 1, .mobility = FRAMES_MOVABLE, .owner = keeper, .flags = FRAMES_NO_EFFORT};
+    uint64_t next = 0, frame;
+    (void)token;
+    within = NULL;
+    while (!owned[next].live || owned[next].frame != 1) next++;
+    disown(next);
+    assert_int_equal(frames_alloc(zone, &request, &frame), FRAMES_OK);
+    assert_int_equal(frame, 1);
+}
+static void who_was_not_asked_has_not_said_never(void **state) {
+    (void)state;
+    const struct frames_owner drops = {.name = "keeper", .reclaim = let_go};
+    const struct frames_reclaim_config reclaim = {.high_frames = 1};
+    uint64_t gone;
+    assert_int_equal(frames_zone_destroy(zone), FRAMES_OK);
+    zone_open_with(2, 0);
+    assert_int_equal(frames_owner_add(zone, &drops, &keeper), FRAMES_OK);
+    for (unsigned i = 0; i < SUPERPAGE_FRAMES + 8; i++) assert_true(own(1)); /* the higher superpage, and the start of the other */
+    for (uint64_t i = 0; i < SUPERPAGE_FRAMES / 2; i++) disown(i);
+    within = put_keeper;
+    struct frames_compact_counts counts = pass_of(1);
+    assert_null(within);
+    assert_int_equal(counts.failed_unmovable, 1);
+    assert_int_equal(frames_reclaim_start(zone, &reclaim), FRAMES_OK);
+    assert_int_equal(frames_reclaim(zone, 1, 0, &gone), FRAMES_OK);
+    assert_int_equal(gone, 1);
     check_all();
 }
 
@@ -412,6 +451,7 @@ int main(void) {
         TEST(blocks_of_many_frames_move_whole),
         TEST(pinned_frames_stay),
         TEST(answers_are_respected),
+        TEST(who_was_not_asked_has_not_said_never),
         TEST(an_allocation_compacts_when_memory_is_in_pieces),
         TEST(no_pass_where_it_would_be_in_vain),
         TEST(failures_are_deferred),
