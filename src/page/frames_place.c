@@ -283,7 +283,8 @@ static uint64_t alloc_run(struct frame_zone *zone, struct wish *wish, uint64_t a
         }
     }
     if (first == UINT64_MAX) return FRAMES_NONE;
-    if (zone->free_superpages < zone->reserve + count) COUNTER_ADD(zone->reserve_uses, 1);
+    uint64_t needed = zone->reserve + count, free = zone->free_superpages;
+    if (free < needed) COUNTER_ADD(zone->reserve_uses, min_u64(count, needed - free));
     uint64_t left = request->frames;
     if (count > 1) wish->note |= NOTE_RUN;
     for (uint64_t i = first; i < first + count; i++) {

@@ -172,6 +172,10 @@ static void the_reserve_is_taken_last(void **state) {
     assert_int_not_equal(alloc(SUPERPAGE, FRAMES_UNMOVABLE), FRAMES_NONE);
     assert_int_equal(stats_now().reserve_uses, 1);
     close_zone();
+    open_with(4, 3, 0, 0);
+    assert_int_not_equal(alloc(3 * SUPERPAGE, FRAMES_UNMOVABLE), FRAMES_NONE); /* of which one is beyond it */
+    assert_int_equal(stats_now().reserve_uses, 2);
+    close_zone();
 }
 
 static void nothing_unmovable_gets_into_the_partition(void **state) {
