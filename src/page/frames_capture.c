@@ -218,7 +218,7 @@ static bool take_elsewhere(const struct frames_capture *capture, const struct fr
     struct frame_zone *zone = capture->zone;
     const struct frames_request request = {
         .frames = block->frames, .mobility = FRAMES_MOVABLE, .flags = FRAMES_NO_RESERVE | FRAMES_NO_EFFORT | FRAMES_ISOLATED};
-    if (frames_alloc(zone, &request, to) != FRAMES_OK) return false;
+    if (frames_alloc_again(zone, &request, to) != FRAMES_OK) return false;
     if (*to + block->frames <= capture->first || *to >= capture->first + capture->frames) return true;
     frames_give_back(zone, *to, block->frames); /* only where nothing is held */
     return false;

@@ -257,7 +257,7 @@ static bool end_hold(struct pass *pass, uint64_t first, bool emptied, uint64_t *
     pass->hold = NULL;
     if (had || !emptied) return had;
     give_spare(pass);
-    if (frames_alloc(pass->zone, pass->goal->request, frame) == FRAMES_OK) return true;
+    if (frames_alloc_again(pass->zone, pass->goal->request, frame) == FRAMES_OK) return true;
     if (pass->serves) {
         pass->counts.races_lost++;
         __atomic_fetch_add(&pass->zone->races_lost, frames_taken_of(pass->zone, first, pass->range), __ATOMIC_RELAXED);

@@ -80,7 +80,7 @@ static enum frames_status compact_for(struct frame_zone *zone, const struct fram
         if (end == FRAMES_COMPACT_DONE) return FRAMES_OK;
         /* By another's pass, ended or not, or where windows of this one were not emptied as a whole, and yet there is room now. */
         bool by_other = end == FRAMES_COMPACT_OTHER || end == FRAMES_COMPACT_BUSY;
-        if ((by_other || counts.moved != 0) && frames_alloc(zone, request, frame) == FRAMES_OK) return FRAMES_OK;
+        if ((by_other || counts.moved != 0) && frames_alloc_again(zone, request, frame) == FRAMES_OK) return FRAMES_OK;
         if (end != FRAMES_COMPACT_OTHER) break;
     }
     return FRAMES_NO_FRAMES;
@@ -93,10 +93,9 @@ static bool reclaim_for(struct frame_zone *zone, const struct frames_request *re
     return reclaim != NULL && (reclaim(zone, request, frame) != 0 || *frame != FRAMES_NONE);
 }
 
-enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
-    enum frames_status status = frames_alloc(zone, request, frame);
-    unsigned effort = __atomic_load_n(&zone->effort, __ATOMIC_RELAXED);
-    if (status != FRAMES_NO_FRAMES || (request->flags & FRAMES_NO_EFFORT) != 0) return status;
+/* After what is free has not sufficed. */
+static enum frames_status alloc_by_effort(struct frame_zone *zone, const struct frames_request *request, unsigned effort, uint64_t *frame) {
+    enum frames_status status = FRAMES_NO_FRAMES;
     if ((effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, false, frame);
     if (status == FRAMES_OK || (effort & FRAMES_RECLAIM) == 0) return status;
     uint64_t captured = FRAMES_NONE;
@@ -105,8 +104,16 @@ enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frame
         *frame = captured;
         return FRAMES_OK;
     }
-    status = frames_alloc(zone, request, frame);
+    status = frames_alloc_again(zone, request, frame);
     if (status != FRAMES_OK && (effort & FRAMES_COMPACT) != 0) status = compact_for(zone, request, true, frame);
+    return status;
+}
+
+enum frames_status frames_alloc_hard(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
+    enum frames_status status = frames_alloc(zone, request, frame);
+    if (status != FRAMES_NO_FRAMES || (request->flags & FRAMES_NO_EFFORT) != 0) return status;
+    status = alloc_by_effort(zone, request, __atomic_load_n(&zone->effort, __ATOMIC_RELAXED), frame);
+    if (status == FRAMES_OK) __atomic_fetch_add(&zone->not_failed, 1, __ATOMIC_RELEASE); /* what was counted above */
     return status;
 }
 

@@ -167,6 +167,8 @@ struct frame_zone {
     uint64_t failures, fallbacks, retypes, reserve_uses, whole_allocs;
     uint64_t captures_begun, captures_done, captures_lost, captures_given_up;
     uint64_t mapped;         /* frames in windows */
+    uint64_t again;          /* atomic: of allocs, those that were no calls */
+    uint64_t not_failed;     /* atomic: of failures, those after which the call went on */
     uint64_t races_lost;     /* atomic */
     uint64_t capture_cursor; /* atomic: the range at which the next search for a capture begins, in a large zone */
     uint64_t moving;         /* atomic: isolated blocks */
@@ -312,6 +314,8 @@ uint64_t frames_free_find(const struct frame_zone *zone, uint64_t from, uint64_t
 
 /* ------------------------------------------------------------------ frames_place.c */
 
+/* frames_alloc, of who is in a call already: statistics count calls. */
+enum frames_status frames_alloc_again(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame);
 /* `frames` free frames of one superpage, aligned, become an isolated movable block (NOTE_MOVING) of the caller: for the free scanner. False: none. */
 bool frames_take_in(struct frame_zone *zone, uint64_t superpage, uint64_t frames, uint64_t align, uint64_t *frame);
 /* Gives up the same. */

@@ -355,3 +355,10 @@ enum frames_status frames_alloc(struct frame_zone *zone, const struct frames_req
     *frame = found;
     return FRAMES_OK;
 }
+
+enum frames_status frames_alloc_again(struct frame_zone *zone, const struct frames_request *request, uint64_t *frame) {
+    enum frames_status status = frames_alloc(zone, request, frame);
+    __atomic_fetch_add(&zone->again, 1, __ATOMIC_RELEASE);
+    if (status != FRAMES_OK) __atomic_fetch_add(&zone->not_failed, 1, __ATOMIC_RELEASE);
+    return status;
+}

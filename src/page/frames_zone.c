@@ -293,6 +293,8 @@ void frames_stats_get(struct frame_zone *zone, struct frames_stats *stats) {
                                    .moving = __atomic_load_n(&zone->moving, __ATOMIC_RELAXED),
                                    .races_lost = __atomic_load_n(&zone->races_lost, __ATOMIC_RELAXED),
                                    .metadata_bytes = zone->memory_bytes};
+    /* Before what they are taken from, which is counted first. */
+    uint64_t again = __atomic_load_n(&zone->again, __ATOMIC_ACQUIRE), not_failed = __atomic_load_n(&zone->not_failed, __ATOMIC_ACQUIRE);
     memcpy(stats->name, zone->name, sizeof stats->name);
     for (uint64_t i = 0; i < zone->superpage_count; i++) {
         struct frames_superpage *superpage = &zone->superpages[i];
@@ -309,10 +311,10 @@ void frames_stats_get(struct frame_zone *zone, struct frames_stats *stats) {
     memcpy(stats->free_blocks, scan.free.blocks, sizeof stats->free_blocks);
     for (unsigned s = 0; s < zone->slot_count; s++) stats->allocs += __atomic_load_n(&zone->slots[s].allocs, __ATOMIC_RELAXED);
     platform_lock_acquire(&zone->lock);
-    stats->allocs += zone->whole_allocs;
+    stats->allocs += zone->whole_allocs - again;
     stats->reserve_superpages = zone->reserve;
     stats->mapped = zone->mapped;
-    stats->failures = zone->failures;
+    stats->failures = zone->failures - not_failed;
     stats->fallbacks = zone->fallbacks;
     stats->retypes = zone->retypes;
     stats->reserve_uses = zone->reserve_uses;

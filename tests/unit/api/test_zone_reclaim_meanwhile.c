@@ -110,6 +110,22 @@ static void what_is_reclaimed_for_a_request_is_nobody_elses(void **state) {
     assert_int_equal(zone_stats().races_lost, 0);
 }
 
+/* Whatever is tried for one, a call is a call, and has failed or not. */
+static void statistics_count_calls(void **state) {
+    (void)state;
+    uint64_t frame;
+    begin(FRAMES, &by_area, NULL, STRATA_ZONE_COMPACT | STRATA_ZONE_RECLAIM);
+    assert_true(zone_stats().allocs == FRAMES && zone_stats().failures == 0);
+    assert_int_equal(want_a_superpage(), STRATA_ZONE_OK);
+    assert_true(zone_stats().allocs == FRAMES + 1 && zone_stats().failures == 0);
+    answer = STRATA_ZONE_LATER;
+    assert_int_equal(want_a_superpage(), STRATA_ZONE_NO_FRAMES);
+    assert_true(zone_stats().allocs == FRAMES + 2 && zone_stats().failures == 1);
+    const struct strata_zone_capture_request captured = {.frames = PER_SUPERPAGE};
+    assert_int_equal(strata_zone_capture_run(zone, &captured, &frame), STRATA_ZONE_NO_FRAMES);
+    assert_true(zone_stats().allocs == FRAMES + 2 && zone_stats().failures == 1);
+}
+
 /* Without capture, too, nobody gets what was dropped of an area before all of it is free. */
 static void what_is_dropped_of_an_area_goes_together(void **state) {
     (void)state;
@@ -305,6 +321,7 @@ static void nobody_races_with_blocks_that_reach_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_is_reclaimed_for_a_request_is_nobody_elses, end),
+        cmocka_unit_test_teardown(statistics_count_calls, end),
         cmocka_unit_test_teardown(what_is_dropped_of_an_area_goes_together, end),
         cmocka_unit_test_teardown(what_comes_to_an_area_goes_with_it, end),
         cmocka_unit_test_teardown(blocks_that_only_move_go_on_to, end),
