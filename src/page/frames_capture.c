@@ -159,15 +159,8 @@ static void hold_free(struct frame_zone *zone, struct frames_capture *capture, s
     frames_superpage_changed(zone, superpage, NULL, free);
 }
 
-static enum frames_status begin(struct frame_zone *zone, const struct frames_capture_request *request, const struct tries *tries,
-                                struct frames_capture **out) {
-    uint64_t frames = request->frames, align = request->align != 0 ? request->align : frames_usual_align(zone, frames);
-    if (frames > zone->superpage_frames) {
-        frames = align_up(frames, zone->superpage_frames);
-        align = max_u64(align, zone->superpage_frames);
-    }
-    uint64_t first = (request->flags & FRAMES_CAPTURE_AT) != 0 ? request->at : choose(zone, request, frames, align, tries);
-    if (first == FRAMES_NONE) return FRAMES_NO_FRAMES;
+static enum frames_status begin_at(struct frame_zone *zone, const struct frames_capture_request *request, uint64_t first, uint64_t frames,
+                                   struct frames_capture **out) {
     uint64_t from = first_superpage(zone, first), last = last_superpage(zone, first, frames);
     struct frames_capture *capture = NULL;
     enum frames_status status = FRAMES_OK;
@@ -203,6 +196,23 @@ static enum frames_status begin(struct frame_zone *zone, const struct frames_cap
         *out = capture;
     }
     platform_lock_release(&zone->lock);
+    return status;
+}
+
+/* A range that was chosen, and that another capture has come to before this one, is chosen no more. */
+static enum frames_status begin(struct frame_zone *zone, const struct frames_capture_request *request, const struct tries *tries,
+                                struct frames_capture **out) {
+    uint64_t frames = request->frames, align = request->align != 0 ? request->align : frames_usual_align(zone, frames);
+    bool chosen = (request->flags & FRAMES_CAPTURE_AT) == 0;
+    enum frames_status status;
+    if (frames > zone->superpage_frames) {
+        frames = align_up(frames, zone->superpage_frames);
+        align = max_u64(align, zone->superpage_frames);
+    }
+    do {
+        uint64_t first = chosen ? choose(zone, request, frames, align, tries) : request->at;
+        status = first != FRAMES_NONE ? begin_at(zone, request, first, frames, out) : FRAMES_NO_FRAMES;
+    } while (chosen && status == FRAMES_BUSY);
     return status;
 }
 

@@ -54,8 +54,11 @@ static void capture_as(unsigned number) {
     struct frames_capture *capture;
     uint64_t first, left, frame;
     enum frames_status status = frames_capture_begin(zone, &request, &capture);
-    if (status == FRAMES_NO_FRAMES || status == FRAMES_BUSY) return; /* the other one wants all that there is */
-    if (status != FRAMES_OK) went_wrong("no capture");
+    if (status == FRAMES_NO_FRAMES) return; /* the other one wants all that there is */
+    if (status != FRAMES_OK) {
+        went_wrong("no capture");
+        return;
+    }
     (void)frames_capture_poll(capture, &first, &left);
     range->first = first;
     for (unsigned tries = 0; tries < 4; tries++) {
