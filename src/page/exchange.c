@@ -93,6 +93,18 @@ static void replace_cuts(struct zone *zone, char *address, size_t bytes) {
     zone_note_cuts(zone, address, bytes);
 }
 
+/* The advice is the mapping's, and changes places, too: of whole superpages, as with a move. What is left in between has that of `a`. */
+static void advice_follows(struct zone *zone, char *a, char *b, char *through, size_t bytes) {
+    if ((((uintptr_t)a | (uintptr_t)b) & (SUPERPAGE_BYTES - 1)) != 0) return;
+    struct superpage *of_a = superpage_of(zone, a), *of_b = superpage_of(zone, b), *between = superpage_of(zone, through);
+    for (size_t i = 0; i < bytes >> SUPERPAGE_SHIFT; i++) {
+        bool huge = of_a[i].huge;
+        zone_note_advice(zone, &between[i], 1, huge);
+        zone_note_advice(zone, &of_a[i], 1, of_b[i].huge);
+        zone_note_advice(zone, &of_b[i], 1, huge);
+    }
+}
+
 bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool tidy) {
     size_t offset = (uintptr_t)a & (SUPERPAGE_BYTES - 1), count = (offset + bytes + SUPERPAGE_BYTES - 1) >> SUPERPAGE_SHIFT;
     if (!zone_can_swap(zone)) return false;
@@ -104,6 +116,7 @@ bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool ti
         zone_exchange_note(zone, a, b, bytes);
         zone_exchange_forget(zone, through, bytes);
         replace_cuts(zone, through, bytes);
+        advice_follows(zone, a, b, through, bytes);
     }
     zone_superpages_give(zone, scratch, count);
     if (tidy) zone_join_absent(zone, scratch, count);

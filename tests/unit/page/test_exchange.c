@@ -27,6 +27,25 @@ static void contents_change_places(void **state) {
     exchange(80 * GRANULE_BYTES, 0, 0, 0);                                   /* a copy is cheaper */
 }
 
+/* The advice belongs to the mapping, and changes places with the pages. */
+static void advice_changes_places_too(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.thp = ZONE_THP_AUTO;
+    begin(NULL, config);
+    const struct zone_block_config asks = {.bytes = 4 * MIB, .mobility = MOBILITY_MOVABLE, .huge = true};
+    char *a = zone_block_create(&zone, &asks, NULL), *b = must_block(4 * MIB, 1);
+    uint64_t huge_bytes;
+    mark(a, 1024, 1), mark(b, 1024, 2);
+    assert_true(superpage_of(&zone, a)->huge && !superpage_of(&zone, b)->huge);
+    assert_int_equal(zone_pages_swap(&zone, a, b, 4 * MIB), ZONE_OK);
+    assert_true(platform_huge_in(b, 4 * MIB, &huge_bytes) && huge_bytes == 4 * MIB);
+    for (unsigned i = 0; i < 2; i++) assert_true(superpage_of(&zone, b)[i].huge && !superpage_of(&zone, a)[i].huge);
+    ASSERT_SOUND();
+    drop_block(a), drop_block(b);
+    assert_empty();
+}
+
 static void inside_one_block_too(void **state) {
     (void)state;
     char *block = must_block(8 * MIB, 1);
@@ -210,6 +229,7 @@ static void populating_can_be_watched_and_ended(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(contents_change_places, plain_zone),
+        cmocka_unit_test_setup(advice_changes_places_too, plain_zone),
         cmocka_unit_test_setup(inside_one_block_too, plain_zone),
         cmocka_unit_test_setup(what_is_no_range_is_refused, plain_zone),
         cmocka_unit_test_setup(pages_go_and_leave_zeros, plain_zone),
