@@ -36,7 +36,11 @@ void frames_step_begin(struct frame_zone *zone) {
     }
 }
 
-void frames_step_end(struct frame_zone *zone) { __atomic_fetch_sub(&zone->steps, 1, __ATOMIC_SEQ_CST); }
+/* Not below 0: the child of a fork within an owner's function counts one step, and that function may be asked for within another. */
+void frames_step_end(struct frame_zone *zone) {
+    uint32_t steps = __atomic_load_n(&zone->steps, __ATOMIC_RELAXED);
+    while (steps != 0 && !__atomic_compare_exchange_n(&zone->steps, &steps, steps - 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) continue;
+}
 
 /* ------------------------------------------------------------------ before */
 
