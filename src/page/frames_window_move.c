@@ -18,7 +18,10 @@
 
 #define NEEDED (PLATFORM_FAULTS_PROTECT | PLATFORM_FAULTS_IN_KERNEL)
 
-static size_t frame_bytes(const struct frame_zone *zone) { return (size_t)1 << zone->frame_shift; }
+/* What a window shows at least, and a mapping has: of huge pages a whole one, also where less is asked for. */
+static size_t spare_bytes(const struct frame_zone *zone) {
+    return zone->kind == FRAMES_HUGETLB ? FRAMES_SUPERPAGE_BYTES : (size_t)1 << zone->frame_shift;
+}
 
 /* Opened once; the zone's lock orders those who want it first. NULL: forbidden. */
 static struct platform_faults *faults_of(struct frame_zone *zone) {
@@ -36,10 +39,11 @@ static struct platform_faults *faults_of(struct frame_zone *zone) {
 /* Of the zone's memory, so that it is no neighbour's part. */
 static bool has_spare(struct frame_zone *zone) {
     struct frames_compaction *compaction = frames_compaction_peek(zone);
+    size_t bytes = spare_bytes(zone);
     platform_lock_acquire(&zone->lock);
-    if (compaction->spare == NULL && (compaction->spare = platform_reserve(NULL, frame_bytes(zone), frame_bytes(zone))) != NULL &&
-        !zone->backend->show(zone, 0, 1, compaction->spare)) {
-        platform_unreserve(compaction->spare, frame_bytes(zone));
+    if (compaction->spare == NULL && (compaction->spare = platform_reserve(NULL, bytes, bytes)) != NULL &&
+        !zone->backend->show(zone, 0, bytes >> zone->frame_shift, compaction->spare)) {
+        platform_unreserve(compaction->spare, bytes);
         compaction->spare = NULL;
     }
     bool has = compaction->spare != NULL;
@@ -53,7 +57,7 @@ void frames_window_drop_spare(struct frame_zone *zone) {
     char *spare = compaction->spare;
     compaction->spare = NULL;
     platform_lock_release(&zone->lock);
-    if (spare != NULL) platform_unreserve(spare, frame_bytes(zone));
+    if (spare != NULL) platform_unreserve(spare, spare_bytes(zone));
 }
 
 /* The address that shows a frame of the block; NULL: none. It stays, but others may mark the block as freed. */

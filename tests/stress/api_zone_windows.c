@@ -113,6 +113,28 @@ static void check_contents(struct strata_zone *zone) {
     EXPECT(strata_zone_discard(zone, frame, 1) == STRATA_ZONE_NOT_ALLOCATED);
 }
 
+/* A superpage that a window shows leaves its place for a run that is wanted there, and what the window shows stays; where the system lets it. */
+static bool moves_what_is_shown(struct strata_zone *zone) {
+    uint64_t frame, captured, now;
+    void *window;
+    EXPECT(strata_zone_alloc(zone, 512, STRATA_ZONE_MOVABLE, &frame) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_window_open(zone, STRATA_ZONE_SUPERPAGE_BYTES, &window) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_map(zone, frame, 512, window) == STRATA_ZONE_OK);
+    memset(window, 0x5a, STRATA_ZONE_SUPERPAGE_BYTES);
+    const struct strata_zone_capture_request there = {.frames = 512, .at = frame, .flags = STRATA_ZONE_CAPTURE_AT};
+    enum strata_zone_status status = strata_zone_capture_run(zone, &there, &captured);
+    EXPECT(status == STRATA_ZONE_OK || status == STRATA_ZONE_NO_FRAMES);
+    if (status == STRATA_ZONE_OK) {
+        memset(strata_zone_address(zone, captured), 0xa5, STRATA_ZONE_SUPERPAGE_BYTES);
+        EXPECT(captured == frame && strata_zone_free(zone, captured, 512) == STRATA_ZONE_OK);
+    }
+    for (size_t i = 0; i < STRATA_ZONE_SUPERPAGE_BYTES; i++) EXPECT(((char *)window)[i] == 0x5a);
+    EXPECT(strata_zone_frame_at(zone, window, &now) == STRATA_ZONE_OK && (now == frame) == (status != STRATA_ZONE_OK));
+    EXPECT(strata_zone_unmap(zone, window, STRATA_ZONE_SUPERPAGE_BYTES) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_window_close(zone, window) == STRATA_ZONE_OK && strata_zone_free(zone, now, 512) == STRATA_ZONE_OK);
+    return status == STRATA_ZONE_OK;
+}
+
 /*
  * What is discarded goes back to the pool, where others find it: here a zone of all that is free. Then there is no memory behind the run, which is
  * told, where touching it would end the process. Somebody else may take the page first, or give others back, so only what was told is compared.
@@ -134,7 +156,7 @@ static void check_what_the_pool_has_back(struct strata_zone *zone) {
     EXPECT(strata_zone_free(zone, frame, 512) == STRATA_ZONE_OK);
 }
 
-static void check_huge_pages(void) {
+static void check_huge_pages(bool moves) {
     enum strata_zone_status status;
     void *window;
     long added;
@@ -144,6 +166,7 @@ static void check_huge_pages(void) {
     if (there) {
         EXPECT(strata_zone_window_open(zone, FRAME, &window) == STRATA_ZONE_BAD_ARGUMENT);
         check_contents(zone);
+        EXPECT(moves_what_is_shown(zone) == moves);
         check_what_the_pool_has_back(zone);
         EXPECT(strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
     }
@@ -158,6 +181,7 @@ int main(void) {
     check_windows(zone);
     check_two_that_unmap(zone);
     check_contents(zone);
+    bool moves = moves_what_is_shown(zone);
     EXPECT(strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
 
     zone = make(STRATA_ZONE_ANON, &status);
@@ -166,7 +190,7 @@ int main(void) {
     check_contents(zone);
     EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
 
-    check_huge_pages();
+    check_huge_pages(moves);
     expect_sound();
     return 0;
 }
