@@ -50,10 +50,15 @@ static bool show_shared(struct frame_zone *zone, uint64_t frame, uint64_t frames
     struct platform_shared shared = shared_of(zone);
     return platform_shared_show(&shared, frame << zone->frame_shift, frames << zone->frame_shift, address);
 }
-/* Huge pages are given back whole; parts are cleared. */
+/* Huge pages are given back whole; parts are cleared. One that was given back, and that others have, is zeros, and to touch it would be the end. */
 static bool discard_huge(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
     if (((frame | frames) & (zone->superpage_frames - 1)) == 0) return discard_shared(zone, frame, frames);
-    memset(zone->base + (frame << zone->frame_shift), 0, frames << zone->frame_shift);
+    for (uint64_t end = frame + frames, next; frame < end; frame = next) {
+        uint64_t first = align_down(frame, zone->superpage_frames);
+        next = min_u64(first + zone->superpage_frames, end);
+        if (populate_shared(zone, first, zone->superpage_frames))
+            memset(zone->base + (frame << zone->frame_shift), 0, (next - frame) << zone->frame_shift);
+    }
     return true;
 }
 

@@ -114,6 +114,11 @@ static bool leave(struct frame_zone *zone, const struct frames_block *block) {
     return (note & NOTE_DEAD) != 0;
 }
 
+/* Of huge pages that were discarded others may have what was behind them: to look there, or write, would be the end. */
+static bool has_memory(struct frame_zone *zone, uint64_t frame, uint64_t frames) {
+    return zone->kind != FRAMES_HUGETLB || frames_populate(zone, frame, frames) == FRAMES_OK;
+}
+
 /* Contents and addresses: YES, or nothing has changed. */
 static enum frames_answer transfer(struct frame_zone *zone, const struct frames_block *block, uint64_t to) {
     unsigned number = note_owner(block->note);
@@ -124,8 +129,10 @@ static enum frames_answer transfer(struct frame_zone *zone, const struct frames_
     enum frames_answer answer = FRAMES_YES;
     if (number != 0)
         answer = owner->migrate(zone, owner, block->first, to, block->frames, block->token);
-    else
+    else if (has_memory(zone, block->first, block->frames) && has_memory(zone, to, block->frames))
         frames_copy(zone, block->first, to, block->frames);
+    else
+        answer = FRAMES_LATER;
     if (answer == FRAMES_WROTE || answer == FRAMES_WRITE) answer = FRAMES_LATER; /* no answers to this question */
     if (mapped && answer == FRAMES_YES && !frames_window_switch(zone, block, to)) {
         if (number != 0)

@@ -135,6 +135,30 @@ static bool moves_what_is_shown(struct strata_zone *zone) {
     return status == STRATA_ZONE_OK;
 }
 
+/* All that a block could move to is discarded, and the pool is empty. */
+static void check_move_to_nowhere(struct strata_zone *zone) {
+    uint64_t frames[SUPERPAGES], captured;
+    unsigned count = 0;
+    void *window;
+    while (count < SUPERPAGES && strata_zone_alloc(zone, 512, STRATA_ZONE_MOVABLE, &frames[count]) == STRATA_ZONE_OK) count++;
+    EXPECT(count > 1 && strata_zone_window_open(zone, STRATA_ZONE_SUPERPAGE_BYTES, &window) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_map(zone, frames[0], 512, window) == STRATA_ZONE_OK);
+    for (unsigned i = 1; i < count; i++)
+        EXPECT(strata_zone_discard(zone, frames[i], 512) == STRATA_ZONE_OK && strata_zone_free(zone, frames[i], 512) == STRATA_ZONE_OK);
+    struct strata_zone_config config = {.name = "rest", .backend = STRATA_ZONE_HUGETLB, .frame_bytes = FRAME};
+    struct strata_zone *rest = NULL;
+    config.bytes = (uint64_t)huge_pool_free() * STRATA_ZONE_SUPERPAGE_BYTES;
+    const struct strata_zone_capture_request there = {.frames = 512, .at = frames[0], .flags = STRATA_ZONE_CAPTURE_AT};
+    if (config.bytes != 0 && strata_zone_create(&config, &rest) == STRATA_ZONE_OK) {
+        enum strata_zone_status status = strata_zone_capture_run(zone, &there, &captured);
+        EXPECT(status == STRATA_ZONE_NO_FRAMES || (status == STRATA_ZONE_OK && strata_zone_free(zone, captured, 512) == STRATA_ZONE_OK));
+        EXPECT(strata_zone_destroy(rest) == STRATA_ZONE_OK);
+    }
+    EXPECT(strata_zone_frame_at(zone, window, &frames[0]) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_unmap(zone, window, STRATA_ZONE_SUPERPAGE_BYTES) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_window_close(zone, window) == STRATA_ZONE_OK && strata_zone_free(zone, frames[0], 512) == STRATA_ZONE_OK);
+}
+
 /*
  * What is discarded goes back to the pool, where others find it: here a zone of all that is free. Then there is no memory behind the run, which is
  * told, where touching it would end the process. Somebody else may take the page first, or give others back, so only what was told is compared.
@@ -150,6 +174,10 @@ static void check_what_the_pool_has_back(struct strata_zone *zone) {
     if (config.bytes != 0 && strata_zone_create(&config, &others) == STRATA_ZONE_OK) {
         enum strata_zone_status status = strata_zone_populate(zone, frame, 512);
         EXPECT(status == STRATA_ZONE_NO_MEMORY || (status == STRATA_ZONE_OK && strata_zone_peek(zone, frame) == 0));
+        if (status == STRATA_ZONE_NO_MEMORY) { /* nor does strata touch it: there is nothing to clear, and nothing to move there */
+            EXPECT(strata_zone_discard(zone, frame, 1) == STRATA_ZONE_OK);
+            check_move_to_nowhere(zone);
+        }
         EXPECT(strata_zone_destroy(others) == STRATA_ZONE_OK);
     }
     EXPECT(strata_zone_populate(zone, frame, 512) == STRATA_ZONE_OK && strata_zone_peek(zone, frame + 511) == 0);
