@@ -5,17 +5,26 @@
  * Page tables (mremap) are the fastest from a few pages on, but cut mappings, of which a process has a limited number; the heap spends a quarter of
  * them. Page by page (userfaultfd) none stays cut, so that idle pages go so, and all where mappings are used up. The target is registered for the
  * moment of the move only, so that no fault of the program is ever told to anybody, and its own use of userfaultfd is not in the way. What the kernel
- * will not move, as pages that a child shares since a fork, is copied. The file belongs to the process that opened it: a child closes its duplicate,
- * and opens its own when it needs one. Lock: LOCK_RANK_ZONE.
+ * will not move, as pages that a child shares since a fork, is copied. The file belongs to the process that opened it: a child of fork closes its
+ * duplicate, and opens its own when it needs one. Lock: LOCK_RANK_ZONE.
  */
 #include "page/zone_internal.h"
+
+/*
+ * The file is a process's own, and the child of vfork has its parent's record, but a table of files of its own: what it opened there the parent would
+ * never find again, and lose what it had. So it goes without. Where nothing tells of that, a file of another process that is there says the same.
+ */
+static bool may_have_file(const struct mover *mover, uint32_t process) {
+    if (mover->process == process) return true;
+    return !platform_cpu_has_left() && (mover->process == 0 || !platform_faults_is_there(&mover->faults));
+}
 
 /* Opened at the first need; what the system refuses is not asked for again. */
 static bool mover_ready(struct zone *zone) {
     struct mover *mover = &zone->mover;
     uint32_t process = platform_process_id();
+    if (!may_have_file(mover, process)) return false;
     if (mover->process != process) {
-        platform_faults_close(&mover->faults); /* of a parent that knew nothing of the fork */
         mover->process = process;
         (void)platform_faults_open(&mover->faults, PLATFORM_FAULTS_MOVE);
     }
@@ -77,9 +86,12 @@ bool zone_one_thread_moves(struct zone *zone) {
 bool zone_target_ready(struct zone *zone) {
     struct mover *mover = &zone->mover;
     if (!may_open(zone)) return false;
-    if (mover->pause_left == 0) return mover->process != platform_process_id() || mover->faults.file >= 0;
-    mover->pause_left--;
-    return false;
+    if (mover->pause_left != 0) {
+        mover->pause_left--;
+        return false;
+    }
+    uint32_t process = platform_process_id();
+    return may_have_file(mover, process) && (mover->process != process || mover->faults.file >= 0);
 }
 
 bool zone_target_open(struct zone *zone, char *to, size_t bytes) {

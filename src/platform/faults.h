@@ -38,6 +38,8 @@ struct platform_faults {
 #define PLATFORM_FAULTS_CLOSED {.file = -1}
 /* With all features that can be had; `needed`: those without which it is of no use. */
 enum platform_faults_status platform_faults_open(struct platform_faults *faults, unsigned needed);
+/* Whether this process's table of files has it: a child's that was made without the handlers of fork does, too. */
+bool platform_faults_is_there(const struct platform_faults *faults);
 /* All ranges are taken off, all that wait go on. Of one that is closed: nothing. */
 void platform_faults_close(struct platform_faults *faults);
 /*

@@ -325,6 +325,7 @@ void platform_cpu_return(void);
 bool platform_cpu_has_left(void);
 #else
 #define PLATFORM_CPU_CAN_LEAVE 0
+STRATA_INLINE bool platform_cpu_has_left(void) { return false; }
 #endif
 /* In thread mode: this thread's id. A non-zero id registers the thread for on_thread_exit. May allocate through malloc; takes no strata lock. */
 void platform_thread_set_id(uint32_t id);

@@ -146,6 +146,13 @@ enum platform_faults_status platform_faults_open(struct platform_faults *faults,
     return status;
 }
 
+bool platform_faults_is_there(const struct platform_faults *faults) {
+    int saved = errno;
+    bool there = is_ours(faults);
+    errno = saved;
+    return there;
+}
+
 void platform_faults_close(struct platform_faults *faults) {
     int saved = errno;
     if (is_ours(faults)) linux_close(faults->file);

@@ -110,6 +110,10 @@ bool platform_faults_keep(const struct platform_faults *faults) {
     return true;
 }
 
+bool platform_faults_is_there(const struct platform_faults *faults) {
+    return faults->file == SERVER ? script.open : faults->file == MOVER && script.mover_open;
+}
+
 void platform_faults_close(struct platform_faults *faults) {
     if (faults->file == SERVER) {
         memset(script.pages, 0, script.end);
