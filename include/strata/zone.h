@@ -28,7 +28,8 @@
  * until the owners' functions that run have returned, 0.1 s at least if they don't; a block that one still moves then is allocated at both places in
  * the child, and one that it still drops stays allocated. A function of an owner may fork: in the child its own call goes on, and what other threads
  * had isolated stays STRATA_ZONE_BUSY. A child must not allocate or free frames of a shared zone while its parent does;
- *   - signals: not for signal handlers, as each function takes locks. errno stays as it was.
+ *   - signals: not for signal handlers, as each function takes locks. errno stays as it was. The zone's own threads, on which owners' functions may
+ * run, have all but SIGSEGV blocked.
  *
  * The design follows Gorman, Whitcroft, "Supporting the Allocation of Large Contiguous Regions of Memory" (2007); the bitfields of superpages, and
  * reservations by CPUs, are as in Wrenger et al., "LLFree: Scalable and Optionally-Persistent Page-Frame Allocation" (2023).

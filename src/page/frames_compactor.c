@@ -122,6 +122,7 @@ static void run(void *argument) {
     unsigned back_off = 0;
     uint64_t slept = 0;
     __atomic_store_n(&compaction->thread, platform_thread_self(), __ATOMIC_RELAXED);
+    platform_hear_access_faults(); /* of owners' functions: watched pages, and paged blocks */
     while (__atomic_load_n(&compaction->state, __ATOMIC_ACQUIRE) == COMPACTOR_RUNS) {
         uint64_t interval = compaction->config.interval_ns << back_off, piece = min_u64(interval - slept, LAST_LOOK_NS);
         bool woken = platform_event_wait(&compaction->event, piece);

@@ -63,6 +63,7 @@ static void run(void *argument) {
     struct frame_zone *zone = reclaim->zone;
     uint64_t retry_ns = 0; /* 0: nothing is left undone */
     __atomic_store_n(&reclaim->thread, platform_thread_self(), __ATOMIC_RELAXED);
+    platform_hear_access_faults(); /* of owners' functions: watched pages, and paged blocks */
     while (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) == RECLAIMER_RUNS) {
         bool woken = platform_event_wait(&reclaim->event, retry_ns != 0 ? retry_ns : RETRY_NS_MAX);
         if (__atomic_load_n(&reclaim->state, __ATOMIC_ACQUIRE) != RECLAIMER_RUNS) break;
