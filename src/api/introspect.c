@@ -283,7 +283,9 @@ int strata_malloc_info(int options, FILE *stream) {
     if (options != 0) return EINVAL; /* as glibc does, with errno as it was */
     int cancel_state;                /* writing to a stream is a cancellation point, and the snapshot is locked */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    flockfile(stream); /* before the snapshot's lock, as who has the stream already may come here, too */
     bool ok = write_report(report_xml, write_to_stream, stream);
+    funlockfile(stream);
     pthread_setcancelstate(cancel_state, NULL);
     return ok ? 0 : -1;
 }

@@ -8,6 +8,8 @@
 
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 
 /* Hides a value from the compiler, which warns of sizes that no block can have. */
@@ -328,6 +330,31 @@ static void group_information(void) {
 }
 
 /* C23, looked up by name, as older C libraries have neither. */
+static FILE *written;
+static sem_t is_locked;
+
+static void *write_information(void *unused) {
+    (void)unused;
+    sem_wait(&is_locked);
+    REQUIRE(malloc_info(0, written) == 0);
+    return NULL;
+}
+/* One thread has the stream for several calls, as for a report of its own, and another one writes to it meanwhile. */
+static void group_stream(void) {
+    pthread_t other;
+    alarm(20);
+    REQUIRE((written = fopen("/dev/null", "w")) != NULL && sem_init(&is_locked, 0, 0) == 0);
+    REQUIRE(pthread_create(&other, NULL, write_information, NULL) == 0);
+    flockfile(written);
+    sem_post(&is_locked);
+    sleep_ms(100);
+    fputs("the heap:\n", written);
+    REQUIRE(malloc_info(0, written) == 0);
+    funlockfile(written);
+    REQUIRE(pthread_join(other, NULL) == 0);
+    fclose(written);
+}
+
 static void group_sized(void) {
     void (*sized)(void *, size_t);
     void (*aligned_sized)(void *, size_t, size_t);
@@ -389,6 +416,7 @@ int main(int argc, char **argv) {
         {"calloc_zero", group_calloc_zero},
         {"information", group_information},
         {"sized", group_sized},
+        {"stream", group_stream},
         {"glibc_names", group_glibc_names},
     };
     for (size_t i = 0; argc == 2 && i < sizeof groups / sizeof groups[0]; i++) {

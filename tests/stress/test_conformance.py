@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 GROUPS = ["zero", "overflow", "alignment", "aligned_functions", "bad_alignment", "errno", "realloc_zero", "usable", "calloc_zero", "sized",
-          "glibc_names"]
+          "stream", "glibc_names"]
 RESIZES = [["pairs"], ["growth"], ["walk", "20000"]]
 BOTH = pytest.mark.parametrize("strata", ["rseq", "no-rseq"], indirect=True)
 
