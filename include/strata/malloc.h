@@ -198,7 +198,7 @@ struct strata_mallinfo2 {
     size_t hblkhd;   /* bytes in them */
     size_t usmblks;  /* 0 */
     size_t fsmblks;  /* bytes in CPU caches and depots */
-    size_t uordblks; /* bytes in use, large blocks not counted; all memory of fixed pools is in use */
+    size_t uordblks; /* bytes in use, object caches' among them, large blocks not counted; all memory of fixed pools is in use */
     size_t fordblks; /* bytes free: the rest of `arena` */
     size_t keepcost; /* bytes that strata_malloc_trim(0) could hand back now: idle populated pages */
 };
@@ -220,8 +220,8 @@ struct strata_mallinfo {
 /*
  * strata_mallinfo2, strata_mallinfo - figures of the heap in one struct; all zero where there is no heap. Never fail; errno stays as it was.
  *
- * The figures are read while other threads run and may be some operations apart. Cost: linear in the number of size classes times that of
- * CPUs (with per-thread caches: threads), and in the magazines that wait in depots; the locks of each class are taken in turn.
+ * The figures are read while other threads run and may be some operations apart. Cost: linear in the number of size classes and object caches times
+ * that of CPUs (with per-thread caches: threads), and in the magazines that wait in depots; the locks of each class are taken in turn.
  */
 #if defined(__cplusplus) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push

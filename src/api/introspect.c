@@ -294,6 +294,19 @@ ALSO_AS(malloc_info, strata_malloc_info)
 void strata_malloc_stats(void) { strata_stats_table(STANDARD_ERROR); }
 ALSO_AS(malloc_stats, strata_malloc_stats)
 
+/* Of the program's own caches those whose memory is the heap's. */
+static void add_object_cache(struct object_cache *cache, void *argument) {
+    struct strata_mallinfo2 *info = argument;
+    struct object_cache_stats stats;
+    if (cache->slabs.source != &slab_source_zone) return;
+    object_cache_stats_get(cache, &stats);
+    const uint64_t cached = min_u64(stats.cache.cached, stats.slabs.in_use);
+    info->ordblks += stats.slabs.total - stats.slabs.in_use;
+    info->smblks += cached;
+    info->fsmblks += cached * cache->bytes;
+    info->uordblks += (stats.slabs.in_use - cached) * cache->bytes;
+}
+
 struct strata_mallinfo2 strata_mallinfo2(void) {
     struct strata_mallinfo2 info = {0};
     if (!heap_init()) return info;
@@ -307,6 +320,7 @@ struct strata_mallinfo2 strata_mallinfo2(void) {
         info.fsmblks += figures.cache.cached * figures.slab.object_bytes;
         info.uordblks += figures.in_use_bytes;
     }
+    object_caches_each(&heap.objects, add_object_cache, &info);
     info.uordblks += __atomic_load_n(&heap.pools.chunk_bytes, __ATOMIC_RELAXED);
     info.hblks = zone.blocks;
     info.hblkhd = zone.block_granules << GRANULE_SHIFT;

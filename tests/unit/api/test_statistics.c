@@ -7,6 +7,7 @@
  */
 #include <limits.h>
 
+#include "strata/cache.h"
 #include "strata/malloc.h"
 #include "strata/strata.h"
 #include "unit/api/api_support.h"
@@ -401,6 +402,29 @@ static void magazines_of_a_cache(void **state) {
 }
 
 /* Three times another CPU is in the depot when this one comes: no more, and in this cache's only. */
+/* What a program has of its own caches is in use as what it has of malloc, where it lies in the heap. */
+static void object_caches_in_mallinfo(void **state) {
+    const struct strata_cache_config config = {.size = 200};
+    struct strata_cache *cache;
+    (void)state;
+    new_heap(NULL, STILL);
+    assert_int_equal(strata_cache_create("things", &config, &cache), STRATA_CACHE_OK);
+    strata_cache_free(cache, strata_cache_alloc(cache, 0)); /* what comes with the first one */
+    take(&before);
+    for (unsigned i = 0; i < OBJECTS; i++) assert_non_null(objects[i] = strata_cache_alloc(cache, 0));
+    take(&after);
+    assert_int_equal(INFO_RISE(uordblks), OBJECTS * 200);
+    assert_int_equal(INFO_RISE(uordblks), heap_rise("in_use_bytes"));
+    assert_in_range(INFO_RISE(arena), OBJECTS * 200 * 7 / 8, OBJECTS * 200 * 9 / 8);
+    assert_int_equal(after.info.fordblks, after.info.arena - after.info.uordblks);
+    DURING(for (unsigned i = 0; i < OBJECTS; i++) strata_cache_free(cache, objects[i]));
+    assert_int_equal(INFO_RISE(uordblks), MINUS(OBJECTS * 200));
+    assert_int_equal(INFO_RISE(smblks) * 200, INFO_RISE(fsmblks));
+    assert_int_equal(INFO_RISE(smblks) + INFO_RISE(ordblks), rise("caches", "things", "total") + OBJECTS);
+    DURING(assert_int_equal(strata_cache_destroy(cache), STRATA_CACHE_OK));
+    assert_true(INFO_RISE(smblks) < 0 || INFO_RISE(ordblks) < 0);
+}
+
 static void contention_of_a_depot(void **state) {
     (void)state;
     new_heap(NULL, STILL);
@@ -429,6 +453,7 @@ int main(void) {
         cmocka_unit_test_teardown(the_groups_of_slabs, sound),
         cmocka_unit_test_teardown(slabs_of_a_cache, sound),
         cmocka_unit_test_teardown(magazines_of_a_cache, sound),
+        cmocka_unit_test_teardown(object_caches_in_mallinfo, sound),
         cmocka_unit_test_teardown(contention_of_a_depot, sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
