@@ -341,13 +341,15 @@ struct strata_mallinfo strata_mallinfo(void) {
 }
 ALSO_AS(mallinfo, strata_mallinfo)
 
-/* The parameters of glibc's <malloc.h>: -8..-1, of which it takes any value, and M_MXFAST, which has a largest one. */
+/* The parameters of glibc's <malloc.h>: its own, and System V's, of which M_MXFAST has a largest value. Of the others it takes any. */
+#define ARENA_MAX (-8)
 #define MXFAST 1
+#define KEEP 4
 #define MXFAST_MAX ((int)(20 * sizeof(size_t)))
 
 int strata_mallopt(int parameter, int value) {
     if (parameter == MXFAST) return value >= 0 && value <= MXFAST_MAX;
-    return parameter >= -8 && parameter <= -1;
+    return parameter >= ARENA_MAX && parameter <= KEEP && parameter != 0;
 }
 ALSO_AS(mallopt, strata_mallopt)
 

@@ -317,6 +317,7 @@ static void group_information(void) {
     REQUIRE(mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1);
     REQUIRE(mallopt(M_TRIM_THRESHOLD, 1 << 20) == 1);
     REQUIRE(mallopt(M_ARENA_MAX, 1) == 1);
+    REQUIRE(mallopt(M_NLBLKS, 1) == 1 && mallopt(M_GRAIN, 1) == 1 && mallopt(M_KEEP, 1) == 1); /* System V's, of no use to anybody */
     REQUIRE(mallopt(M_MXFAST, 0) == 1 && mallopt(M_MXFAST, 160) == 1);
     REQUIRE(mallopt(M_MXFAST, -1) == 0 && mallopt(M_MXFAST, 161) == 0 && mallopt(M_MXFAST, 1000000000) == 0);
     int trimmed = malloc_trim(0);
@@ -329,7 +330,6 @@ static void group_information(void) {
     REQUIRE(malloc_trim(0) == 0);
 }
 
-/* C23, looked up by name, as older C libraries have neither. */
 static FILE *written;
 static sem_t is_locked;
 
@@ -355,6 +355,7 @@ static void group_stream(void) {
     fclose(written);
 }
 
+/* C23, looked up by name, as older C libraries have neither. */
 static void group_sized(void) {
     void (*sized)(void *, size_t);
     void (*aligned_sized)(void *, size_t, size_t);
@@ -415,8 +416,8 @@ int main(int argc, char **argv) {
         {"usable", group_usable},
         {"calloc_zero", group_calloc_zero},
         {"information", group_information},
-        {"sized", group_sized},
         {"stream", group_stream},
+        {"sized", group_sized},
         {"glibc_names", group_glibc_names},
     };
     for (size_t i = 0; argc == 2 && i < sizeof groups / sizeof groups[0]; i++) {
