@@ -167,6 +167,18 @@ for compiler in g++ clang++-19; do
         [ "$kind" = "" ] || [ "$exported" = 0 ] || fail "a program of strata-cxx exports its operators or its runtime"
     done
 done
+# It leaves a program the forms that are its own, which its libraries go on to find.
+for form in ONE ARRAY ALIGNED ALIGNED_ARRAY; do
+    replaced="g++ -std=c++17 -O1 -fno-builtin -Wno-mismatched-new-delete -D$form tests/stress/replaced.cpp"
+    $replaced -o "$work/replaced" && expected=$("$work/replaced") || fail "replaced operators ($form) do not work without strata"
+    for kind in "" -static-libstdc++; do
+        $replaced $kind -o "$work/replaced" $(pkg-config --libs strata-cxx) || fail "a program with operators of its own ($form, $kind) does not link with strata-cxx"
+        output=$("$work/replaced") && [ "$output" = "$expected" ] || fail "replaced operators with strata-cxx ($form, $kind): $output"
+        exported=$(nm -D --defined-only "$work/replaced" | grep -cE " _Zn[wa]m" || true)
+        [ "$exported" = 1 ] || fail "replaced operators with strata-cxx ($form, $kind): $exported forms are exported"
+    done
+    passed
+done
 expect_operators g++ $operators $(pkg-config --libs strata)
 # Without it the process ends with a line that says what is missing.
 g++ -static-libstdc++ -o "$work/operators" $operators $(pkg-config --libs strata)
