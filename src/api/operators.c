@@ -72,13 +72,16 @@ static STRATA_COLD void throw_bad_alloc(size_t size) {
 
 #endif
 
-/* A handler that throws leaves through this frame: it must be compiled with unwind tables (-fexceptions). */
+/*
+ * What is no alignment is bad_alloc at once, as in the C++ libraries: no handler could make room for it. A handler that throws leaves through this
+ * frame: it must be compiled with unwind tables (-fexceptions).
+ */
 static STRATA_COLD void *new_failed(size_t size, size_t align) {
     for (;;) {
         new_handler handler = current_handler();
-        if (handler == NULL) throw_bad_alloc(size);
+        if (handler == NULL || !is_power_of_two(align)) throw_bad_alloc(size);
         handler();
-        void *p = strata_memalign(align, size);
+        void *p = strata_aligned_alloc(align, size);
         if (p != NULL) return p;
     }
 }
@@ -115,7 +118,7 @@ OPERATOR(void *, new_one, "_Znwm", size_t size) {
     return STRATA_LIKELY(p != NULL) ? p : new_failed(size, 16);
 }
 OPERATOR(void *, new_one_aligned, "_ZnwmSt11align_val_t", size_t size, size_t align) {
-    void *p = strata_memalign(align, size);
+    void *p = strata_aligned_alloc(align, size);
     return STRATA_LIKELY(p != NULL) ? p : new_failed(size, align);
 }
 OPERATOR(void *, new_array, "_Znam", size_t size) { return IS_OURS(new_one) ? new_one(size) : bound_new_one(size); }
@@ -164,7 +167,7 @@ static STRATA_COLD void *nothrow_aligned_of_runtime(uintptr_t *known, const char
     RARE_OPERATOR(void *, name, mangled, size_t size, size_t align, const void *tag) {                             \
         static uintptr_t known;                                                                                    \
         if (!(ours)) return nothrow_aligned_of_runtime(&known, mangled, bound_##throwing, size, align, tag);       \
-        void *p = strata_memalign(align, size);                                                                    \
+        void *p = strata_aligned_alloc(align, size);                                                               \
         return STRATA_LIKELY(p != NULL) ? p : nothrow_aligned_of_runtime(&known, mangled, NULL, size, align, tag); \
     }
 NEW_NOTHROW(OPERATOR, new_one_nothrow, "_ZnwmRKSt9nothrow_t", new_one, IS_OURS(new_one))

@@ -227,6 +227,19 @@ void group_failure() {
         REQUIRE(throws_bad_alloc([] { return ::operator new(impossible(SIZE_MAX), std::align_val_t{4096}); }));
         REQUIRE(::operator new[](impossible(SIZE_MAX), std::align_val_t{64}, std::nothrow) == nullptr);
     }
+    // What is no alignment. No handler is asked, as none could make room for it.
+    std::set_new_handler(handler_throws_own);
+    handler_calls = 0;
+    for (const size_t bad : {size_t{0}, size_t{3}, size_t{48}, size_t{4097}, SIZE_MAX / 2 + 2, SIZE_MAX}) {
+        const auto alignment = static_cast<std::align_val_t>(impossible(bad));
+        REQUIRE(throws_bad_alloc([=] { return ::operator new(100, alignment); }));
+        REQUIRE(throws_bad_alloc([=] { return ::operator new[](100, alignment); }));
+        REQUIRE(::operator new(100, alignment, std::nothrow) == nullptr);
+        REQUIRE(::operator new[](100, alignment, std::nothrow) == nullptr);
+    }
+    REQUIRE(handler_calls == 0);
+    std::set_new_handler(nullptr);
+    REQUIRE(throws_bad_alloc([] { return ::operator new(100, std::align_val_t{impossible(SIZE_MAX / 2 + 1)}); }));
     REQUIRE(throws_bad_alloc([] { std::vector<char> never(impossible(static_cast<size_t>(PTRDIFF_MAX) - 1)); }));
     // From many frames deep, with destructors on the way.
     struct unwinder {

@@ -45,6 +45,24 @@ template <class New> static void expect(const char *form, bool throws, New alloc
     std::set_new_handler(nullptr);
 }
 
+/* What is no alignment is bad_alloc at once: no handler could make room for it. */
+static void expect_no_alignment() {
+    calls = 0;
+    std::set_new_handler(throwing);
+    for (const std::size_t bad : {std::size_t{0}, std::size_t{3}, std::size_t{48}, ~std::size_t{0}}) {
+        const volatile std::size_t volatile_bad = bad;
+        bool caught = false;
+        try {
+            ::operator delete(::operator new(100, std::align_val_t{volatile_bad}));
+        } catch (const std::bad_alloc &) {
+            caught = true;
+        }
+        if (!caught || calls != 0) fail("new, aligned", "a bad alignment");
+        if (::operator new[](100, std::align_val_t{volatile_bad}, std::nothrow) != nullptr) fail("new[], aligned, nothrow", "a bad alignment");
+    }
+    std::set_new_handler(nullptr);
+}
+
 int main() {
     const volatile std::size_t volatile_bytes = std::size_t{1} << 60;
     const std::size_t bytes = volatile_bytes;
@@ -57,6 +75,7 @@ int main() {
     expect("new[], nothrow", false, [=] { return ::operator new[](bytes, std::nothrow); });
     expect("new, aligned, nothrow", false, [=] { return ::operator new(bytes, align, std::nothrow); });
     expect("new[], aligned, nothrow", false, [=] { return ::operator new[](bytes, align, std::nothrow); });
+    expect_no_alignment();
 
     std::vector<std::string> words;
     for (int i = 0; i < 10000; i++) words.push_back("a word that is too long for the string itself " + std::to_string(i));
