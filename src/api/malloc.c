@@ -79,13 +79,36 @@ STRATA_INLINE void release_sized(enum heap_function function, void *p, size_t si
 }
 
 void strata_free_sized(void *p, size_t size) { release_sized(HEAP_FREE_SIZED, p, size); }
-ALSO_AS(free_sized, strata_free_sized)
 
 void strata_free_aligned_sized(void *p, size_t alignment, size_t size) {
     (void)alignment;
     release_sized(HEAP_FREE_ALIGNED_SIZED, p, size);
 }
-ALSO_AS(free_aligned_sized, strata_free_aligned_sized)
+
+#ifndef STRATA_NO_OVERRIDE
+/* As in the C library, what these free is the process's free's: that of a program which has its own, but not these. Only ours has a use for the size.
+ */
+extern void bound_free(void *p) __asm__("free");
+STRATA_INLINE bool free_is_ours(void) {
+    uintptr_t bound = (uintptr_t)bound_free; /* hidden from the compiler, which may take two names for two functions */
+    __asm__("" : "+r"(bound));
+    return STRATA_LIKELY(bound == (uintptr_t)strata_free);
+}
+extern __typeof__(strata_free_sized) free_sized;
+STRATA_EXPORT STRATA_SELDOM void free_sized(void *p, size_t size) {
+    if (free_is_ours())
+        strata_free_sized(p, size);
+    else
+        bound_free(p);
+}
+extern __typeof__(strata_free_aligned_sized) free_aligned_sized;
+STRATA_EXPORT STRATA_SELDOM void free_aligned_sized(void *p, size_t alignment, size_t size) {
+    if (free_is_ours())
+        strata_free_aligned_sized(p, alignment, size);
+    else
+        bound_free(p);
+}
+#endif
 
 /* From here on calloc clears what is present, and no more: of less, nearly all will be. */
 #define CALLOC_BY_PAGES_BYTES (1 * MIB)

@@ -1,4 +1,5 @@
-"""Programs that replace some of what strata defines, and rely on the rest to come to theirs: operators (ISO C++, [new.delete]), and realloc."""
+"""Programs that replace some of what strata defines, and rely on the rest to come to theirs: operators (ISO C++, [new.delete]), realloc and free. And
+libraries in front of strata's that wrap its malloc."""
 
 import subprocess
 from pathlib import Path
@@ -48,6 +49,10 @@ int main(void) {
     volatile size_t much = SIZE_MAX / 2;
     int right = reallocarray(NULL, much, 3) == NULL && errno == ENOMEM;
     free(numbers);
+    void (*sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized"); /* C23: not every C library has it */
+    void (*aligned_sized)(void *, size_t, size_t) = (void (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
+    if (sized != NULL) sized(malloc(100), 100), sized(NULL, 100);
+    if (aligned_sized != NULL) aligned_sized(malloc(100), 16, 100);
     char *text = strdup("a text");
     free(text);
     printf("own: %d, strata: %d\n", right, dlsym(RTLD_DEFAULT, "strata_malloc") != NULL);
