@@ -93,3 +93,35 @@ def test_own_malloc(plain, strata, compile_c):
     program = compile_c("own", OWN_MALLOC)
     assert plain.run([program]).text == "own: 1, strata: 0\n"
     assert strata.run([program], conf="verify:off", prove=False).text == "own: 1, strata: 1\n"
+
+
+# As libmemusage.so does: a header in front of each block.
+WRAPPER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+enum { HEADER = 16 };
+void *malloc(size_t bytes) { char *p = NEXT(malloc)(bytes + HEADER); return p != NULL ? p + HEADER : NULL; }
+void free(void *p) { if (p != NULL) NEXT(free)((char *)p - HEADER); }
+void *calloc(size_t count, size_t bytes) { void *p = malloc(count * bytes); return p != NULL ? memset(p, 0, count * bytes) : NULL; }
+void *realloc(void *p, size_t bytes) { char *q = NEXT(realloc)(p != NULL ? (char *)p - HEADER : NULL, bytes + HEADER); return q != NULL ? q + HEADER : NULL; }
+"""
+WRAPPED = r"""
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    for (int i = 0; i < 1000; i++) free(malloc(100));
+    malloc_trim(0); /* all that is in arrays goes to the slabs, which know where an object begins */
+    return puts("well") < 0;
+}
+"""
+
+
+@BOTH
+def test_verify_behind_a_wrapper(strata, compile_c):
+    """What it asks for as a proof it gives back the way that it came."""
+    wrapper, program = compile_c("wrapper.so", WRAPPER, "-shared", "-fPIC"), compile_c("wrapped", WRAPPED)
+    assert strata.run([program], conf="verify:on", env={"LD_PRELOAD": f"{wrapper}:{strata.library}"}).text == "well\n"
