@@ -120,7 +120,7 @@ bool debug_heap_free(const char *function, void *address) {
     if (cache == NULL) return false;
     if (!is_of_malloc(cache, address, function)) return true;
     struct debug_heap *debug = debug_heap();
-    debug_free(cache, address, function);
+    if (debug_free(cache, address, function) == DEBUG_FOREIGN) return false; /* another free of it was faster, and its slab has gone since */
     if (!debug_cache_is_used(cache) && may_trust(debug, slab_class_of_size(&heap.slabs, cache->bytes)) && debug_setting_try(debug))
         debug_setting_end(debug);
     return true;
@@ -132,10 +132,11 @@ bool debug_heap_usable(const char *function, bool frees, const void *address, si
     struct debug_cache *cache = debug_cache_of(&debug_heap()->layer, address);
     uint64_t asked = 0;
     if (cache == NULL) return false;
-    const char *twice = frees ? DEBUG_TWICE : "already freed";
-    bool live = is_of_malloc(cache, address, function) && debug_claim(cache, address, function, twice, &asked) == DEBUG_LIVE;
-    *bytes = live ? asked : SIZE_MAX;
-    return true;
+    *bytes = SIZE_MAX;
+    if (!is_of_malloc(cache, address, function)) return true;
+    enum debug_claim claim = debug_claim(cache, address, function, frees ? DEBUG_TWICE : "already freed", &asked);
+    if (claim == DEBUG_LIVE) *bytes = asked;
+    return claim != DEBUG_FOREIGN; /* its slab went meanwhile */
 }
 
 /* A cookie of kmem's stands for its whole class: what it frees may be any of that, and what it allocated may be freed by any size of it. */

@@ -189,17 +189,9 @@ void debug_each(struct debug_layer *layer, void (*visit)(struct debug_cache *cac
 
 /* ------------------------------------------------------------------ finding */
 
-struct debug_cache *debug_cache_of(struct debug_layer *layer, const void *address) {
-    const struct debug_slab *slab = debug_slab_round(layer, (uintptr_t)address);
-    return slab != NULL ? slab->twin->cache : NULL;
-}
-
 /* Under the cache's lock: the slab of this cache round an address. */
 static struct debug_slab *slab_of_cache(const struct debug_cache *cache, uintptr_t address) {
-    if (cache->source == NULL) {
-        struct debug_slab *slab = debug_slab_round(cache->layer, address);
-        return slab != NULL && slab->twin->cache == cache ? slab : NULL;
-    }
+    if (cache->source == NULL) return debug_cache_of(cache->layer, (const void *)address) == cache ? debug_slab_round(cache->layer, address) : NULL;
     LIST_FOR_EACH(&cache->twins, node) {
         const struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
         LIST_FOR_EACH(&twin->slabs, at) {

@@ -124,6 +124,12 @@ struct debug_log {
 };
 enum debug_log_name { DEBUG_LOG_TRANSACTION, DEBUG_LOG_FAIL, DEBUG_LOGS };
 
+/* Of the firewall's address space. Both atomic. */
+struct debug_chunk {
+    struct debug_slab *slab;   /* NULL: free */
+    struct debug_cache *cache; /* written before it */
+};
+
 struct debug_layer {
     struct zone *zone;
     struct platform_lock lock;
@@ -135,8 +141,8 @@ struct debug_layer {
     /* Address space for firewalls: chunks of a superpage's size, by turns. */
     struct platform_lock window_lock;
     uintptr_t window;
-    uint64_t window_bytes;      /* atomic; 0: none yet */
-    struct debug_slab **chunks; /* NULL: free */
+    uint64_t window_bytes; /* atomic; 0: none yet */
+    struct debug_chunk *chunks;
     uint32_t chunk_count, next_chunk;
     uint64_t open_places; /* with access; atomic */
 };
@@ -170,11 +176,11 @@ enum debug_outcome {
 enum debug_outcome debug_alloc(struct debug_cache *cache, uint64_t bytes, uint64_t align, const char *function, void **buffer);
 
 /*
- * The slab round an address, by what is known without a lock: of the zone's, or in the firewall's address space. Where no buffer of it is known to be
- * in use, it may be freed at any time.
+ * The slab round an address, by what is known without a lock: of the zone's, or in the firewall's address space. It may be freed at any time, but
+ * under the lock of its cache.
  */
 struct debug_slab *debug_slab_round(struct debug_layer *layer, uintptr_t address);
-/* The cache that a debugged buffer at or round this address is of; NULL: none. As debug_slab_round finds it. */
+/* The cache that a debugged buffer at or round this address is of, or was a moment ago; NULL: none. Found as above. */
 struct debug_cache *debug_cache_of(struct debug_layer *layer, const void *address);
 
 enum debug_claim {

@@ -45,7 +45,7 @@ struct debug_twin *debug_twin_create(struct debug_cache *cache, const struct deb
 void debug_twin_destroy(struct debug_twin *twin);
 /* A slab that nobody knows yet, its places filled; NULL: no memory. Under no lock. */
 struct debug_slab *debug_slab_create(struct debug_twin *twin);
-/* It is known from now on, its slots in the queue; or no longer. Under the cache's lock. */
+/* It is known from now on, its slots in the queue; or no longer, nor found by an address. Under the cache's lock. */
 void debug_slab_link(struct debug_slab *slab);
 void debug_slab_unlink(struct debug_slab *slab);
 /* Unlinked already. Under no lock. */

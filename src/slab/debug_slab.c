@@ -1,9 +1,12 @@
 /*
  * debug_slab.c - layouts of debugged buffers, and slabs of each layout: where they come from and what describes them.
  *
- * A slab of the zone has the tag TAG_DEBUG on each of its granules, and its address in each one's descriptor; one in the firewall's address space
- * stands in the table of its chunks; one from a source of the program's is found in the list of its twin. What describes slabs are runs of the zone,
- * as the transactions of many buffers can take much, and all of it shall go back.
+ * A slab of the zone has the tag TAG_DEBUG on each of its granules, and its address and that of its cache in each one's descriptor; one in the
+ * firewall's address space stands in the table of its chunks; one from a source of the program's is found in the list of its twin. What describes
+ * slabs are runs of the zone, as the transactions of many buffers can take much, and all of it shall go back.
+ *
+ * Who frees an address a second time may come when its slab goes. So the address leads to the cache first, which stays, and under its lock to the
+ * slab, which is taken out of these places under that lock, too.
  */
 #include "slab/debug_internal.h"
 
@@ -117,22 +120,16 @@ static bool take_chunk(struct debug_slab *slab) {
         for (uint32_t tried = 0; tried < layer->chunk_count && !found; tried++) {
             uint32_t chunk = layer->next_chunk;
             layer->next_chunk = (chunk + 1) % layer->chunk_count;
-            if (layer->chunks[chunk] != NULL) continue;
+            if (__atomic_load_n(&layer->chunks[chunk].slab, __ATOMIC_RELAXED) != NULL) continue;
             found = true;
             slab->chunk = chunk;
             slab->start = layer->window + (uint64_t)chunk * SUPERPAGE_BYTES;
-            __atomic_store_n(&layer->chunks[chunk], slab, __ATOMIC_RELEASE);
+            __atomic_store_n(&layer->chunks[chunk].cache, slab->twin->cache, __ATOMIC_RELAXED);
+            __atomic_store_n(&layer->chunks[chunk].slab, slab, __ATOMIC_RELEASE);
         }
     }
     platform_lock_release(&layer->window_lock);
     return found;
-}
-
-static void give_chunk(const struct debug_slab *slab) {
-    struct debug_layer *layer = slab->twin->cache->layer;
-    platform_lock_acquire(&layer->window_lock);
-    __atomic_store_n(&layer->chunks[slab->chunk], NULL, __ATOMIC_RELEASE);
-    platform_lock_release(&layer->window_lock);
 }
 
 bool debug_place_open(const struct debug_place *place) {
@@ -162,16 +159,20 @@ void debug_place_close(const struct debug_place *place) {
 
 /* ------------------------------------------------------------------ slabs */
 
-static void tag_all(struct zone *zone, uintptr_t start, uint64_t bytes, unsigned tag, uintptr_t descriptor) {
-    size_t first = zone_granule_of(zone, (void *)start);
-    unsigned granules = (unsigned)(bytes >> GRANULE_SHIFT);
-    if (tag == TAG_NONE) /* tags first: who finds the tag finds the slab */
-        for (unsigned at = 0; at < granules; at += TAGGED_GRANULES_MAX)
-            zone_tag_run(zone, (char *)start + ((uint64_t)at << GRANULE_SHIFT), (unsigned)min_u64(granules - at, TAGGED_GRANULES_MAX), tag);
-    for (unsigned i = 0; i < granules; i++) __atomic_store_n(&zone->descs[first + i].words[0], descriptor, __ATOMIC_RELEASE);
-    if (tag != TAG_NONE)
-        for (unsigned at = 0; at < granules; at += TAGGED_GRANULES_MAX)
-            zone_tag_run(zone, (char *)start + ((uint64_t)at << GRANULE_SHIFT), (unsigned)min_u64(granules - at, TAGGED_GRANULES_MAX), tag);
+/* In a descriptor. */
+enum { WORD_SLAB, WORD_CACHE };
+
+static void tag_all(const struct debug_slab *slab, unsigned tag) {
+    struct debug_twin *twin = slab->twin;
+    struct zone *zone = twin->cache->layer->zone;
+    size_t first = zone_granule_of(zone, (void *)slab->start);
+    unsigned granules = (unsigned)(twin->slab_bytes >> GRANULE_SHIFT);
+    for (unsigned i = 0; i < granules && tag == TAG_DEBUG; i++) { /* before the tags: who finds one finds the slab */
+        __atomic_store_n(&zone->descs[first + i].words[WORD_CACHE], (uintptr_t)twin->cache, __ATOMIC_RELEASE);
+        __atomic_store_n(&zone->descs[first + i].words[WORD_SLAB], (uintptr_t)slab, __ATOMIC_RELEASE);
+    }
+    for (unsigned at = 0; at < granules; at += TAGGED_GRANULES_MAX)
+        zone_tag_run(zone, (char *)slab->start + ((uint64_t)at << GRANULE_SHIFT), (unsigned)min_u64(granules - at, TAGGED_GRANULES_MAX), tag);
 }
 
 static bool take_memory(struct debug_slab *slab) {
@@ -209,7 +210,7 @@ struct debug_slab *debug_slab_create(struct debug_twin *twin) {
         const struct debug_place place = {slab, slot, i};
         if (twin->features.guards && !twin->features.firewall) debug_guard_freed(&place);
     }
-    if (is_of_zone(twin)) tag_all(zone, slab->start, twin->slab_bytes, TAG_DEBUG, (uintptr_t)slab);
+    if (is_of_zone(twin)) tag_all(slab, TAG_DEBUG);
     return slab;
 }
 
@@ -225,6 +226,14 @@ void debug_slab_link(struct debug_slab *slab) {
     cache->described_bytes += (uint64_t)twin->described_granules << GRANULE_SHIFT;
 }
 
+/* Only a cache that is destroyed has buffers in use then. */
+static void close_places(struct debug_slab *slab) {
+    for (unsigned i = 0; i < slab->twin->capacity; i++) {
+        const struct debug_place place = {slab, slot_at(slab, i), i};
+        if (place.slot->state == DEBUG_STATE_IN_USE) debug_place_close(&place);
+    }
+}
+
 void debug_slab_unlink(struct debug_slab *slab) {
     struct debug_twin *twin = slab->twin;
     struct debug_cache *cache = twin->cache;
@@ -235,32 +244,43 @@ void debug_slab_unlink(struct debug_slab *slab) {
     COUNTER_SUB(cache->free, twin->capacity - slab->in_use);
     cache->memory_bytes -= twin->slab_bytes;
     cache->described_bytes -= (uint64_t)twin->described_granules << GRANULE_SHIFT;
+    if (twin->features.firewall) {
+        close_places(slab);
+        __atomic_store_n(&cache->layer->chunks[slab->chunk].slab, NULL, __ATOMIC_RELEASE); /* and who takes chunks may have this one */
+    } else if (is_of_zone(twin)) {
+        tag_all(slab, TAG_NONE);
+    }
 }
 
 void debug_slab_destroy(struct debug_slab *slab) {
     struct debug_twin *twin = slab->twin;
     const struct debug_cache *cache = twin->cache;
     struct zone *zone = cache->layer->zone;
-    if (twin->features.firewall) {
-        for (unsigned i = 0; i < twin->capacity; i++) {
-            const struct debug_place place = {slab, slot_at(slab, i), i};
-            if (place.slot->state == DEBUG_STATE_IN_USE) debug_place_close(&place);
-        }
-        give_chunk(slab);
-    } else if (cache->source != NULL) {
+    if (cache->source != NULL)
         cache->source->free(cache->source_context, slab->start, twin->slab_bytes);
-    } else {
-        tag_all(zone, slab->start, twin->slab_bytes, TAG_NONE, 0);
+    else if (is_of_zone(twin))
         zone_run_free(zone, (void *)slab->start, (unsigned)(twin->slab_bytes >> GRANULE_SHIFT));
-    }
     zone_run_free(zone, slab, twin->described_granules);
 }
 
+/* ------------------------------------------------------------------ by address */
+
+/* What the descriptor of an address has where that is in a slab of the zone, else 0. It is one's own only where the tag is still there after it. */
+static uintptr_t word_of(const struct zone *zone, const void *address, unsigned word) {
+    if (!zone_contains(zone, address)) return 0;
+    const size_t granule = zone_granule_of(zone, address);
+    if ((__atomic_load_n(&zone->tags[granule], __ATOMIC_ACQUIRE) & 0xff) != TAG_DEBUG) return 0;
+    const uintptr_t found = __atomic_load_n(&zone->descs[granule].words[word], __ATOMIC_ACQUIRE);
+    return (__atomic_load_n(&zone->tags[granule], __ATOMIC_RELAXED) & 0xff) == TAG_DEBUG ? found : 0;
+}
+
 struct debug_slab *debug_slab_round(struct debug_layer *layer, uintptr_t address) {
-    if (in_window(layer, address)) return __atomic_load_n(&layer->chunks[(address - layer->window) / SUPERPAGE_BYTES], __ATOMIC_ACQUIRE);
-    struct zone *zone = layer->zone;
-    if (!zone_contains(zone, (const void *)address)) return NULL;
-    size_t granule = zone_granule_of(zone, (const void *)address);
-    if ((zone->tags[granule] & 0xff) != TAG_DEBUG) return NULL;
-    return (struct debug_slab *)__atomic_load_n(&zone->descs[granule].words[0], __ATOMIC_ACQUIRE);
+    if (in_window(layer, address)) return __atomic_load_n(&layer->chunks[(address - layer->window) / SUPERPAGE_BYTES].slab, __ATOMIC_ACQUIRE);
+    return (struct debug_slab *)word_of(layer->zone, (const void *)address, WORD_SLAB);
+}
+
+struct debug_cache *debug_cache_of(struct debug_layer *layer, const void *address) {
+    if (!in_window(layer, (uintptr_t)address)) return (struct debug_cache *)word_of(layer->zone, address, WORD_CACHE);
+    const struct debug_chunk *chunk = &layer->chunks[((uintptr_t)address - layer->window) / SUPERPAGE_BYTES];
+    return __atomic_load_n(&chunk->slab, __ATOMIC_ACQUIRE) != NULL ? __atomic_load_n(&chunk->cache, __ATOMIC_RELAXED) : NULL;
 }

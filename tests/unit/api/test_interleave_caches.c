@@ -1,10 +1,12 @@
 /*
  * test_interleave_caches.c - caches that are destroyed while others of them are reaped: by the destructor of one, or by another CPU, in every order
  * that few switches allow around locks. Nobody waits for a cache that has nothing to do with it, and each object that was constructed is destructed.
- * And one that is created while its debugging features are set: it has those that were set last.
+ * And one that is created while its debugging features are set: it has those that were set last. And a debugged buffer that is freed twice: one of
+ * the two is reported.
  */
 #include "strata/cache.h"
 #include "strata/debug.h"
+#include "strata/malloc.h"
 #include "strata/strata.h"
 #include "unit/api/api_support.h"
 
@@ -163,11 +165,59 @@ static void a_cache_is_created_beside_a_setter(void **state) {
     }
 }
 
+/* ------------------------------------------------------------------ freed twice as its slab goes */
+
+static void *freed;
+static void free_it(void *unused) {
+    (void)unused;
+    strata_free(freed);
+}
+static void resize_it(void *unused) {
+    (void)unused;
+    EXPECT(strata_realloc(freed, 70) != NULL);
+}
+static void run_both(void *unused) {
+    (void)unused;
+    EXPECT(sim_run_threads_for(UINT64_C(1000000000))); /* a report waits a little for the lock of the zone */
+}
+struct twice {
+    const char *features;
+    void (*second)(void *unused);
+};
+
+/* The features are off by then, so that the slab goes with its last buffer: with a free of it or with the other. */
+static const char *free_twice(void *context) {
+    const struct twice *twice = context;
+    sim_explore_ignore(true);
+    new_process(&(struct sim_config){.cpus = 2}, "background:off");
+    wrong = NULL;
+    EXPECT(strata_debug_set("malloc-64", twice->features) == STRATA_DEBUG_OK);
+    EXPECT((freed = strata_malloc(50)) != NULL);
+    EXPECT(strata_debug_set("malloc-64", "off") == STRATA_DEBUG_OK);
+    sim_explore_ignore(false);
+    sim_thread_start(0, free_it, NULL);
+    sim_thread_start(1, twice->second, NULL);
+    bool dead = sim_dies(run_both, NULL);
+    sim_explore_ignore(true);
+    EXPECT(dead);
+    return wrong;
+}
+static void a_buffer_is_freed_twice_as_its_slab_goes(void **state) {
+    static const struct twice cases[] = {{"guards", free_it}, {"firewall", free_it}, {"guards", resize_it}};
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct sim_exploration exploration = {.scenario = free_twice, .context = (void *)(uintptr_t)&cases[i], .deviations = 2};
+        if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+        if (exploration.runs < 20) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_destructor_destroys_another_cache),
         cmocka_unit_test(a_cache_is_destroyed_beside_a_reap),
         cmocka_unit_test(a_cache_is_created_beside_a_setter),
+        cmocka_unit_test(a_buffer_is_freed_twice_as_its_slab_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
