@@ -44,3 +44,90 @@ def test_plugin_beside_much_thread_local_storage(strata, helper, strata_build, c
     libraries += [shutil.copy(first_static, tmp_path / f"static{i}.so") for i in range(1, 100)]
     opened = host(strata, helper, strata_build, 5, libraries)
     assert 99 < opened < 198, f"{opened} libraries opened: the static block was not filled"
+
+
+# In a namespace of dlmopen's there is another C library, whose keys mean the same places of a thread as the program's. Values of the program stay, and
+# threads end, whoever has keys there: the stacks are so large that they are unmapped then.
+NAMESPACE_HOST = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+enum { KEYS = 4, THREADS = 4, TURNS = 10, STACK_BYTES = 64 << 20 };
+static pthread_key_t keys[KEYS];
+static void (*work)(void), (*trim)(void);
+static void check_values(const int *values) { for (int i = 0; i < KEYS; i++) if (pthread_getspecific(keys[i]) != &values[i]) abort(); }
+static void *run(void *unused) {
+    int values[KEYS];
+    for (int i = 0; i < KEYS; i++) pthread_setspecific(keys[i], &values[i]);
+    for (int i = 0; i < 2000; i++) free(malloc(i));
+    work();
+    check_values(values);
+    for (int i = 0; i < KEYS; i++) pthread_setspecific(keys[i], NULL);
+    return unused;
+}
+int main(int argc, char **argv) {
+    pthread_t threads[THREADS];
+    pthread_attr_t large;
+    int values[KEYS];
+    int foreign = argc > 2; /* a plugin that has keys itself: then only threads are looked at, and they end */
+    for (int i = 0; i < KEYS; i++) pthread_key_create(&keys[i], NULL);
+    for (int i = 0; i < KEYS; i++) pthread_setspecific(keys[i], &values[i]);
+    void *plugin = dlmopen(LM_ID_NEWLM, argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (plugin == NULL) return puts(dlerror());
+    work = (void (*)(void))dlsym(plugin, "work"), trim = (void (*)(void))dlsym(plugin, "trim");
+    pthread_attr_init(&large), pthread_attr_setstacksize(&large, STACK_BYTES);
+    for (int turn = 0; turn < TURNS; turn++) {
+        work();
+        if (!foreign) check_values(values);
+        for (int i = 0; i < THREADS; i++) if (pthread_create(&threads[i], &large, foreign ? (void *(*)(void *))work : run, NULL) != 0) return 2;
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        trim();
+    }
+    return puts("well") < 0;
+}
+"""
+NAMESPACE_PLUGIN = r"""
+#include <malloc.h>
+#include <stdlib.h>
+void work(void) {
+    void *blocks[1000];
+    for (int i = 0; i < 5000; i++) {
+        if (i >= 1000) free(blocks[i % 1000]);
+        blocks[i % 1000] = malloc(i % 777);
+    }
+    for (int i = 0; i < 1000; i++) free(blocks[i]);
+}
+void trim(void) { malloc_trim(0); }
+"""
+NAMESPACE_KEYS = r"""
+#include <pthread.h>
+#include <stdlib.h>
+static pthread_key_t keys[4];
+static int made;
+void trim(void) {}
+void *work(void) {
+    if (!made) for (int i = 0; i < 4; i++) pthread_key_create(&keys[i], NULL);
+    made = 1;
+    for (int i = 0; i < 4; i++) pthread_setspecific(keys[i], &keys[i]);
+    return NULL;
+}
+"""
+
+
+@pytest.mark.strata_only
+@MODES
+def test_strata_in_a_namespace_of_its_own(strata, compile_c):
+    folder = strata.library.parent
+    plugin = compile_c("inside.so", NAMESPACE_PLUGIN, "-shared", "-fPIC", f"-L{folder}", "-Wl,--no-as-needed,-lstrata")
+    host = compile_c("host", NAMESPACE_HOST, "-pthread")
+    result = strata.run([host, plugin], env={"LD_LIBRARY_PATH": str(folder)}, preload=False, prove=False)
+    assert result.text == "well\n" and result.all_stats, result.describe()
+
+
+@MODES
+def test_keys_of_another_namespace(strata, compile_c):
+    """Strata's own are in the way of those of a library there."""
+    plugin = compile_c("inside.so", NAMESPACE_KEYS, "-shared", "-fPIC")
+    assert strata.run([compile_c("host", NAMESPACE_HOST, "-pthread"), plugin, "foreign"]).text == "well\n"

@@ -12,6 +12,9 @@
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <link.h>
+#endif
 
 #include "platform/cpu_ops.h"
 #include "platform/linux/linux.h"
@@ -122,15 +125,35 @@ static const uint64_t *own_sequence(void) { return &platform_portable_sequence; 
 
 #endif
 
+bool linux_is_elsewhere;
+
+#ifdef __GLIBC__ /* others have no namespaces */
+/* Weak, so that a wholly static program, which has no list of libraries, doesn't get the dynamic linker in it. */
+#pragma weak _r_debug
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak, visibility("hidden"))); /* of this library */
+
+/* The list is that of the first namespace. Nobody changes it while constructors run. */
+__attribute__((constructor(101))) static void note_namespace(void) {
+    const struct link_map *map = &_r_debug != NULL ? _r_debug.r_map : NULL;
+    if (map == NULL || _DYNAMIC == NULL) return;
+    while (map != NULL && map->l_ld != _DYNAMIC) map = map->l_next;
+    linux_is_elsewhere = map == NULL;
+}
+#endif
+
 enum platform_cpu_mode platform_cpu_mode(void) { return mode; }
 STRATA_COLD void platform_cpu_force_thread_mode(void) { use_thread_block(); }
 
-/* pthread keys are destroyed in an unknown order and up to four rounds; frees that come later find id 0 and are served uncached. */
-static void thread_exit(void *value) {
-    uint32_t id = (uint32_t)(uintptr_t)value;
+/*
+ * pthread keys are destroyed in an unknown order and up to four rounds; frees that come later find id 0 and are served uncached. The value only says
+ * that there is one: a library in another namespace may have put its own in its place (linux_is_elsewhere).
+ */
+static STRATA_RARE void thread_exit(void *value) {
+    const uint32_t id = platform_thread_id();
+    (void)value;
     set_id(0);
     set_ended();
-    if (exit_callback != NULL) exit_callback(id);
+    if (id != 0 && exit_callback != NULL) exit_callback(id);
 }
 
 static bool membarrier(int command) {
@@ -144,7 +167,7 @@ static bool membarrier(int command) {
 void platform_on_thread_exit(void (*callback)(uint32_t id)) {
     exit_callback = callback;
     if (mode != PLATFORM_CPU_THREAD || exit_key_made) return;
-    exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+    exit_key_made = !linux_is_elsewhere && pthread_key_create(&exit_key, thread_exit) == 0;
     (void)membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 }
 
@@ -160,7 +183,7 @@ void platform_thread_set_id(uint32_t id) {
 const uint64_t *platform_thread_sequence(void) { return exit_key_made ? own_sequence() : NULL; }
 
 /* Registered long ago; the second try is for where that has been forgotten. */
-bool platform_fence_threads(void) {
+STRATA_RARE bool platform_fence_threads(void) {
     if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
     return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }

@@ -23,6 +23,11 @@
 
 /* Finds out how CPU caches are addressed: fills platform_cpu (cpu_ops.h) and the mode. Called once by platform_init. */
 void linux_cpu_init(void);
+/*
+ * Whether this library is in a namespace of dlmopen's. There it has a C library of its own, but threads are the first one's: a key of its means the
+ * same place of a thread as the program's key of that number, and no destructor of its is ever called. So there must be none.
+ */
+extern bool linux_is_elsewhere;
 /* Finds out where the C library tells whether there is one thread. Called once by platform_init; before that there may be several. */
 void linux_lock_init(void);
 

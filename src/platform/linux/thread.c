@@ -111,7 +111,7 @@ STRATA_USUAL bool platform_on_first_thread_exit(void (*callback)(void)) {
     static pthread_key_t key;
     static bool made; /* written by the first caller, before there is a second thread or under the lock of fork's child */
     own_process = (unsigned)getpid();
-    if ((unsigned)syscall(SYS_gettid) != own_process) return false;
+    if (linux_is_elsewhere || (unsigned)syscall(SYS_gettid) != own_process) return false;
     int saved = errno;
     first_thread_callback = callback;
     if (!made) made = pthread_key_create(&key, first_thread_exit) == 0;
