@@ -39,6 +39,30 @@ def test_start_ups(launcher, strata_lib):
     assert 0 < found.samples["start-true"]["strata"][0]["wall_s"] < 1  # of one start
 
 
+# A realloc that keeps the first word of a block.
+FORGETFUL = """
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <string.h>
+extern void *__libc_realloc(void *, size_t);
+void *realloc(void *block, size_t bytes) {
+    size_t before = block ? malloc_usable_size(block) : 0, kept = before < bytes ? before : bytes;
+    char *moved = __libc_realloc(block, bytes);
+    if (moved && kept > 8) memset(moved + 8, 0x5a, kept - 8);
+    return moved;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["grow-vectors", "grow-strings", "large", "server"])
+def test_a_load_sees_that_realloc_has_lost_contents(name, launcher, programs, compile_c):
+    forgetful = Allocator("forgetful", str(compile_c("forgetful.so", FORGETFUL, "-shared", "-fPIC")))
+    found = Collected()
+    [load] = [load for load in LOADS if load.name == name]
+    run_loads([load], [forgetful], launcher, programs, 1, 20, None, found, quiet)
+    assert len(found.problems) == 1 and "load failed: " in found.problems[0] and not found.samples.get(name)
+
+
 def test_the_launcher_looks_at_the_whole_tree(launcher):
     """Two shells that hold 24 MB each, at the same time, for most of their lives; the sum is theirs, the peak that of one."""
     hold = "import time; a = bytearray(b'x') * 24_000_000; time.sleep(0.5)"

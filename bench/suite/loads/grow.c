@@ -65,8 +65,9 @@ static void grow_strings(uint64_t rounds, struct tally *tally) {
             block_drop(string, tally);
             *string = (struct block){0};
         }
-        if (string->memory) tally->checksum += block_read(string->memory, string->size_bytes, string->tag);
+        const int grown = string->memory != NULL;
         string->memory = resized(string->memory, string->size_bytes + added_bytes, tally);
+        if (grown) tally->checksum += block_read(string->memory, string->size_bytes, string->tag); /* as it came along */
         string->size_bytes += added_bytes;
         string->tag = round;
         block_write(string->memory, string->size_bytes, round);

@@ -49,6 +49,7 @@ static void resize(struct block *block, size_t size_bytes, uint64_t tag, struct 
     uint64_t head;
     memcpy(&head, moved, sizeof head);
     if (head != block->tag) load_fail("realloc lost the contents");
+    if (size_bytes >= block->size_bytes) block_read(moved, block->size_bytes, block->tag); /* all of it came along */
     *block = (struct block){.memory = moved, .size_bytes = size_bytes, .tag = tag};
     block_write(moved, size_bytes, tag);
 }
