@@ -17,7 +17,12 @@ mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 library_dir=$(dirname "$(find "$prefix" -name libstrata.so)")
 
-for file in include/{umem,vmem,sys/vmem}.h include/strata/{strata,malloc,arena,batch,cache,n1527,page,page_watch,paging,pool,pressure,kmem}.h include/strata/{allocator,memory_resource,vector}.hpp share/man/man1/strata.1 share/man/man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_cxx,strata_page,strata_page_watch,strata_paging,strata_pool,strata_pressure,strata_kmem,libstrata-umem}.3; do
+# All headers and pages that there are, not those that a list here knows.
+pages=(docs/man/*.[13])
+headers=(include/*.h include/*/*.h include/*/*.hpp)
+[ ${#pages[@]} -ge 20 ] && [ ${#headers[@]} -ge 22 ] || fail "hardly any page or header found"
+pages=("${pages[@]#docs/man/}")
+for file in "${headers[@]}" $(printf '%s\n' "${pages[@]}" | sed 's#.*\.\(.\)$#share/man/man\1/&#'); do
     [ -s "$prefix/$file" ] || fail "$file is missing"
     passed
 done
@@ -29,8 +34,8 @@ for file in libstrata.so libstrata.so.0 libstrata.a libstrata-only.so libstrata-
 done
 ! grep -rIl -e "$PWD" -e "$work/first" "$prefix" || fail "installed text names a folder of the build"
 passed
-for page in man1/strata.1 man3/{libstrata,strata_malloc,strata_arena,strata_batch,strata_cache,strata_cxx,strata_page,strata_page_watch,strata_paging,strata_pool,strata_pressure,strata_kmem,libstrata-umem}.3; do
-    text=$(cd "$prefix/share/man" && groff -mdoc -s -P-cbou -Tascii "$page" 2>&1)
+for page in "${pages[@]}"; do
+    text=$(cd "$prefix/share/man" && groff -mdoc -s -P-cbou -Tascii "man${page##*.}/$page" 2>&1)
     grep -q "^SYNOPSIS" <<<"$text" || fail "$page does not format where it is installed"
     passed
 done
