@@ -54,6 +54,10 @@ class Served:
         self.process = subprocess.Popen(command, env=env, **options)
         self.measured: dict[str, float] = {}
         self.begin = 0.0
+        # Of several libraries the first one is the allocator.
+        first = preload.partition(":")[0]
+        self._library = Path(first).resolve().name if "/" in first else first
+        self._has_library = False
         self._looks: list[int] = []
         self._peak_bytes = 0
         self._ended = threading.Event()
@@ -81,6 +85,8 @@ class Served:
         self.measured["wall_s"] = time.perf_counter() - self.begin
         self._ended.set()
         self._sampler.join()
+        if not self._has_library:  # the loader goes on without one that it can't open, as the user of the server may not read it
+            raise WorkloadError(f"{self.process.args[0]} ran without {self._library}")
         # The kernel has kept the peak of the first process; of a tree there is only what was seen.
         for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
@@ -119,10 +125,17 @@ class Served:
         with Path(os.environ.get("STRATA_METRICS_FILE", "/dev/stdout")).open("a", encoding="ascii") as stream:
             stream.write(report)
 
+    def _maps_library(self) -> bool:
+        with suppress(OSError):
+            return self._library in Path(f"/proc/{self.process.pid}/maps").read_text(errors="replace")
+        return False
+
     def _sample(self) -> None:
         while True:
             seen = tree_rss_bytes(self.process.pid)
             self._looks.append(seen)
+            if not self._has_library:
+                self._has_library = self._maps_library()
             self._peak_bytes = max(self._peak_bytes, seen)
             if self._ended.wait(SAMPLE_S):
                 return
