@@ -23,14 +23,18 @@ static size_t spare_bytes(const struct frame_zone *zone) {
     return zone->kind == FRAMES_HUGETLB ? FRAMES_SUPERPAGE_BYTES : (size_t)1 << zone->frame_shift;
 }
 
-/* Opened once; the zone's lock orders those who want it first. NULL: forbidden. */
+/* Opened once; the zone's lock orders those who want it first. NULL: forbidden, or it can't be had now. */
 static struct platform_faults *faults_of(struct frame_zone *zone) {
     struct frames_compaction *compaction = frames_compaction_get(zone);
     if (compaction == NULL) return NULL;
     platform_lock_acquire(&zone->lock);
-    if (compaction->faults_state == FRAMES_FAULTS_NONE)
-        compaction->faults_state =
-            platform_faults_open(&compaction->faults, NEEDED) == PLATFORM_FAULTS_OK ? FRAMES_FAULTS_OPEN : FRAMES_FAULTS_FORBIDDEN;
+    if (compaction->faults_state == FRAMES_FAULTS_NONE) {
+        enum platform_faults_status status = platform_faults_open(&compaction->faults, NEEDED);
+        if (status == PLATFORM_FAULTS_OK)
+            compaction->faults_state = FRAMES_FAULTS_OPEN;
+        else if (status != PLATFORM_FAULTS_NO_MEMORY) /* of files, too, which there may be later */
+            compaction->faults_state = FRAMES_FAULTS_FORBIDDEN;
+    }
     bool open = compaction->faults_state == FRAMES_FAULTS_OPEN;
     platform_lock_release(&zone->lock);
     return open ? &compaction->faults : NULL;

@@ -3,6 +3,7 @@
  * pages and private memory, where the system has them, or the documented status.
  */
 #include <string.h>
+#include <sys/resource.h>
 
 #include <strata/zone.h>
 
@@ -135,6 +136,21 @@ static bool moves_what_is_shown(struct strata_zone *zone) {
     return status == STRATA_ZONE_OK;
 }
 
+/* While the process has no file left nothing moves; afterwards it does as ever. */
+static void check_without_files(bool moves) {
+    struct rlimit before, none;
+    enum strata_zone_status status;
+    struct strata_zone *zone = make(STRATA_ZONE_MEMFD, &status);
+    EXPECT(status == STRATA_ZONE_OK && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 3;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    EXPECT(!moves_what_is_shown(zone));
+    EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    EXPECT(moves_what_is_shown(zone) == moves);
+    EXPECT(strata_zone_check(zone) == NULL && strata_zone_destroy(zone) == STRATA_ZONE_OK);
+}
+
 /* All that a block could move to is discarded, and the pool is empty. */
 static void check_move_to_nowhere(struct strata_zone *zone) {
     uint64_t frames[SUPERPAGES], captured;
@@ -218,6 +234,7 @@ int main(void) {
     check_contents(zone);
     EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
 
+    check_without_files(moves);
     check_huge_pages(moves);
     expect_sound();
     return 0;
