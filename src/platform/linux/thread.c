@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/kcmp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -26,7 +27,7 @@
 /* Threads of ours in the process that counts them: a forked child has none. Atomic; the process changes while there is one thread. */
 static uint32_t own_threads;
 static unsigned counting_process;
-/* Whose memory this is: not that of a child of vfork. Written where the heap is built, and in the child of a fork; 0: there is none. */
+/* The last process that was found to have memory of its own, so that it may have threads of ours: a child of vfork has not. Atomic; 0: none yet. */
 static unsigned own_process;
 
 /* A thread being started. */
@@ -69,7 +70,28 @@ static int create(struct start *start) {
     return error;
 }
 
-STRATA_SELDOM bool platform_thread_may_start(void) { return own_process == 0 || own_process == platform_process_id(); }
+/*
+ * As that of a child of vfork, whose parent sleeps meanwhile, is its parent's. Where the system doesn't say (a filter, or a kernel without the call)
+ * such a child is known by the number that it reads (api/vfork.c).
+ */
+static bool has_memory_of_parent(unsigned process) {
+    const int saved = errno;
+    const bool shares = !platform_is_filtered() && syscall(SYS_kcmp, process, getppid(), KCMP_VM, 0, 0) == 0;
+    errno = saved;
+#if PLATFORM_CPU_CAN_LEAVE
+    return shares || platform_cpu_has_left();
+#else
+    return shares;
+#endif
+}
+
+STRATA_SELDOM bool platform_thread_may_start(void) {
+    const unsigned process = platform_process_id();
+    if (__atomic_load_n(&own_process, __ATOMIC_RELAXED) == process) return true;
+    if (has_memory_of_parent(process)) return false;
+    __atomic_store_n(&own_process, process, __ATOMIC_RELAXED);
+    return true;
+}
 
 bool platform_thread_start(void (*body)(void *), void *argument) {
     if (!platform_thread_may_start()) return false;
@@ -110,8 +132,7 @@ static void first_thread_exit(void *unused) {
 STRATA_USUAL bool platform_on_first_thread_exit(void (*callback)(void)) {
     static pthread_key_t key;
     static bool made; /* written by the first caller, before there is a second thread or under the lock of fork's child */
-    own_process = (unsigned)getpid();
-    if (linux_is_elsewhere || (unsigned)syscall(SYS_gettid) != own_process) return false;
+    if (linux_is_elsewhere || syscall(SYS_gettid) != getpid()) return false;
     int saved = errno;
     first_thread_callback = callback;
     if (!made) made = pthread_key_create(&key, first_thread_exit) == 0;
