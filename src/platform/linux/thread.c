@@ -24,9 +24,8 @@
 #define STACK_BYTES (512 * KIB)
 #define STACK_BYTES_MAX (8 * MIB)
 
-/* Threads of ours in the process that counts them: a forked child has none. Atomic; the process changes while there is one thread. */
-static uint32_t own_threads;
-static unsigned counting_process;
+/* Threads of ours, in the lower half, and the process that they are in, as a forked child has none. Atomic: two may be the first at the same time. */
+static uint64_t own_threads;
 /* The last process that was found to have memory of its own, so that it may have threads of ours: a child of vfork has not. Atomic; 0: none yet. */
 static unsigned own_process;
 
@@ -43,8 +42,17 @@ uint32_t *platform_thread_asked(void) {
     return &asked;
 }
 
+static void count_thread(void) {
+    const uint64_t process = (uint64_t)platform_process_id() << 32;
+    uint64_t seen = __atomic_load_n(&own_threads, __ATOMIC_RELAXED), counted;
+    do counted = (seen >> 32 << 32 == process ? seen : process) + 1;
+    while (!__atomic_compare_exchange_n(&own_threads, &seen, counted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+/* It counts itself, as of one that is counted before it is there, who made it might be taken for it. */
 static void *run_thread(void *argument) {
     const struct start start = *(struct start *)argument;
+    count_thread();
     munmap(argument, sizeof(struct start));
     prctl(PR_SET_NAME, "strata", 0, 0, 0);
     start.body(start.argument);
@@ -99,20 +107,12 @@ bool platform_thread_start(void (*body)(void *), void *argument) {
     if (start == NULL) return false;
     *start = (struct start){.body = body, .argument = argument};
     int saved = errno;
-    if (counting_process != platform_process_id()) {
-        counting_process = platform_process_id();
-        __atomic_store_n(&own_threads, 0, __ATOMIC_RELAXED);
-    }
-    __atomic_fetch_add(&own_threads, 1, __ATOMIC_RELAXED);
     sigset_t all, before;
     sigfillset(&all);
     bool masked = pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
     int error = masked ? create(start) : EINVAL;
     if (masked) pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) {
-        munmap(start, sizeof(struct start));
-        __atomic_fetch_sub(&own_threads, 1, __ATOMIC_RELAXED);
-    }
+    if (error != 0) munmap(start, sizeof(struct start));
     errno = saved;
     return error == 0;
 }
@@ -155,5 +155,5 @@ bool platform_thread_is_last(bool *known) {
     const char *field = strrchr(text, ')');
     if (field == NULL || strncmp(field, ") Z ", 4) != 0) return false;
     for (unsigned i = 0; i < 18 && field != NULL; i++) field = strchr(field + 1, ' ');
-    return field != NULL && linux_number(field) <= 1 + (uint64_t)__atomic_load_n(&own_threads, __ATOMIC_RELAXED);
+    return field != NULL && linux_number(field) <= 1 + (uint64_t)(uint32_t)__atomic_load_n(&own_threads, __ATOMIC_RELAXED);
 }

@@ -101,6 +101,32 @@ static void a_thread_has_a_number_of_its_own(void **state) {
     assert_int_equal(child_status(tell_self, &selves[1]), 0);
 }
 
+/* Two of ours begin at the same moment, as the first ones of a process; then all its other threads end, which both are to notice. */
+static uint32_t beginners;
+static void wait_to_be_last(void *unused) {
+    (void)unused;
+    for (unsigned ms = 0; ms < 3000 && !platform_thread_is_last(NULL); ms++) usleep(1000);
+    EXPECT(platform_thread_is_last(NULL));
+    _exit(0);
+}
+static void *begin_one(void *unused) {
+    __atomic_fetch_add(&beginners, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&beginners, __ATOMIC_SEQ_CST) != 2) continue;
+    EXPECT(platform_thread_start(wait_to_be_last, NULL));
+    return unused;
+}
+static void begin_two(void *unused) {
+    pthread_t thread;
+    (void)unused;
+    for (unsigned i = 0; i < 2; i++) EXPECT(pthread_create(&thread, NULL, begin_one, NULL) == 0 && pthread_detach(thread) == 0);
+    pthread_exit(NULL);
+}
+
+static void two_that_begin_at_once_are_both_counted(void **state) {
+    (void)state;
+    for (unsigned turn = 0; turn < 400; turn++) assert_int_equal(child_status(begin_two, NULL), 0);
+}
+
 #if !SANITIZED /* whose own mappings do not survive the limit */
 static void fail_and_recover(void *unused) {
     struct rlimit limit, tight;
@@ -133,8 +159,11 @@ int main(void) {
 #if !SANITIZED
         cmocka_unit_test(failure_leaves_nothing_behind), /* first: no stack is cached yet that a new thread could use */
 #endif
-        cmocka_unit_test(a_thread_runs_its_body),        cmocka_unit_test(many_threads_live_together),
-        cmocka_unit_test(the_thread_is_deaf_and_small),  cmocka_unit_test(a_thread_has_a_number_of_its_own),
+        cmocka_unit_test(a_thread_runs_its_body),
+        cmocka_unit_test(many_threads_live_together),
+        cmocka_unit_test(the_thread_is_deaf_and_small),
+        cmocka_unit_test(a_thread_has_a_number_of_its_own),
+        cmocka_unit_test(two_that_begin_at_once_are_both_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
