@@ -142,9 +142,7 @@ bool cpu_layer_open(struct cache_layer *caches, unsigned cache) {
     }
     if (caches->thread_mode && platform_thread_id() == 0) {
         if (platform_thread_ended()) return false;
-        uint32_t id = cpu_thread_take_id(caches->main);
-        if (id == 0) return false;
-        platform_thread_set_id(id);
+        if (cpu_thread_take_id(caches->main) == 0) return false;
     }
     unsigned place = depot_place(caches, depot);
     for (;;) {

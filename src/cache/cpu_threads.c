@@ -55,7 +55,8 @@ STRATA_COLD uint32_t cpu_thread_take_id(struct cache_layer *caches) {
         __atomic_store_n(area_sequence(caches, id), word != NULL ? word : &never_ends, __ATOMIC_RELEASE);
     }
     platform_lock_release(&caches->drain_lock);
-    return id;
+    if (id != 0) platform_thread_set_id(id);
+    return id != 0 ? platform_thread_id() : 0;
 }
 
 /* A thread that has ended: its arrays are emptied and unused again. Under drain_lock. */

@@ -327,7 +327,10 @@ bool platform_cpu_has_left(void);
 #define PLATFORM_CPU_CAN_LEAVE 0
 STRATA_INLINE bool platform_cpu_has_left(void) { return false; }
 #endif
-/* In thread mode: this thread's id. A non-zero id registers the thread for on_thread_exit. May allocate through malloc; takes no strata lock. */
+/*
+ * In thread mode: this thread's id. A non-zero id registers the thread for on_thread_exit. May allocate through malloc: with no lock held. Where
+ * there is no memory for that, on_thread_exit is called at once, and the thread has no id.
+ */
 void platform_thread_set_id(uint32_t id);
 uint32_t platform_thread_id(void);
 /* True once the exit callback of this thread has run: it must not get an id again, as nobody would take that back. */

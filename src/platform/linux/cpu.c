@@ -171,11 +171,15 @@ void platform_on_thread_exit(void (*callback)(uint32_t id)) {
     (void)membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 }
 
-void platform_thread_set_id(uint32_t id) {
+STRATA_COLD void platform_thread_set_id(uint32_t id) {
     set_id(id);
     if (id == 0 || !exit_key_made) return;
     int saved = errno;
-    pthread_setspecific(exit_key, (void *)(uintptr_t)id); /* may allocate: the id is already usable for that */
+    /* May allocate: the id is already usable for that. Without memory nobody would hear of the thread's end, and what it had would stay for ever. */
+    if (pthread_setspecific(exit_key, (void *)(uintptr_t)id) != 0) {
+        set_id(0);
+        exit_callback(id);
+    }
     errno = saved;
 }
 
