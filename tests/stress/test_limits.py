@@ -51,6 +51,12 @@ def test_programs_in_little_address_space(strata, tmp_path):
 
 
 @BOTH
+def test_the_smallest_stack_of_a_thread(strata, helper):
+    """Slow paths of malloc leave the program half of it."""
+    assert strata.run([helper("stress/small_stack")], conf="background:off,decay_ms:100").text == "well\n"
+
+
+@BOTH
 @pytest.mark.parametrize("conf", ["", "background:on", "background:off,decay_ms:3600000"])
 def test_phases_in_a_cgroup(strata, helper, memory_cgroup, conf):
     """Blocks of four kinds in turn, 48 MiB each, in 80 MiB: what one kind leaves idle the next one uses."""

@@ -2,8 +2,8 @@
  * cgroup.c - finds the process's memory control groups (version 1 and 2) in /proc, and reads their limits.
  *
  * The path of a group is known relative to the root of its hierarchy (/proc/self/cgroup); where that root is mounted, and
- * whether only a part of the hierarchy is (containers), is in /proc/self/mountinfo. Buffers are on the stack, about 6 KiB at the
- * deepest; files are read with system calls only. No state, no locks.
+ * whether only a part of the hierarchy is (containers), is in /proc/self/mountinfo. What a search takes is mapped for so long, as it may be a thread
+ * with the smallest stack whose malloc wants to know; files are read with system calls only. No state, no locks.
  */
 #define _GNU_SOURCE 1
 #include "platform/linux/cgroup.h"
@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -29,12 +30,18 @@ struct lines {
     char buffer[512];
 };
 
-static bool lines_open(struct lines *lines, const char *directory, const char *name) {
-    char path[CGROUP_PATH_BYTES];
-    if (format_text(path, sizeof path, "%s/%s", directory, name) >= sizeof path) return false;
-    lines->next = lines->end = 0;
-    lines->file = linux_open(path, O_RDONLY | O_CLOEXEC, 0);
-    return lines->file >= 0;
+/* What a search for a group works in: the line read last, and the group's path relative to the root of its hierarchy. */
+struct search {
+    struct lines lines;
+    char line[LINE_BYTES], path[CGROUP_PATH_BYTES];
+};
+
+/* Uses the line for the file's path. */
+static bool open_lines(struct search *search, const char *directory, const char *name) {
+    if (format_text(search->line, sizeof search->line, "%s/%s", directory, name) >= sizeof search->line) return false;
+    search->lines.next = search->lines.end = 0;
+    search->lines.file = linux_open(search->line, O_RDONLY | O_CLOEXEC, 0);
+    return search->lines.file >= 0;
 }
 
 static bool next_char(struct lines *lines, char *c) {
@@ -51,15 +58,15 @@ static bool next_char(struct lines *lines, char *c) {
 }
 
 /* The next line without its end; a longer one is cut. False at the end of the file. */
-static bool next_line(struct lines *lines, char *line, size_t bytes) {
+static bool next_line(struct search *search) {
     size_t length = 0;
     char c;
-    if (!next_char(lines, &c)) return false;
+    if (!next_char(&search->lines, &c)) return false;
     do {
         if (c == '\n') break;
-        if (length + 1 < bytes) line[length++] = c;
-    } while (next_char(lines, &c));
-    line[length] = 0;
+        if (length + 1 < sizeof search->line) search->line[length++] = c;
+    } while (next_char(&search->lines, &c));
+    search->line[length] = 0;
     return true;
 }
 
@@ -84,19 +91,17 @@ static char *split(char *line, char separator) {
 }
 
 /* Lines are "number:controllers:path"; version 2 is number 0 without controllers. */
-static bool find_path(char *path, size_t bytes, unsigned version, const char *process) {
-    struct lines lines;
-    char line[CGROUP_PATH_BYTES + 64];
+static bool find_path(struct search *search, unsigned version, const char *process) {
     bool found = false;
-    if (!lines_open(&lines, process, "cgroup")) return false;
-    while (!found && next_line(&lines, line, sizeof line)) {
-        char *controllers = split(line, ':');
+    if (!open_lines(search, process, "cgroup")) return false;
+    while (!found && next_line(search)) {
+        char *controllers = split(search->line, ':');
         char *own = controllers == NULL ? NULL : split(controllers, ':');
         if (own == NULL) continue;
-        bool match = version == 2 ? strcmp(line, "0") == 0 && *controllers == 0 : list_has(controllers, "memory");
-        found = match && format_text(path, bytes, "%s", own) < bytes;
+        bool match = version == 2 ? strcmp(search->line, "0") == 0 && *controllers == 0 : list_has(controllers, "memory");
+        found = match && format_text(search->path, sizeof search->path, "%s", own) < sizeof search->path;
     }
-    linux_close(lines.file);
+    linux_close(search->lines.file);
     return found;
 }
 
@@ -147,22 +152,26 @@ static const char *below_root(const char *path, const char *root) {
     return path + length;
 }
 
-bool cgroup_find(struct cgroup *cgroup, unsigned version, const char *process) {
-    struct lines lines;
-    char line[LINE_BYTES], path[CGROUP_PATH_BYTES];
-    int saved = errno;
+static bool find(struct cgroup *cgroup, struct search *search, unsigned version, const char *process) {
     bool found = false;
-    if (find_path(path, sizeof path, version, process) && lines_open(&lines, process, "mountinfo")) {
-        while (!found && next_line(&lines, line, sizeof line)) {
-            char *root, *point;
-            if (!parse_mount(line, version, &root, &point)) continue;
-            size_t length = format_text(cgroup->path, sizeof cgroup->path, "%s%s", point, below_root(path, root));
-            found = length < sizeof cgroup->path && access(cgroup->path, X_OK) == 0;
-            cgroup->mount_length = strlen(point);
-            cgroup->version = version;
-        }
-        linux_close(lines.file);
+    if (!find_path(search, version, process) || !open_lines(search, process, "mountinfo")) return false;
+    while (!found && next_line(search)) {
+        char *root, *point;
+        if (!parse_mount(search->line, version, &root, &point)) continue;
+        size_t length = format_text(cgroup->path, sizeof cgroup->path, "%s%s", point, below_root(search->path, root));
+        found = length < sizeof cgroup->path && access(cgroup->path, X_OK) == 0;
+        cgroup->mount_length = strlen(point);
+        cgroup->version = version;
     }
+    linux_close(search->lines.file);
+    return found;
+}
+
+bool cgroup_find(struct cgroup *cgroup, unsigned version, const char *process) {
+    int saved = errno;
+    struct search *search = linux_map(NULL, sizeof *search, PROT_READ | PROT_WRITE, 0);
+    bool found = search != NULL && find(cgroup, search, version, process);
+    if (search != NULL) munmap(search, sizeof *search);
     errno = saved;
     return found;
 }
