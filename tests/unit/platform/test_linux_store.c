@@ -1,7 +1,10 @@
 /*
- * test_linux_store.c - the file behind paged blocks on Linux: what of it stays in the system's cache, by default and after platform_store_pass.
+ * test_linux_store.c - the file behind paged blocks on Linux: what of it stays in the system's cache, by default and after platform_store_pass; and
+ * in a process that may have few files.
  */
 #define _GNU_SOURCE 1
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -86,8 +90,29 @@ static void what_passes_does_not_stay(void **state) {
     }
 }
 
+/* Whose numbers are all below those that our files get. */
+static void few_numbers_are_enough(void **state) {
+    (void)state;
+    struct platform_store store;
+    struct rlimit limit, low;
+    snprintf(path, sizeof path, "test_linux_store.%d", (int)getpid());
+    const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = (rlim_t)file + 8;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_int_equal(platform_store_open(&store, NULL, file, FILE_BYTES), 0);
+    assert_true(store.file != file);
+    platform_store_close(&store);
+    assert_int_equal(platform_store_open(&store, NULL, file + 1, FILE_BYTES), EBADF);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    close(file);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_passes_does_not_stay)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_passes_does_not_stay), cmocka_unit_test(few_numbers_are_enough)};
     platform_init();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
