@@ -2,6 +2,7 @@
  * calls.c - system calls that are no cancellation points: see linux.h. syscall(2) is none. errno is theirs.
  */
 #define _GNU_SOURCE 1
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -18,8 +19,21 @@ ssize_t linux_write(int file, const void *from, size_t bytes) { return syscall(S
 void linux_send(int socket, const void *from, size_t bytes, int flags) { (void)syscall(SYS_sendto, socket, from, bytes, flags, NULL, 0); }
 int linux_msync(void *address, size_t bytes, int flags) { return (int)syscall(SYS_msync, address, bytes, flags); }
 int linux_fallocate(int file, int mode, off_t offset, off_t bytes) { return (int)syscall(SYS_fallocate, file, mode, offset, bytes); }
-void linux_take_signal(int signal) {
-    const uint64_t set = UINT64_C(1) << (signal - 1); /* as the kernel has it */
+
+/* Where it was not blocked before none can be pending but the one that is raised; where it was, that one may stay, too. */
+void linux_signal_hold(int signal, struct linux_held_signal *held) {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, signal);
+    held->number = signal;
+    pthread_sigmask(SIG_BLOCK, &blocked, &held->before);
+}
+
+void linux_signal_drop(const struct linux_held_signal *held, bool raised) {
+    const int saved = errno;
+    const uint64_t set = UINT64_C(1) << (held->number - 1); /* as the kernel has it */
     const struct timespec now = {0};
-    (void)syscall(SYS_rt_sigtimedwait, &set, NULL, &now, sizeof set);
+    if (raised && sigismember(&held->before, held->number) == 0) (void)syscall(SYS_rt_sigtimedwait, &set, NULL, &now, sizeof set);
+    pthread_sigmask(SIG_SETMASK, &held->before, NULL);
+    errno = saved;
 }

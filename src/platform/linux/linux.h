@@ -4,6 +4,7 @@
 #ifndef STRATA_PLATFORM_LINUX_H
 #define STRATA_PLATFORM_LINUX_H
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include "platform/platform.h"
@@ -59,8 +60,17 @@ ssize_t linux_write(int file, const void *from, size_t bytes);
 void linux_send(int socket, const void *from, size_t bytes, int flags);
 int linux_msync(void *address, size_t bytes, int flags);
 int linux_fallocate(int file, int mode, off_t offset, off_t bytes);
-/* Takes the signal, if it is pending for the thread or the process. */
-void linux_take_signal(int signal);
+
+/*
+ * A signal that the system raises on the caller's thread for what one of our calls does, and which is to end no program for it: held back from before
+ * the call; and taken after it, where it was raised. Both keep errno.
+ */
+struct linux_held_signal {
+    sigset_t before;
+    int number;
+};
+void linux_signal_hold(int signal, struct linux_held_signal *held);
+void linux_signal_drop(const struct linux_held_signal *held, bool raised);
 
 /* The decimal number at the start of a text, behind blanks; 0 where there is none. */
 STRATA_INLINE uint64_t linux_number(const char *text) {

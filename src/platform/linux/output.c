@@ -18,15 +18,20 @@
 #define FILE_MODE 0644
 #define STATUS_OF_SIGABRT 134 /* what a shell shows for a process that SIGABRT ended */
 
+/* Where nobody reads any more that is no reason to end the program, nor to end it by another signal than its own. */
 static STRATA_COLD bool write_all(int file, const char *bytes, size_t count) {
-    while (count != 0) {
-        ssize_t written = linux_write(file, bytes, count);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return false;
+    struct linux_held_signal held;
+    ssize_t written = 1;
+    linux_signal_hold(SIGPIPE, &held);
+    while (count != 0 && written > 0) {
+        do written = linux_write(file, bytes, count);
+        while (written < 0 && errno == EINTR);
+        if (written <= 0) break;
         bytes += written;
         count -= (size_t)written;
     }
-    return true;
+    linux_signal_drop(&held, written < 0 && errno == EPIPE);
+    return count == 0;
 }
 
 STRATA_COLD void platform_write_error(const char *text, size_t bytes) {

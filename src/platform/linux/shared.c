@@ -22,18 +22,10 @@
 
 /* Beyond RLIMIT_FSIZE the system also raises SIGXFSZ, which must not end the program: fallocate and ftruncate on memory are no such use. */
 static bool set_size(int file, size_t bytes) {
-    sigset_t blocked, before;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGXFSZ);
-    sigset_t pending;
-    sigpending(&pending);
-    bool was_pending = sigismember(&pending, SIGXFSZ) == 1;
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    struct linux_held_signal held;
+    linux_signal_hold(SIGXFSZ, &held);
     bool ok = ftruncate(file, (off_t)bytes) == 0;
-    const int error = errno;
-    if (!ok && error == EFBIG && !was_pending) linux_take_signal(SIGXFSZ);
-    errno = error;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    linux_signal_drop(&held, !ok && errno == EFBIG);
     return ok;
 }
 

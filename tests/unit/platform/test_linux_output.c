@@ -96,6 +96,29 @@ static void a_closed_stream_is_no_error(void **state) {
     assert_int_equal(child_status(write_to_nowhere, NULL), 0);
 }
 
+/* As behind a pipe whose reader has ended. */
+static void write_to_nobody(void *unused) {
+    int ends[2];
+    sigset_t signals;
+    (void)unused;
+    EXPECT(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO && close(ends[0]) == 0 && close(ends[1]) == 0);
+    for (unsigned blocked = 0; blocked < 2; blocked++) {
+        errno = 77;
+        platform_write_error("x", 1);
+        EXPECT(!platform_file_write(STDERR_FILENO, "x", 1) && errno == 77);
+        EXPECT(pthread_sigmask(SIG_SETMASK, NULL, &signals) == 0 && (unsigned)sigismember(&signals, SIGPIPE) == blocked);
+        EXPECT(sigpending(&signals) == 0 && (unsigned)sigismember(&signals, SIGPIPE) == blocked);
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGPIPE);
+        EXPECT(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0);
+    }
+}
+
+static void a_stream_without_a_reader_ends_nothing(void **state) {
+    (void)state;
+    assert_int_equal(child_status(write_to_nobody, NULL), 0);
+}
+
 /* As at the end of coreutils, which close both streams in an exit handler. */
 static void speak_after_closing(void *unused) {
     char said[4];
@@ -322,6 +345,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_written_whole),
         cmocka_unit_test(a_closed_stream_is_no_error),
+        cmocka_unit_test(a_stream_without_a_reader_ends_nothing),
         cmocka_unit_test(standard_error_is_kept_for_the_end),
         cmocka_unit_test(what_was_not_kept_is_gone),
         cmocka_unit_test(an_exit_runs_no_handlers),
