@@ -17,7 +17,8 @@ typedef bool access_server(char *page, bool write);
 #define SERVERS_MAX 2                       /* watches, and paged memory */
 static access_server *servers[SERVERS_MAX]; /* atomic; the first ones are taken */
 static struct sigaction before;
-static uint32_t installed; /* atomic: whether ours is in place, or about to be */
+static uint32_t called_once; /* atomic: whether the program's, of those that are to be called once, has been */
+static uint32_t installed;   /* atomic: whether ours is in place, or about to be */
 
 bool platform_protect(void *address, size_t bytes, enum platform_access access) {
     static const int rights[] = {
@@ -38,15 +39,29 @@ static bool is_write(void *context) {
 #endif
 }
 
-/* As though ours had never been there. A default action is put back, so that the same access ends the process. */
+/* Whether the program has a function for it, which is called this time: one that asked for that is called once. */
+static bool calls_handler(void) {
+    if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) return false; /* in one place with sa_sigaction */
+    return (before.sa_flags & SA_RESETHAND) == 0 || __atomic_exchange_n(&called_once, 1, __ATOMIC_RELAXED) == 0;
+}
+
+/*
+ * As though ours had never been there. What the handler wants blocked or not is so until ours returns, when the system gives the thread its mask
+ * back. A default action is put back, so that the same access ends the process.
+ */
 static void pass_on(int number, siginfo_t *info, void *context) {
-    if ((before.sa_flags & SA_SIGINFO) != 0) {
-        before.sa_sigaction(number, info, context);
-    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-        before.sa_handler(number);
-    } else {
-        sigaction(number, &before, NULL);
-        if (info->si_code <= 0) raise(number); /* sent by somebody: no access would bring it again */
+    const bool sent = info->si_code <= 0; /* by somebody: no access would bring it again */
+    if (calls_handler()) {
+        pthread_sigmask(SIG_BLOCK, &before.sa_mask, NULL);
+        if ((before.sa_flags & SA_NODEFER) != 0 && sigismember(&before.sa_mask, number) == 0) platform_hear_access_faults();
+        if ((before.sa_flags & SA_SIGINFO) != 0)
+            before.sa_sigaction(number, info, context);
+        else
+            before.sa_handler(number);
+    } else if (before.sa_handler != SIG_IGN || !sent) {
+        struct sigaction ends = {.sa_handler = SIG_DFL};
+        sigaction(number, &ends, NULL);
+        if (sent) raise(number);
     }
 }
 

@@ -1,0 +1,134 @@
+/*
+ * test_linux_access.c - pages without access rights on the real system: what is nobody's reaches the program's own handler of SIGSEGV as though there
+ * were none in front of it.
+ */
+#define _GNU_SOURCE 1
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "linux_test.h"
+#include "sanitizers.h"
+
+#define PAGES 4
+enum { OWN, FOREIGN, OTHER }; /* pages that are served, and one that is not */
+
+static char *memory; /* without access; shared with the child that is tested: its pages, and behind them what it counts */
+static size_t page;
+static volatile uint32_t *count;
+
+static bool serve(char *at, bool write) {
+    (void)write;
+    return (at == memory + OWN * page || at == memory + OTHER * page) && platform_protect(at, page, PLATFORM_ACCESS_ALL);
+}
+
+static void begin(void) {
+    platform_init();
+    page = platform_info()->page_bytes;
+    memory = mmap(NULL, (PAGES + 1) * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    assert_true(platform_protect(memory, PAGES * page, PLATFORM_ACCESS_NONE));
+    count = (volatile uint32_t *)(void *)(memory + PAGES * page);
+}
+static void end(void) { munmap(memory, (PAGES + 1) * page); }
+
+static void set_handler(void (*handler)(int), int flags, int blocked) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigemptyset(&action.sa_mask);
+    if (blocked != 0) sigaddset(&action.sa_mask, blocked);
+    EXPECT(sigaction(SIGSEGV, &action, NULL) == 0);
+    EXPECT(platform_on_access_fault(serve));
+    alarm(20); /* where nothing else ends it */
+}
+static void touch(unsigned number) { *(volatile char *)(memory + number * page) = 1; }
+
+static void only_count(int number) {
+    (void)number;
+    ++*count;
+}
+
+/* As reporters of crashes do: the second time, the access ends the process. */
+static void met_once(void *unused) {
+    (void)unused;
+    set_handler(only_count, (int)SA_RESETHAND, 0);
+    touch(OWN);
+    touch(FOREIGN);
+}
+static void a_handler_that_is_called_once_is(void **state) {
+    (void)state;
+    begin();
+    const int status = child_status(met_once, NULL);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGSEGV);
+    assert_int_equal(*count, 1);
+    end();
+}
+
+static sigjmp_buf way_out;
+static void jump_out(int number) {
+    (void)number;
+    siglongjmp(way_out, 1);
+}
+static void jump_twice(void *unused) {
+    (void)unused;
+    set_handler(jump_out, SA_NODEFER, 0);
+    for (volatile unsigned turn = 0; turn < 2; ++turn)
+        if (sigsetjmp(way_out, 0) == 0) { /* the thread's mask stays what it is in the handler */
+            touch(FOREIGN);
+            _exit(250);
+        }
+    touch(OTHER);
+}
+static void a_handler_may_jump_out_that_blocks_nothing(void **state) {
+    (void)state;
+    begin();
+    assert_int_equal(child_status(jump_twice, NULL), 0);
+    end();
+}
+
+static bool is_blocked(int number) {
+    sigset_t mask;
+    EXPECT(pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0);
+    return sigismember(&mask, number) == 1;
+}
+static void look_at_mask(int number) {
+    (void)number;
+    EXPECT(is_blocked(SIGUSR1) && is_blocked(SIGSEGV) && !is_blocked(SIGUSR2));
+    EXPECT(platform_protect(memory + FOREIGN * page, page, PLATFORM_ACCESS_ALL));
+    ++*count;
+}
+static void meet_with_mask(void *unused) {
+    (void)unused;
+    set_handler(look_at_mask, 0, SIGUSR1);
+    touch(FOREIGN);
+    EXPECT(*count == 1 && !is_blocked(SIGUSR1) && !is_blocked(SIGSEGV));
+}
+static void a_handler_has_the_mask_that_it_wants(void **state) {
+    (void)state;
+    begin();
+    assert_int_equal(child_status(meet_with_mask, NULL), 0);
+    end();
+}
+
+static void ignore_one(void *unused) {
+    (void)unused;
+    set_handler(SIG_IGN, 0, 0);
+    EXPECT(raise(SIGSEGV) == 0);
+    touch(OTHER);
+}
+static void what_is_sent_to_who_ignores_it_changes_nothing(void **state) {
+    (void)state;
+    begin();
+    assert_int_equal(child_status(ignore_one, NULL), 0);
+    end();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_handler_that_is_called_once_is),
+        cmocka_unit_test(a_handler_may_jump_out_that_blocks_nothing),
+        cmocka_unit_test(a_handler_has_the_mask_that_it_wants),
+        cmocka_unit_test(what_is_sent_to_who_ignores_it_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
