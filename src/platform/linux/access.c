@@ -18,7 +18,7 @@ typedef bool access_server(char *page, bool write);
 static access_server *servers[SERVERS_MAX]; /* atomic; the first ones are taken */
 static struct sigaction before;
 static uint32_t called_once; /* atomic: whether the program's, of those that are to be called once, has been */
-static uint32_t installed;   /* atomic: whether ours is in place, or about to be */
+static uint32_t installed;   /* atomic: whether ours is in place */
 
 bool platform_protect(void *address, size_t bytes, enum platform_access access) {
     static const int rights[] = {
@@ -90,16 +90,20 @@ static bool add_server(access_server *serve) {
     return false;
 }
 
+/* Of several at once each puts ours in place: none returns before it is, and what each finds before it is the same. */
 bool platform_on_access_fault(bool (*serve)(char *page, bool write)) {
-    uint32_t none = 0;
     if (!add_server(serve)) return false;
-    if (!__atomic_compare_exchange_n(&installed, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
-    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    if (__atomic_load_n(&installed, __ATOMIC_ACQUIRE) != 0) return true;
+    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART}, found;
     int saved = errno;
     ours.sa_sigaction = on_signal;
     sigemptyset(&ours.sa_mask);
-    bool ok = sigaction(SIGSEGV, NULL, &before) == 0 && sigaction(SIGSEGV, &ours, NULL) == 0;
-    if (!ok) __atomic_store_n(&installed, 0, __ATOMIC_RELEASE);
+    bool ok = sigaction(SIGSEGV, NULL, &found) == 0;
+    if (ok && found.sa_sigaction != on_signal) {
+        before = found;
+        ok = sigaction(SIGSEGV, &ours, NULL) == 0;
+    }
+    if (ok) __atomic_store_n(&installed, 1, __ATOMIC_RELEASE);
     errno = saved;
     return ok;
 }

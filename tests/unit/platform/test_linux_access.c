@@ -1,6 +1,6 @@
 /*
  * test_linux_access.c - pages without access rights on the real system: what is nobody's reaches the program's own handler of SIGSEGV as though there
- * were none in front of it.
+ * were none in front of it, and ours is in place when it is said to be.
  */
 #define _GNU_SOURCE 1
 #include <pthread.h>
@@ -21,6 +21,7 @@ static bool serve(char *at, bool write) {
     (void)write;
     return (at == memory + OWN * page || at == memory + OTHER * page) && platform_protect(at, page, PLATFORM_ACCESS_ALL);
 }
+static bool serve_too(char *at, bool write) { return serve(at, write); }
 
 static void begin(void) {
     platform_init();
@@ -123,12 +124,39 @@ static void what_is_sent_to_who_ignores_it_changes_nothing(void **state) {
     end();
 }
 
+/* Two begin at the same time. */
+static uint32_t ready;
+static void *begin_to_serve(void *argument) {
+    const bool first = argument != NULL;
+    __atomic_fetch_add(&ready, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&ready, __ATOMIC_SEQ_CST) != 2) continue;
+    EXPECT(platform_on_access_fault(first ? serve : serve_too));
+    touch(first ? OWN : OTHER);
+    return NULL;
+}
+static void begin_at_once(void *unused) {
+    pthread_t other;
+    (void)unused;
+    EXPECT(pthread_create(&other, NULL, begin_to_serve, NULL) == 0);
+    begin_to_serve(&other);
+    EXPECT(pthread_join(other, NULL) == 0);
+}
+static void ours_is_in_place_for_both_who_begin_at_once(void **state) {
+    (void)state;
+    begin();
+    for (unsigned turn = 0; turn < 1000; turn++) {
+        assert_int_equal(child_status(begin_at_once, NULL), 0);
+    }
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handler_that_is_called_once_is),
         cmocka_unit_test(a_handler_may_jump_out_that_blocks_nothing),
         cmocka_unit_test(a_handler_has_the_mask_that_it_wants),
         cmocka_unit_test(what_is_sent_to_who_ignores_it_changes_nothing),
+        cmocka_unit_test(ours_is_in_place_for_both_who_begin_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
