@@ -165,6 +165,12 @@ STRATA_COLD uint32_t maintenance_slow_calls(void) {
 
 /* Where the state is `from`: NONE or FAILED. */
 static STRATA_COLD void start_thread(uint32_t from) {
+    /* A program of one thread that has locked itself in may end for the calls that make another: slow paths do its work. */
+    if (platform_thread_is_alone() && platform_is_locked_in()) {
+        __atomic_store_n(&heap.maintenance_retry_ns, UINT64_MAX, __ATOMIC_RELAXED);
+        __atomic_store_n(&heap.maintenance_state, MAINTENANCE_FAILED, __ATOMIC_RELEASE);
+        return;
+    }
     if (!platform_thread_may_start()) return;
     if (!__atomic_compare_exchange_n(&heap.maintenance_state, &from, MAINTENANCE_STARTING, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
     bool started = platform_thread_start(maintenance_thread, NULL);
@@ -223,6 +229,7 @@ static STRATA_NOINLINE void look_at_clock(bool may_start_thread) {
 static STRATA_COLD void adopt_cgroup_limit(void) {
     uint32_t wanted = ZONE_LIMIT_WANTED; /* one thread reads it */
     if (!__atomic_compare_exchange_n(&heap.zone.limit_state, &wanted, ZONE_LIMIT_KNOWN, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+    if (platform_is_locked_in()) return;
     uint64_t limit = platform_memory_limit_bytes();
     if (limit == UINT64_MAX) return;
     limit -= limit / 8;

@@ -47,6 +47,8 @@ bool platform_commit_is_charged(void);
 void platform_commit_asked(void);
 /* Whether filters stand between the process and the system (Linux: seccomp): they may end it for a call that its program did not expect. */
 bool platform_is_filtered(void);
+/* Whether the program has put them there since it began, so that it may have reckoned with the calls of a malloc alone: it is asked for no others. */
+bool platform_is_locked_in(void);
 /* What the machine has, swap included. A fork is refused where one mapping that can be written to is larger. Read from the system at the first call.
  */
 uint64_t platform_memory_bytes(void);

@@ -200,9 +200,16 @@ def test_audit_where_the_unwinder_allocates(strata, helper):
 @BOTH
 def test_a_program_that_locks_itself_in(strata, helper):
     """What caches hold and nobody uses goes back, where the process is ended for any call but those that a malloc is known to need."""
-    result = figures(strata.run([helper("stress/locked_in")], conf="decay_ms:40", prove=False))
+    result = figures(strata.run([helper("stress/locked_in"), "small"], conf="decay_ms:40", prove=False))
     assert result["before"] > 100000, "little was cached: nothing is tested"
     assert result["after"] < result["before"] / 4
+
+
+@pytest.mark.strata_only
+@BOTH
+def test_a_large_program_that_locks_itself_in(strata, helper):
+    """It has no thread of strata's, and nothing is asked of the system that other mallocs don't ask."""
+    strata.run([helper("stress/locked_in"), "large"], conf="decay_ms:40", prove=False)
 
 
 @pytest.mark.strata_only

@@ -33,6 +33,7 @@
 #endif
 
 static struct platform_info info;
+static bool filtered_before; /* filters stood there when the process began: those of a container, or of who started it */
 
 /* The start of a file, as text, and errno as it was. How long it is. */
 static STRATA_RARE size_t read_start(const char *path, char *text, size_t bytes) {
@@ -73,16 +74,23 @@ void platform_init(void) {
     info.page_shift = bit_lowest(info.page_bytes);
     linux_cpu_init();
     linux_lock_init();
+    filtered_before = platform_is_filtered();
     errno = saved;
 }
 
 const struct platform_info *platform_info(void) { return &info; }
 
+#define MAP_COUNT_USUAL 65530
+
+static STRATA_COLD uint64_t ask_map_count(void) {
+    return platform_is_locked_in() ? MAP_COUNT_USUAL : read_number_file("/proc/sys/vm/max_map_count", MAP_COUNT_USUAL);
+}
+
 uint64_t platform_map_count_limit(void) {
     static uint64_t limit; /* a benign race: every reader computes the same value */
     uint64_t value = __atomic_load_n(&limit, __ATOMIC_RELAXED);
     if (value == 0) {
-        value = read_number_file("/proc/sys/vm/max_map_count", 65530);
+        value = ask_map_count();
         __atomic_store_n(&limit, value, __ATOMIC_RELAXED);
     }
     return value;
@@ -100,6 +108,7 @@ static STRATA_COLD bool may_lock_all(void) {
 /* From so much address space on that is in use nobody can lock it all: mlockall counts all of it, whatever the access. UINT64_MAX: never. */
 static STRATA_COLD uint64_t unlocked_from(void) {
     struct rlimit limit;
+    if (platform_is_locked_in()) return UINT64_MAX;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || may_lock_all()) return UINT64_MAX;
     return limit.rlim_max + 1;
 }
@@ -114,6 +123,8 @@ bool platform_is_filtered(void) {
     errno = saved;
     return filtered;
 }
+
+STRATA_RARE bool platform_is_locked_in(void) { return !filtered_before && platform_is_filtered(); }
 
 STRATA_COLD bool platform_may_lock(uint64_t reserved_bytes) {
     static uint64_t from; /* 0: not asked yet. A benign race: every reader computes the same value */
@@ -167,6 +178,7 @@ STRATA_COLD uint64_t platform_memory_bytes(void) {
     uint64_t value = __atomic_load_n(&bytes, __ATOMIC_RELAXED);
     struct sysinfo now;
     if (value != 0) return value;
+    if (platform_is_locked_in()) return 1;
     int saved = errno;
     value = sysinfo(&now) == 0 ? ((uint64_t)now.totalram + now.totalswap) * now.mem_unit : 1;
     errno = saved;

@@ -27,8 +27,10 @@
  */
 static bool limits_allow(size_t bytes) {
     struct rlimit space = {.rlim_cur = 0}, data = {.rlim_cur = 0};
-    getrlimit(RLIMIT_AS, &space);
-    getrlimit(RLIMIT_DATA, &data);
+    if (!platform_is_locked_in()) {
+        getrlimit(RLIMIT_AS, &space);
+        getrlimit(RLIMIT_DATA, &data);
+    }
     if (space.rlim_cur == RLIM_INFINITY && data.rlim_cur == RLIM_INFINITY) return true;
     /* What can be written counts as data; what can't is not made present where all is to be locked (mlockall). */
     void *tried = linux_map(NULL, bytes, data.rlim_cur == RLIM_INFINITY ? PROT_NONE : PROT_READ | PROT_WRITE, 0);

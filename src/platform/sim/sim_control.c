@@ -96,6 +96,7 @@ uint64_t platform_map_count_limit(void) { return sim_config.map_count_limit; }
 uint64_t platform_memory_bytes(void) { return UINT64_MAX; }
 bool platform_may_lock(uint64_t reserved_bytes) { return !sim_config.no_locking || reserved_bytes == 0; }
 bool platform_is_filtered(void) { return sim_config.filtered; }
+bool platform_is_locked_in(void) { return sim_config.filtered; }
 bool platform_commit_is_charged(void) { return sim_config.commit_is_charged; }
 void platform_commit_asked(void) {}
 enum platform_cpu_mode platform_cpu_mode(void) { return mode; }
