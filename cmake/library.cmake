@@ -89,6 +89,7 @@ function(strata_add_library target file export static_export)
     endif()
     set_target_properties(${target}_static PROPERTIES LINKER_LANGUAGE C OUTPUT_NAME ${file} EXPORT_NAME ${static_export})
     target_link_libraries(${target}_static INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+    target_link_options(${target}_static INTERFACE LINKER:-z,nodelete) # of a shared library with the archive in it, as of ours; nothing to a program
 
     foreach(library ${target} ${target}_static)
         target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

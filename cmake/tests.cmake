@@ -9,7 +9,7 @@
 #   linked_*.c .cpp   helper linked to libstrata.so
 #   needs_umem_*.c .cpp  helper linked to libstrata-umem.so
 #   static_*.c .cpp   helper linked to libstrata.a
-#   lib_*.c           helper that is a shared object linked to libstrata.so, for dlopen
+#   lib_*.c           helper that is a shared object linked to libstrata.so, for dlopen; lib_static_*.c: to libstrata-only.a
 #   other .c .cpp     helper not linked to strata, to be run under LD_PRELOAD
 #
 # Helpers end in BUILD/tests/FOLDER/NAME and are run by pytest. tests/install is a project of its own, and pytest builds tests/umem/notes.
@@ -140,7 +140,9 @@ endif()
 if(STRATA_HELPERS)
     foreach(source IN LISTS helpers)
         strata_add_program(${source})
-        if(source MATCHES "/(linked|lib)_[^/]*$")
+        if(source MATCHES "/lib_static_[^/]*$")
+            target_link_libraries(${program_target} PRIVATE strata_only_static)
+        elseif(source MATCHES "/(linked|lib)_[^/]*$")
             target_link_libraries(${program_target} PRIVATE strata)
         elseif(source MATCHES "/needs_umem_[^/]*$")
             target_link_libraries(${program_target} PRIVATE strata_umem)

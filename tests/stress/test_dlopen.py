@@ -1,4 +1,4 @@
-"""Strata in a process that started without it: a library linked to it comes by dlopen(RTLD_LOCAL) and goes by dlclose."""
+"""Strata in a process that started without it: a library linked to it, or with it in itself, comes by dlopen(RTLD_LOCAL) and goes by dlclose."""
 
 import shutil
 
@@ -12,11 +12,11 @@ STATIC_TLS = '__thread char room[64] __attribute__((tls_model("initial-exec")));
 DYNAMIC_TLS = "__thread char room[20000]; char *touch(void) { room[19999] = 1; return room; }"
 
 
-def host(strata, helper, strata_build, turns, libraries=(), conf=""):
+def host(strata, helper, strata_build, turns, libraries=(), conf="", plugin="lib_plugin"):
     """Runs plugin_host with the plugin on the libstrata of the mode, which the loader finds before the one it was linked to."""
     env = {"LD_LIBRARY_PATH": str(strata.library.parent)} if strata.library else {}
     # The process's own malloc is the C library's, so it can't say at exit what strata did: no proof but that the plugin works.
-    result = strata.run([helper("stress/plugin_host"), helper("stress/lib_plugin.so"), turns, *libraries], conf=conf, env=env, preload=False,
+    result = strata.run([helper("stress/plugin_host"), helper(f"stress/{plugin}.so"), turns, *libraries], conf=conf, env=env, preload=False,
                         prove=False)
     return int(result.text.split("=")[1])
 
@@ -32,6 +32,13 @@ def test_plugin_comes_and_goes(strata, helper, strata_build):
 def test_plugin_with_maintenance_thread(strata, helper, strata_build):
     """A thread that strata started must not be left running in a library that is gone."""
     host(strata, helper, strata_build, 40, conf="background:on,decay_ms:1")
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("conf", ["", "rseq:off", "background:on,decay_ms:1"])
+def test_plugin_with_strata_in_itself(strata, helper, strata_build, conf):
+    """The kernel, ends of threads, forks and strata's own thread come back to it after dlclose, too."""
+    host(strata, helper, strata_build, 40, conf=conf, plugin="lib_static_plugin")
 
 
 @pytest.mark.strata_only

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 
 #include "linux_test.h"
-#include "sanitizers.h"
 
 #define PAGES 4
 enum { OWN, FOREIGN, OTHER }; /* pages that are served, and one that is not */
