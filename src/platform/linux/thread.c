@@ -86,11 +86,7 @@ static bool has_memory_of_parent(unsigned process) {
     const int saved = errno;
     const bool shares = !platform_is_filtered() && syscall(SYS_kcmp, process, getppid(), KCMP_VM, 0, 0) == 0;
     errno = saved;
-#if PLATFORM_CPU_CAN_LEAVE
     return shares || platform_cpu_has_left();
-#else
-    return shares;
-#endif
 }
 
 STRATA_SELDOM bool platform_thread_may_start(void) {
