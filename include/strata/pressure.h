@@ -44,7 +44,7 @@ STRATA_API const char *strata_pressure_status_text(enum strata_pressure_status s
  * run yet. Errors: all but OK, and then nothing has changed.
  *
  * The handler runs on the maintenance thread, one at a time, in order of registration, with no lock of strata held and never within malloc or another
- * function of strata; all signals are blocked there. need and wanted_bytes:
+ * function of strata; all signals but SIGSEGV are blocked there. need and wanted_bytes:
  *   STRATA_CACHE_IDLE           the program has been idle for some periods of decay_ms: once each time; a sixteenth of the heap
  *   STRATA_CACHE_PRESSURE       PSI or a control group's event: an eighth of the heap, a half where the system calls it critical; or the heap is
  * above soft_limit, or seven eighths of the control group's limit: what is above it STRATA_CACHE_OUT_OF_MEMORY  a malloc, strata_page_alloc or the

@@ -94,8 +94,9 @@ static STRATA_COLD void maintenance_thread(void *argument) {
     (void)argument;
     bool pressure = platform_pressure_open();
     unsigned quiet = 0;
-    uint32_t calls_seen = 0;    /* slow_calls before the last tick */
-    uint32_t calls_trimmed = 0; /* after the last idle reclaim */
+    uint32_t calls_seen = 0;       /* slow_calls before the last tick */
+    uint32_t calls_trimmed = 0;    /* after the last idle reclaim */
+    platform_hear_access_faults(); /* of the program's functions: watched pages, and paged blocks */
     for (;;) {
         uint64_t timeout = max_u64(look_period_ns(), 1000000);
         if (quiet >= QUIET_TICKS) {

@@ -1,6 +1,6 @@
 /*
- * api_zone_watched.c - owners' functions that write to watched pages, on the zone's own threads: where pages are watched by signals, a thread that is
- * deaf to them ends the process there.
+ * api_threads_watched.c - functions of the program that write to watched pages on threads of strata's own, which are a zone's and the maintenance
+ * thread: where pages are watched by signals, a thread that is deaf to them ends the process there.
  */
 #include <stdatomic.h>
 #include <time.h>
@@ -8,6 +8,7 @@
 
 #include <strata/page.h>
 #include <strata/page_watch.h>
+#include <strata/pressure.h>
 #include <strata/zone_compact.h>
 #include <strata/zone_reclaim.h>
 
@@ -17,7 +18,7 @@ enum { SUPERPAGES = 4, FRAMES = SUPERPAGES * 512, PAGES = 4, WAITS_MS = 20000 };
 
 static char *watched;
 static size_t page_bytes;
-static atomic_uint told, moved, dropped;
+static atomic_uint told, moved, dropped, pressed;
 static pthread_t first;
 
 static void changed(const struct strata_watch_event *event, void *argument) {
@@ -42,6 +43,11 @@ static enum strata_zone_answer drop(struct strata_zone *zone, uint64_t frame, ui
     return STRATA_ZONE_YES;
 }
 
+static void press(void *argument, size_t wanted_bytes, enum strata_cache_need need) {
+    (void)argument, (void)wanted_bytes, (void)need;
+    write_down(2, &pressed);
+}
+
 static void wait_for(const atomic_uint *count) {
     for (unsigned ms = 0; atomic_load(count) == 0; ms++) {
         EXPECT(ms < WAITS_MS);
@@ -62,7 +68,7 @@ int main(int argc, char **argv) {
     uint64_t frames[FRAMES];
     void *block;
     if (argc == 1) {
-        EXPECT(setenv("STRATA_CONF", "watch:signals", 1) == 0);
+        EXPECT(setenv("STRATA_CONF", "watch:signals,hard_limit:256M", 1) == 0);
         (void)execl("/proc/self/exe", argv[0], "again", (char *)NULL);
         EXPECT(false);
     }
@@ -84,7 +90,12 @@ int main(int argc, char **argv) {
     EXPECT(strata_zone_reclaim_start(zone, &reclaim) == STRATA_ZONE_OK);
     for (uint64_t frame; atomic_load(&dropped) == 0;) (void)strata_zone_alloc_as(zone, &request, &frame);
     EXPECT(strata_zone_reclaim_stop(zone) == STRATA_ZONE_OK);
-    EXPECT(atomic_load(&told) == 2 && strata_zone_destroy(zone) == STRATA_ZONE_OK);
+    struct strata_pressure *pressure;
+    EXPECT(strata_pressure_register("writer", press, NULL, &pressure) == STRATA_PRESSURE_OK);
+    EXPECT(strata_malloc((size_t)1 << 30) == NULL);
+    wait_for(&pressed);
+    strata_pressure_unregister(pressure);
+    EXPECT(atomic_load(&told) == 3 && strata_zone_destroy(zone) == STRATA_ZONE_OK);
     strata_page_unwatch(watch);
     EXPECT(strata_page_free(block) == STRATA_PAGE_OK);
     expect_sound();
