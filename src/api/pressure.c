@@ -39,8 +39,9 @@ static void add_last(struct strata_pressure *registration) {
     struct strata_pressure **link = &heap.pressure.first;
     platform_lock_acquire(&heap.lock);
     while (*link != NULL) link = &(*link)->next;
-    registration->number = ++heap.pressure.numbers;
-    *link = registration;
+    registration->number = heap.pressure.numbers + 1;
+    __atomic_store_n(&heap.pressure.numbers, registration->number, __ATOMIC_RELAXED); /* both are looked at without the lock, too */
+    __atomic_store_n(link, registration, __ATOMIC_RELAXED);
     platform_lock_release(&heap.lock);
 }
 
@@ -78,7 +79,7 @@ void strata_pressure_unregister(struct strata_pressure *registration) {
     platform_lock_acquire(&heap.lock);
     for (struct strata_pressure **link = &heap.pressure.first; *link != NULL; link = &(*link)->next) {
         if (*link != registration) continue;
-        *link = registration->next;
+        __atomic_store_n(link, registration->next, __ATOMIC_RELAXED);
         break;
     }
     registration->gone = heap.pressure.running == registration && heap.pressure.runner == platform_thread_self();
