@@ -20,6 +20,11 @@ void linux_send(int socket, const void *from, size_t bytes, int flags) { (void)s
 int linux_msync(void *address, size_t bytes, int flags) { return (int)syscall(SYS_msync, address, bytes, flags); }
 int linux_fallocate(int file, int mode, off_t offset, off_t bytes) { return (int)syscall(SYS_fallocate, file, mode, offset, bytes); }
 
+int linux_duplicate(int file) {
+    const int high = fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
+    return high < 0 && errno == EINVAL ? fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : high; /* RLIMIT_NOFILE ends below that */
+}
+
 /* Where it was not blocked before none can be pending but the one that is raised; where it was, that one may stay, too. */
 void linux_signal_hold(int signal, struct linux_held_signal *held) {
     sigset_t blocked;

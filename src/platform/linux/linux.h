@@ -60,6 +60,8 @@ ssize_t linux_write(int file, const void *from, size_t bytes);
 void linux_send(int socket, const void *from, size_t bytes, int flags);
 int linux_msync(void *address, size_t bytes, int flags);
 int linux_fallocate(int file, int mode, off_t offset, off_t bytes);
+/* A duplicate of a file of the program's, with one of our numbers, where the process may have such; -1 on failure. */
+int linux_duplicate(int file);
 
 /*
  * A signal that the system raises on the caller's thread for what one of our calls does, and which is to end no program for it: held back from before

@@ -64,7 +64,7 @@ static int kept_error = -1;
 
 void platform_error_keep(void) {
     int saved = errno;
-    kept_error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
+    kept_error = linux_duplicate(STDERR_FILENO);
     if (kept_error >= 0 && fstat(kept_error, &kept_status) != 0) {
         linux_close(kept_error);
         kept_error = -1;

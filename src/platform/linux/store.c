@@ -43,8 +43,7 @@ static int keep(struct platform_store *store, int file, uint64_t bytes) {
 
 int platform_store_open(struct platform_store *store, const char *path, int file, uint64_t bytes) {
     int saved = errno, error;
-    int own = path != NULL ? linux_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, FILE_MODE) : fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
-    if (own < 0 && path == NULL && errno == EINVAL) own = fcntl(file, F_DUPFD_CLOEXEC, 0); /* RLIMIT_NOFILE is below that */
+    int own = path != NULL ? linux_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, FILE_MODE) : linux_duplicate(file);
     if (own >= 0 && path != NULL) {
         int high = fcntl(own, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
         if (high >= 0) {

@@ -143,7 +143,7 @@ static void begin_at_once(void *unused) {
 static void ours_is_in_place_for_both_who_begin_at_once(void **state) {
     (void)state;
     begin();
-    for (unsigned turn = 0; turn < 1000; turn++) {
+    for (unsigned turn = 0; turn < 300; turn++) {
         assert_int_equal(child_status(begin_at_once, NULL), 0);
     }
     end();

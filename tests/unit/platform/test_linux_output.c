@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -140,9 +141,19 @@ static void speak_after_closing(void *unused) {
     EXPECT(platform_error_file() == -1 && errno == 77);
 }
 
+/* Where the process may have no number as high as ours. */
+static void keep_among_few(void *unused) {
+    (void)unused;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &(struct rlimit){30, 30}) == 0);
+    platform_error_keep();
+    close(STDERR_FILENO);
+    EXPECT(platform_error_file() > STDERR_FILENO && platform_error_file() < 30);
+}
+
 static void standard_error_is_kept_for_the_end(void **state) {
     (void)state;
     assert_int_equal(child_status(speak_after_closing, NULL), 0);
+    assert_int_equal(child_status(keep_among_few, NULL), 0);
 }
 
 static void nothing_is_kept_unasked(void *unused) {

@@ -124,7 +124,7 @@ static void begin_two(void *unused) {
 
 static void two_that_begin_at_once_are_both_counted(void **state) {
     (void)state;
-    for (unsigned turn = 0; turn < 400; turn++) assert_int_equal(child_status(begin_two, NULL), 0);
+    for (unsigned turn = 0; turn < 100; turn++) assert_int_equal(child_status(begin_two, NULL), 0);
 }
 
 #if !SANITIZED /* whose own mappings do not survive the limit */
