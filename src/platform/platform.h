@@ -469,7 +469,7 @@ int platform_error_file(void);
 const char *platform_getenv(const char *name);
 /* A new file for writing (create, truncate, never following a final symbolic link when secure); -1 on failure. */
 int platform_file_create(const char *path);
-bool platform_file_write(int file, const char *bytes, size_t count);
+bool platform_file_write(int file, const char *bytes, size_t count); /* raises no signal, whoever reads or limits files */
 void platform_file_close(int file);
 unsigned platform_process_id(void);
 

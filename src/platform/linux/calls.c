@@ -25,20 +25,24 @@ int linux_duplicate(int file) {
     return high < 0 && errno == EINVAL ? fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : high; /* RLIMIT_NOFILE ends below that */
 }
 
-/* Where it was not blocked before none can be pending but the one that is raised; where it was, that one may stay, too. */
-void linux_signal_hold(int signal, struct linux_held_signal *held) {
+/* What was not blocked before can't be pending: filters of system calls seldom allow the question. */
+void linux_signals_hold(struct linux_held_signals *held) {
     sigset_t blocked;
     sigemptyset(&blocked);
-    sigaddset(&blocked, signal);
-    held->number = signal;
+    sigaddset(&blocked, SIGPIPE);
+    sigaddset(&blocked, SIGXFSZ);
+    sigemptyset(&held->pending);
     pthread_sigmask(SIG_BLOCK, &blocked, &held->before);
+    if (sigismember(&held->before, SIGPIPE) == 1 || sigismember(&held->before, SIGXFSZ) == 1) sigpending(&held->pending);
 }
 
-void linux_signal_drop(const struct linux_held_signal *held, bool raised) {
-    const int saved = errno;
-    const uint64_t set = UINT64_C(1) << (held->number - 1); /* as the kernel has it */
+void linux_signals_drop(const struct linux_held_signals *held, bool failed) {
+    const int saved = errno, number = !failed ? 0 : saved == EPIPE ? SIGPIPE : saved == EFBIG ? SIGXFSZ : 0;
     const struct timespec now = {0};
-    if (raised && sigismember(&held->before, held->number) == 0) (void)syscall(SYS_rt_sigtimedwait, &set, NULL, &now, sizeof set);
+    if (number != 0 && sigismember(&held->pending, number) == 0) {
+        const uint64_t set = UINT64_C(1) << (number - 1); /* as the kernel has it */
+        (void)syscall(SYS_rt_sigtimedwait, &set, NULL, &now, sizeof set);
+    }
     pthread_sigmask(SIG_SETMASK, &held->before, NULL);
     errno = saved;
 }

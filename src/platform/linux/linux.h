@@ -64,15 +64,15 @@ int linux_fallocate(int file, int mode, off_t offset, off_t bytes);
 int linux_duplicate(int file);
 
 /*
- * A signal that the system raises on the caller's thread for what one of our calls does, and which is to end no program for it: held back from before
- * the call; and taken after it, where it was raised. Both keep errno.
+ * SIGPIPE and SIGXFSZ, which the system raises on the caller's thread for what one of our calls does, and which are to end no program for it: held
+ * back from before the call; and taken after it where it has failed with the errno that goes with one. One that was pending before is the program's.
+ * Both keep errno.
  */
-struct linux_held_signal {
-    sigset_t before;
-    int number;
+struct linux_held_signals {
+    sigset_t before, pending;
 };
-void linux_signal_hold(int signal, struct linux_held_signal *held);
-void linux_signal_drop(const struct linux_held_signal *held, bool raised);
+void linux_signals_hold(struct linux_held_signals *held);
+void linux_signals_drop(const struct linux_held_signals *held, bool failed);
 
 /* The decimal number at the start of a text, behind blanks; 0 where there is none. */
 STRATA_INLINE uint64_t linux_number(const char *text) {

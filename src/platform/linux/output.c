@@ -18,11 +18,11 @@
 #define FILE_MODE 0644
 #define STATUS_OF_SIGABRT 134 /* what a shell shows for a process that SIGABRT ended */
 
-/* Where nobody reads any more that is no reason to end the program, nor to end it by another signal than its own. */
+/* Where nobody reads any more, or files may be no longer, that is no reason to end the program, nor to end it by another signal than its own. */
 static STRATA_COLD bool write_all(int file, const char *bytes, size_t count) {
-    struct linux_held_signal held;
+    struct linux_held_signals held;
     ssize_t written = 1;
-    linux_signal_hold(SIGPIPE, &held);
+    linux_signals_hold(&held);
     while (count != 0 && written > 0) {
         do written = linux_write(file, bytes, count);
         while (written < 0 && errno == EINTR);
@@ -30,7 +30,7 @@ static STRATA_COLD bool write_all(int file, const char *bytes, size_t count) {
         bytes += written;
         count -= (size_t)written;
     }
-    linux_signal_drop(&held, written < 0 && errno == EPIPE);
+    linux_signals_drop(&held, written < 0);
     return count == 0;
 }
 

@@ -22,10 +22,10 @@
 
 /* Beyond RLIMIT_FSIZE the system also raises SIGXFSZ, which must not end the program: fallocate and ftruncate on memory are no such use. */
 static bool set_size(int file, size_t bytes) {
-    struct linux_held_signal held;
-    linux_signal_hold(SIGXFSZ, &held);
+    struct linux_held_signals held;
+    linux_signals_hold(&held);
     bool ok = ftruncate(file, (off_t)bytes) == 0;
-    linux_signal_drop(&held, !ok && errno == EFBIG);
+    linux_signals_drop(&held, !ok);
     return ok;
 }
 

@@ -286,6 +286,44 @@ static void assert_contents(const char *name, const char *wanted) {
     assert_string_equal(got, wanted);
 }
 
+/* A reader that has gone, and a limit: the first is SIGPIPE's, the second SIGXFSZ's, whose default ends the process. */
+static void what_can_t_be_written_raises_no_signal(void **state) {
+    int ends[2];
+    sigset_t pending, pipe_only, before;
+    struct rlimit limit, low;
+    char name[] = "/tmp/strata-output-XXXXXX";
+    int file = mkstemp(name);
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    errno = 7;
+    assert_false(platform_file_write(ends[1], "text", 4));
+    assert_true(file >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    low = limit;
+    low.rlim_cur = 6;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    assert_false(platform_file_write(file, "long text", 9));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(errno, 7);
+    /* The program's own waits on. */
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &pipe_only, &before), 0);
+    assert_false(platform_file_write(ends[1], "text", 4));
+    assert_int_equal(sigpending(&pending), 0);
+    assert_false(sigismember(&pending, SIGPIPE));
+    raise(SIGPIPE);
+    assert_false(platform_file_write(ends[1], "text", 4));
+    assert_int_equal(sigpending(&pending), 0);
+    assert_true(sigismember(&pending, SIGPIPE));
+    signal(SIGPIPE, SIG_IGN); /* which takes it */
+    signal(SIGPIPE, SIG_DFL);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    close(ends[1]);
+    close(file);
+    unlink(name);
+}
+
 static void files_are_created_and_truncated(void **state) {
     (void)state;
     errno = 77;
@@ -364,6 +402,7 @@ int main(void) {
         cmocka_unit_test(a_handler_of_the_program_has_the_last_word),
         cmocka_unit_test(the_first_process_dies_too),
         cmocka_unit_test(the_environment_is_read_as_it_is),
+        cmocka_unit_test(what_can_t_be_written_raises_no_signal),
         cmocka_unit_test(files_are_created_and_truncated),
         cmocka_unit_test(a_link_is_followed_only_when_that_is_safe),
         cmocka_unit_test(files_never_become_standard_streams),
