@@ -151,6 +151,38 @@ static void more_than_are_noted_do_no_harm(void **state) {
     assert_empty();
 }
 
+/* Pages that were given back and came again hold zeros; those that come home do not, and must not be taken for zeros. */
+static void what_comes_home_is_not_taken_for_zeros(void **state) {
+    (void)state;
+    enum { GRANULES = 112, WINDOW = 64 };
+    struct zone_config config = plain_config();
+    config.populate_granules = WINDOW;
+    begin(NULL, config);
+    char *heap = must_block(36 * MIB, 1); /* large enough for windows of that size */
+    char *a = must_block(GRANULES * GRANULE_BYTES, 1), *rest = must_block(200 * GRANULE_BYTES, 1);
+    struct zone_run full = must_run(200, 1, MOBILITY_MOVABLE);
+    char *b = must_block(GRANULES * GRANULE_BYTES, 1);
+    assert_true(number_of(a) == number_of(rest) && number_of(a) == number_of(full.address) && number_of(a) != number_of(b));
+    mark(a, GRANULES, 1), mark(b, GRANULES, 2);
+    assert_int_equal(zone_pages_swap(&zone, a, b, GRANULES * GRANULE_BYTES), ZONE_OK);
+    drop_block(a);
+    assert_true(zone_release(&zone, 0) != 0);
+    assert_int_equal(sim_populated_pages(a, GRANULES * GRANULE_BYTES), 0);
+    assert_int_equal(zone.exchanges.count, 1); /* of a part of a superpage it is known still */
+    drop_block(rest);
+    drop_run(full);
+    struct zone_run runs[4]; /* the first on what is idle; the others in the part, which comes again a window at a time */
+    for (unsigned i = 0; i < 4; i++) runs[i] = must_run((const unsigned[]){400, 8, 56, 8}[i], 1, MOBILITY_UNMOVABLE);
+    for (unsigned i = 0; i < 4; i++) drop_run(runs[i]);
+    assert_int_equal(sim_populated_pages(a, GRANULES * GRANULE_BYTES), GRANULES);
+    drop_block(b);
+    assert_int_equal(sim_calls(SIM_MOVE), 2);
+    assert_int_equal(zone.exchanges.count, 0);
+    ASSERT_SOUND();
+    drop_block(heap);
+    assert_empty();
+}
+
 /* ------------------------------------------------------------------ where idle pages go */
 
 /* Growth takes pages along, in rows, in place of giving them back for fresh ones. */
@@ -213,6 +245,7 @@ int main(void) {
         cmocka_unit_test_setup(what_was_given_back_meanwhile_is_left_alone, plain_zone),
         cmocka_unit_test_setup(one_that_can_not_be_taken_back_is_forgotten, plain_zone),
         cmocka_unit_test_setup(more_than_are_noted_do_no_harm, large_zone),
+        cmocka_unit_test(what_comes_home_is_not_taken_for_zeros),
         cmocka_unit_test_setup(a_block_that_grows_gets_idle_superpages, plain_zone),
         cmocka_unit_test_setup(a_run_that_grows_too, plain_zone),
         cmocka_unit_test(a_large_block_has_few_pieces),
