@@ -163,6 +163,7 @@ static void an_exhausted_source_gives_what_there_is(void **state) {
     (void)state;
     void *taken[100];
     unsigned done;
+    const size_t metadata_bytes = zone_metadata_bytes(&zone);
     struct ranges ranges = {.next = 4096, .most = 2};
     assert_true(object_slabs_init(&objects, &zone, 16, 16, 128, &ranges_source, &ranges));
     assert_int_equal(object_slabs_alloc(&objects, taken, 100), 8); /* a slab at a time */
@@ -178,6 +179,7 @@ static void an_exhausted_source_gives_what_there_is(void **state) {
     assert_int_equal(ranges.out, 0);
     SOUND();
     assert_int_equal(object_slabs_destroy(&objects), 0);
+    assert_int_equal(zone_metadata_bytes(&zone), metadata_bytes); /* of what was refused, too */
 }
 
 /* Metadata that ends, at any call: nothing is lost, and what the source gave goes back to it. */
@@ -185,6 +187,7 @@ static void no_metadata(void **state) {
     (void)state;
     for (unsigned nth = 1; nth < 4; nth++) {
         begin(NULL, plain_config());
+        const size_t metadata_bytes = zone_metadata_bytes(&zone);
         void *taken[2000];
         struct ranges ranges = {.next = 4096, .most = UINT32_MAX};
         assert_true(object_slabs_init(&objects, &zone, 64, 64, 64, &ranges_source, &ranges)); /* a slab each */
@@ -199,6 +202,7 @@ static void no_metadata(void **state) {
         SOUND();
         assert_int_equal(object_slabs_destroy(&objects), 0);
         assert_int_equal(ranges.out, 0);
+        assert_int_equal(zone_metadata_bytes(&zone), metadata_bytes);
     }
 }
 
