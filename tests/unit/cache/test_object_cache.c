@@ -376,6 +376,7 @@ static void no_call_may_fail_badly(void **state) {
         struct object_cache *cache = NULL;
         static struct thing *things[3000];
         unsigned count = 0;
+        const size_t metadata_bytes = zone_metadata_bytes(&zone);
         uint64_t before = sim_failable_calls();
         sim_fail_call(nth, 1);
         enum object_cache_status status = object_cache_create(&objects, &config, &cache);
@@ -388,6 +389,7 @@ static void no_call_may_fail_badly(void **state) {
         } else {
             assert_int_equal(status, OBJECT_CACHE_NO_MEMORY);
             assert_true(list_empty(&objects.all));
+            assert_int_equal(zone_metadata_bytes(&zone), metadata_bytes);
         }
         if (nth == 0) calls = sim_failable_calls() - before;
         sim_fail_call(0, 1);
