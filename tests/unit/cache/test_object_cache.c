@@ -228,6 +228,29 @@ static void places_are_used_again(void **state) {
     assert_all_is_back();
 }
 
+/* A cache that was shut leaves no closed array to who comes to its place, not even on a CPU that never came to it. */
+static void a_place_that_was_shut_is_as_others(void **state) {
+    (void)state;
+    begin(3, 256);
+    for (unsigned turn = 0; turn < 2; turn++) {
+        struct kind kind = {0};
+        struct object_cache *cache = create("debugged", sizeof(struct thing), &kind, false);
+        assert_int_equal(cache->index, 0);
+        if (turn == 0) cache_shut(&cache->owner->layer, cache->index);
+        for (unsigned cpu = 0; cpu < 2 + turn; cpu++) {
+            struct cache_stats before, after;
+            sim_cpu_set(cpu);
+            cache_stats_get(&cache->owner->layer, cache->index, &before);
+            drop(cache, hold(cache));
+            cache_stats_get(&cache->owner->layer, cache->index, &after);
+            assert_int_equal(after.cached > before.cached, turn);
+        }
+        assert_int_equal(object_cache_destroy(&objects, cache), 0);
+        assert_int_equal(kind.made, kind.unmade);
+    }
+    assert_all_is_back();
+}
+
 /* Memory for one slab: what CPU 0 has freed, CPU 1 gets, to the last object. */
 static void any_cpu_gets_the_last_object(void **state) {
     (void)state;
@@ -401,11 +424,17 @@ static void no_call_may_fail_badly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(objects_stay_constructed),        cmocka_unit_test(without_magazines_each_use_constructs),
-        cmocka_unit_test(refusals_lose_nothing),           cmocka_unit_test(places_are_used_again),
-        cmocka_unit_test(any_cpu_gets_the_last_object),    cmocka_unit_test(callbacks_may_allocate),
-        cmocka_unit_test(idle_cpus_are_called_in_by_time), cmocka_unit_test(the_end_of_a_thread),
-        cmocka_unit_test(a_forked_child_goes_on),          cmocka_unit_test(no_call_may_fail_badly),
+        cmocka_unit_test(objects_stay_constructed),
+        cmocka_unit_test(without_magazines_each_use_constructs),
+        cmocka_unit_test(refusals_lose_nothing),
+        cmocka_unit_test(places_are_used_again),
+        cmocka_unit_test(any_cpu_gets_the_last_object),
+        cmocka_unit_test(callbacks_may_allocate),
+        cmocka_unit_test(idle_cpus_are_called_in_by_time),
+        cmocka_unit_test(the_end_of_a_thread),
+        cmocka_unit_test(a_place_that_was_shut_is_as_others),
+        cmocka_unit_test(a_forked_child_goes_on),
+        cmocka_unit_test(no_call_may_fail_badly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
