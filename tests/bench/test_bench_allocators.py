@@ -1,7 +1,7 @@
 """Which allocators are measured, and how they are named on the command line."""
 
 import pytest
-from harness.allocators import FALLBACK, FALLBACK_CONF, collect, prove
+from harness.allocators import FALLBACK, FALLBACK_CONF, Allocator, collect, prove
 from harness.launching import RunFailed
 
 
@@ -37,6 +37,14 @@ def test_a_peer_is_a_rival_but_not_another_build_of_strata(launcher, programs, s
     proven = [prove(one, launcher, programs / "probe") for one in found[-2:]]
     assert [one.in_bar for one in proven] == [False, True]
     assert proven[0].version == strata_lib.resolve().name and proven[1].version
+
+
+def test_who_does_not_serve_the_program_is_refused(launcher, programs, strata_lib, compile_c):
+    other = compile_c("other.so", "int nothing;\n", "-shared", "-fPIC")
+    with pytest.raises(RunFailed, match="other: malloc comes from .*/libc.*, not from .*/other.so"):
+        prove(Allocator("other", str(other)), launcher, programs / "probe")
+    with pytest.raises(RunFailed, match="glibc: malloc comes from .*strata.*, not from the C library"):
+        prove(Allocator("glibc", env={"LD_PRELOAD": str(strata_lib)}), launcher, programs / "probe")
 
 
 def find_libc():

@@ -1,14 +1,16 @@
 """Running: every load under strata, what the launcher measures, and runs with a wrong result, which give no figures."""
 
+import json
 import os
 import stat
 
 import pytest
 from conftest import BENCH, Collected
+from harness import launching
 from harness.allocators import Allocator
 from harness.catalogue import LOADS, STARTUPS, Load, StartUp
 from harness.launching import RunFailed
-from harness.measuring import run_loads, run_micro, run_startups
+from harness.measuring import SCALING_TURNS, run_loads, run_micro, run_startups
 from harness.programs import run_programs, suite
 
 GLIBC = Allocator("glibc")
@@ -63,6 +65,18 @@ def test_a_load_sees_that_realloc_has_lost_contents(name, launcher, programs, co
     assert len(found.problems) == 1 and "load failed: " in found.problems[0] and not found.samples.get(name)
 
 
+def test_start_ups_are_the_mean_of_their_starts(launcher):
+    """Not the sums that the launcher gives, but for memory, which is that of the largest."""
+    found = Collected()
+    startups = [StartUp("once", ("/bin/true",), ""), StartUp("often", ("/bin/true",), "", 60)]
+    run_startups(startups, [GLIBC], launcher, 1, 100, None, found, quiet)
+    assert found.problems == []
+    once, often = (found.samples[name]["glibc"][0] for name in ("once", "often"))
+    for metric in ("minor_faults", "peak_rss_bytes"):
+        assert often[metric] == pytest.approx(once[metric], rel=0.3)
+    assert 0.5 * often["peak_rss_bytes"] < often["mean_rss_bytes"] <= often["peak_rss_bytes"]
+
+
 def test_the_launcher_looks_at_the_whole_tree(launcher):
     """Two shells that hold 24 MB each, at the same time, for most of their lives; the sum is theirs, the peak that of one."""
     hold = "import time; a = bytearray(b'x') * 24_000_000; time.sleep(0.5)"
@@ -96,6 +110,25 @@ def load(tmp_path):
 GOOD = """echo '{"seconds": 1, "operations_per_second": 5, "check": "'"$CHECK"'"}'"""
 
 
+def test_loads_of_one_thread_are_pinned_and_no_others(launcher, load, tmp_path):
+    cpus = os.sched_getaffinity(0)
+    where = """echo '{"seconds": 1, "operations_per_second": 5, "check": "'"$(grep Cpus_allowed_list /proc/self/status | tr -dc 0-9,-)"'"}'"""
+    found = Collected()
+    run_loads([load(where, "one"), load(where, "two", threads=2)], [GLIBC], launcher, tmp_path, 1, 100, max(cpus), found, quiet)
+    assert found.problems == [] and found.checks["one"] == str(max(cpus))
+    assert len(cpus) == 1 or found.checks["two"] != str(max(cpus))
+
+
+def test_allocators_are_measured_as_they_come(launcher, monkeypatch):
+    """A person's own settings of an allocator reach no program, but for those that the allocator is named with."""
+    for name in ("LD_PRELOAD", "STRATA_CONF", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MIMALLOC_VERBOSE", "TCMALLOC_X", "_RJEM_MALLOC_CONF"):
+        monkeypatch.setenv(name, "libm.so.6")
+    seen = launcher.run(["/usr/bin/env"], "libc.so.6", {"STRATA_CONF": "thp:never"}).output.splitlines()
+    assert {line for line in seen if line.startswith(("LD_", "STRATA_CONF", "GLIBC_T", "MALLOC_", "MIMALLOC_", "TCMALLOC_", "_RJEM"))} == {
+        "LD_PRELOAD=libc.so.6", "STRATA_CONF=thp:never",
+    }  # fmt: skip
+
+
 def test_a_result_that_differs_gives_no_figures(launcher, load, tmp_path):
     allocators = [Allocator("good", env={"CHECK": "1"}), Allocator("bad", env={"CHECK": "2"}), Allocator("fine", env={"CHECK": "1"})]
     found = Collected()
@@ -117,6 +150,24 @@ def test_a_run_that_went_wrong_gives_no_figures(launcher, load, tmp_path, text, 
     found = Collected()
     run_loads([load(text, **more)], [GLIBC], launcher, tmp_path, 2, 100, None, found, quiet)
     assert found.samples.get("made-up", {}) == {} and len(found.problems) == 1 and message in found.problems[0]
+
+
+def test_what_fails_in_a_later_turn_has_no_figures_of_earlier_ones(launcher, load, tmp_path):
+    once = f"[ ! -e {tmp_path}/was ] || exit 2; : >{tmp_path}/was; "
+    found = Collected()
+    run_loads([load(once + GOOD)], [GLIBC], launcher, tmp_path, 2, 100, None, found, quiet)
+    assert found.samples.get("made-up", {}) == {} and len(found.problems) == 1
+
+
+def test_loads_of_a_scaling_group_run_by_turns_and_fail_together(launcher, load, tmp_path):
+    seen, found = [], Collected()
+    group = [load(GOOD, "one", scaling_group="g"), load(f"[ -z $BAD ] || exit 2; {GOOD}", "two", threads=2, scaling_group="g")]
+    allocators = [Allocator("good"), Allocator("bad", env={"BAD": "1"})]
+    run_loads(group, allocators, launcher, tmp_path, 2, 100, None, found, lambda what, _runs=1: seen.append(what.split()[::2]))
+    assert seen[:4] == [["one", "good"], ["two", "good"], ["one", "bad"], ["two", "bad"]]
+    assert {name: {allocator: len(samples) for allocator, samples in row.items()} for name, row in found.samples.items()} == {
+        "one": {"good": 2 * SCALING_TURNS}, "two": {"good": 2 * SCALING_TURNS},
+    }  # fmt: skip
 
 
 def test_a_start_up_whose_output_differs_gives_no_figures(launcher):
@@ -143,6 +194,24 @@ def test_a_benchmark_that_was_skipped_gives_no_figures(launcher, load, tmp_path)
     assert found.problems == [] and found.skipped == ["batch under glibc: no batches"]
     figures = {name: {allocator: len(samples) for allocator, samples in row.items()} for name, row in found.micro.items()}
     assert figures == {"plain/1": {"strata": 2, "glibc": 2}, "batch/1": {"strata": 2}, "batch/16": {"strata": 2}}
+
+
+def test_times_of_benchmarks_are_in_nanoseconds_and_of_the_clock_where_threads_run(launcher, load, tmp_path):
+    rows = [
+        {"name": "alone", "time_unit": "us", "real_time": 7, "cpu_time": 5},
+        {"name": "beside", "time_unit": "ms", "real_time": 7, "cpu_time": 14, "threads": 2},
+    ]
+    load(f"echo '{json.dumps({'benchmarks': rows})}'", "micro_made_up")
+    found = Collected()
+    run_micro([tmp_path / "micro_made_up"], ".", [GLIBC], launcher, 1, 0.01, found, quiet)
+    assert found.micro == {"alone": {"glibc": [{"ns": 5e3}]}, "beside": {"glibc": [{"ns": 7e6}]}}
+
+
+def test_a_peak_that_can_only_be_inherited_is_seen(launcher, monkeypatch):
+    assert launcher.check() > 1 << 19
+    monkeypatch.setattr(launching, "TRUE_RSS_LIMIT_BYTES", 1 << 19)
+    with pytest.raises(RunFailed, match="peak RSS is not measured right"):
+        launcher.check()
 
 
 @pytest.fixture
@@ -183,12 +252,29 @@ def test_a_program_whose_output_differs_gives_no_figures(launcher, programs_of):
     assert set(found.samples["program:w"]) == {"a"} and "its output differs" in found.problems[0]
 
 
+def test_of_a_program_of_several_processes_all_count(launcher, programs_of, tmp_path):
+    hold = "import time; a = bytearray(b'x') * 24_000_000; time.sleep(0.3)"
+    (tmp_path / "two.sh").write_text(f'/usr/bin/python3 -c "{hold}" & /usr/bin/python3 -c "{hold}"; wait\n')
+    found = Collected()
+    run_programs(programs_of(f'command = ["sh", "{tmp_path}/two.sh"]\nsame_output = true'), [GLIBC], launcher, 1, found, quiet)
+    assert found.problems == []
+    sample = found.samples["program:w"]["glibc"][0]
+    assert sample["peak_rss_bytes"] == sample["tree_peak_rss_bytes"] > 48e6 and sample["cpu_s"] == sample["user_s"] + sample["system_s"]
+
+
+def test_under_glibc_a_program_that_brings_an_allocator_gets_glibcs(launcher, programs_of):
+    found = Collected()
+    keys = 'command = ["sh", "-c", "echo $LD_PRELOAD"]\nprepare = ["sh", "-c", "echo libc.so.6 >wanted"]\nexpect_output = "wanted"'
+    run_programs(programs_of(keys), [GLIBC], launcher, 1, found, quiet)
+    assert found.problems == []
+
+
 def test_what_a_server_reports_takes_the_place_of_its_driver(launcher, programs_of):
     found = Collected()
-    words = "echo STRATA_METRIC peak_rss_bytes=77 >>$STRATA_METRICS_FILE; echo BENCH_METRIC request_p50_ns=5.5 >>$STRATA_METRICS_FILE"
+    words = "for m in peak_rss_bytes=77 user_s=3 system_s=4; do echo STRATA_METRIC $m; done >>$STRATA_METRICS_FILE; echo BENCH_METRIC request_p50_ns=5.5 >>$STRATA_METRICS_FILE"
     run_programs(programs_of(f'command = ["sh", "-c", "{words}"]\nrequired_metrics = ["peak_rss_bytes"]'), [GLIBC], launcher, 1, found, quiet)
     sample = found.samples["program:w"]["glibc"][0]
-    assert sample["peak_rss_bytes"] == 77 and sample["request_p50_ns"] == 5.5 and sample["wall_s"] > 0
+    assert sample["peak_rss_bytes"] == 77 and sample["cpu_s"] == 7 and sample["request_p50_ns"] == 5.5 and sample["wall_s"] > 0
 
 
 @pytest.mark.parametrize("keys, message", [('command = ["true"]', "nothing checks its result"), ('command = "true"', "allowed: a list"),

@@ -39,3 +39,31 @@ def test_a_server_that_did_not_get_the_allocator_has_no_figures(strata_lib, tmp_
     monkeypatch.setenv("LD_PRELOAD", str(hidden / "libstrata-hidden.so"))
     with pytest.raises(WorkloadError, match="sleep ran without libstrata-hidden.so"):
         serve(["sleep", "60"], user="nobody", group="nogroup", extra_groups=[])
+
+
+# Two children with 10 MB each, and 24 MB that all three have, for the first half of its life.
+TREE = """
+import mmap, os, time
+time.sleep(0.2)
+shared = mmap.mmap(-1, 24_000_000)
+for at in range(0, len(shared), 4096): shared[at] = 1
+for _ in range(2):
+    if os.fork() == 0:
+        seen = sum(shared[at] for at in range(0, len(shared), 4096))
+        own = bytearray(b"x") * 10_000_000
+        time.sleep(0.8)
+        os._exit(0)
+for _ in range(2): os.wait()
+shared.close()
+time.sleep(0.8)
+"""
+
+
+def test_of_a_server_of_several_processes_what_is_shared_counts_once():
+    with Served([sys.executable, "-c", TREE], stderr=subprocess.DEVNULL) as server:
+        server.start()
+        server.wait(30)
+        server.end()
+    found = server.measured
+    assert 44e6 < found["peak_rss_bytes"] < 90e6
+    assert 5e6 < found["mean_rss_bytes"] < 0.8 * found["peak_rss_bytes"]

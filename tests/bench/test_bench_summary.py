@@ -19,8 +19,9 @@ SCHEMA = json.loads((BENCH / "harness/summary.schema.json").read_text())
 def document(collected):
     def make(problems=()):
         wall = {"strata": [1, 2], "glibc": [2, 2], "mimalloc": [1, 4]}
+        peaks = {"strata": 10 << 20, "glibc": 40 << 20, "mimalloc": 20 << 20}
         found = collected({
-            "ring": {name: {"wall_s": values} for name, values in wall.items()},
+            "ring": {name: {"wall_s": values, "peak_rss_bytes": [peaks[name]] * 2} for name, values in wall.items()},
             "server": {name: {"wall_s": values, "malloc_p50_ns": [5, 5], "malloc_p99_9_ns": [50, 50]} for name, values in wall.items()},
             "start-true": {name: {"wall_s": [1, 1]} for name in wall},
             "control-1": {name: {"wall_s": [1, 1], "inner_s": [1, 1]} for name in wall},
@@ -42,6 +43,8 @@ def test_the_summary_has_the_shape_of_its_schema(document):
     assert strata["low"] <= strata["ratio"] <= strata["high"]
     ring = made["loads"]["ring"]["allocators"]["strata"]
     assert ring["median"]["wall_s"] == 1.5 and ring["best_other"]["wall_s"] == "glibc" and ring["to_best_other"]["wall_s"] == 0.75
+    assert ring["best_other"]["peak_rss_bytes"] == "mimalloc" and ring["to_best_other"]["peak_rss_bytes"] == 0.5
+    assert set(ring["intervals"]) == set(figures.BAR_METRICS) and made["loads"]["ring"]["allocators"]["glibc"]["intervals"] == {}
     assert "control-1" in made["loads"] and "control-1" not in made["mean_loads"]
     assert set(made["against_best_other"]["glibc"]) == set(figures.BAR_METRICS)
 
@@ -77,6 +80,7 @@ def test_the_page_and_the_bars(document, tmp_path):
     assert "](images/means.svg)" in page and "](images/loads.svg)" in page
     for heading in ("## The bar", "## Wall time, s", "## Time-averaged RSS, MiB", "## Context switches", "## Latencies, ns", "## Failed runs"):
         assert heading in page
+    assert "| ring | 1.500 ~ \\* | 2.000 | 2.500 ~ | 0.75 glibc |" in page and "| ring | 10.0 \\* | 40.0 | 20.0 | 0.50 mimalloc |" in page
     assert "perl: hashes" in page and "server: malloc p99.9" in page
     for image in images:
         text = image.read_text()
