@@ -229,6 +229,29 @@ static void runs_rest_too_and_give_way(void **state) {
     assert_empty();
 }
 
+/* What rests counts as free: whoever gets it has to be within the limit as others do, which memory outside the heap counts for, too. */
+static void what_rests_is_not_had_beyond_the_limit(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.hard_limit_bytes = 4 * MIB;
+    begin(NULL, config);
+    char *block = unmovable(MIB);
+    drop_block(block);
+    assert_true(zone_outside_take(&zone, 3 * MIB / GRANULE_BYTES + 1));
+    assert_int_equal(zone.resting.count, 1);
+    const struct zone_block_config same = {.bytes = MIB, .mobility = MOBILITY_UNMOVABLE};
+    assert_null(zone_block_create(&zone, &same, NULL));
+    assert_null(zone_block_alloc(&zone, 2 * MIB, 1, NULL));
+    assert_false(zone_outside_take(&zone, MIB / GRANULE_BYTES));
+    zone_outside_give(&zone, 1);
+    block = unmovable(MIB);
+    assert_int_equal(counters().allocated, MIB / GRANULE_BYTES);
+    ASSERT_SOUND();
+    drop_block(block);
+    zone_outside_give(&zone, 3 * MIB / GRANULE_BYTES);
+    assert_empty();
+}
+
 /* What rests is no page less for others: they get its pages before any is touched for the first time. */
 static void pages_that_rest_serve_slabs(void **state) {
     (void)state;
@@ -287,6 +310,7 @@ int main(void) {
         cmocka_unit_test_setup(what_is_asked_to_be_huge_is_whole_superpages, plain_zone),
         cmocka_unit_test_setup(what_was_freed_rests_for_one_of_its_size, plain_zone),
         cmocka_unit_test_setup(runs_rest_too_and_give_way, plain_zone),
+        cmocka_unit_test(what_rests_is_not_had_beyond_the_limit),
         cmocka_unit_test_setup(pages_that_rest_serve_slabs, plain_zone),
         cmocka_unit_test_setup(only_so_many_rest_and_none_above_the_limit, plain_zone),
         cmocka_unit_test_setup(what_rests_counts_for_no_limit, plain_zone),
