@@ -137,7 +137,7 @@ static void serve_dying(struct batch_window *window) {
 /* Debugged buffers are made and known by malloc's slow paths. What is not one of them is resized as it always is. */
 static STRATA_COLD int serve_debugged(const struct batch_request *request, void **address, size_t *usable, size_t *capacity) {
     void *old = *address, *fresh;
-    bool owned = old != NULL && debug_heap_owns(old);
+    bool owned = old != NULL && debug_heap_owns(old), zeroed;
     if (old != NULL && !owned && request->bytes != 0) return batch_resize(request, address, usable, capacity);
     if (request->bytes == 0) {
         unsigned tag = owned ? TAG_NONE : batch_tag(old);
@@ -152,11 +152,11 @@ static STRATA_COLD int serve_debugged(const struct batch_request *request, void 
         if (request->bytes > HEAP_BYTES_MAX) return ENOMEM;
         return request->bytes <= kept && ((uintptr_t)old & (request->align - 1)) == 0 ? 0 : ENOSPC;
     }
-    if (request->bytes > HEAP_BYTES_MAX || (fresh = strata_aligned_alloc(request->align, request->bytes)) == NULL) return ENOMEM;
+    if (request->bytes > HEAP_BYTES_MAX || (fresh = heap_alloc_slow(request->bytes, request->align, &zeroed)) == NULL) return ENOMEM;
     *usable = strata_malloc_usable_size(fresh);
     if (kept > *usable) kept = *usable;
     if (old != NULL) memcpy(fresh, old, kept);
-    if ((request->flags & STRATA_BATCH_ZERO) != 0) memset((char *)fresh + kept, 0, *usable - kept);
+    if ((request->flags & STRATA_BATCH_ZERO) != 0 && !zeroed) memset((char *)fresh + kept, 0, *usable - kept);
     strata_free(old);
     *address = fresh;
     return 0;

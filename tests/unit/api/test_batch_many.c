@@ -2,6 +2,8 @@
  * test_batch_many.c - batches of many elements: groups that go past the arrays, mixtures, counts and errors that are exact where memory ends in the
  * middle; that they are debugged as malloc is; and promises.
  */
+#include <unistd.h>
+
 #include "batch_api_support.h"
 #include "slab_counts.h"
 
@@ -161,6 +163,29 @@ static void free_hundred(void *argument) {
     strata_batch_alloc1(NULL, argument, &count, NULL, 0, 0, 0);
 }
 
+static size_t resident_bytes(void) {
+    unsigned long all, resident;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &all, &resident), 2);
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Of a large block, which isn't debugged, pages that read as zeros aren't written then either. */
+static void large_zeros_are_not_written_while_others_are_debugged(void **state) {
+    void *block = NULL;
+    size_t count = 1, bytes = 512 * MIB, before = resident_bytes();
+    (void)state;
+    new_process(NULL, "debug:guards");
+    strata_batch_alloc1(NULL, &block, &count, &bytes, 0, 0, STRATA_BATCH_ZERO);
+    assert_int_equal(count, 1);
+    for (size_t i = 0; i < 512 * MIB; i += 16 * MIB) assert_int_equal(((char *)block)[i], 0);
+    assert_true(resident_bytes() < before + 128 * MIB);
+    strata_free(block);
+    ASSERT_SOUND();
+}
+
 /* Each element is a debugged buffer then: what is written behind one is seen when a batch frees it. */
 static void batches_are_debugged_as_malloc_is(void **state) {
     (void)state;
@@ -251,6 +276,7 @@ int main(void) {
         cmocka_unit_test_setup(a_mixture_is_served_whole, fresh_process),
         cmocka_unit_test_setup(memory_that_ends_in_a_batch_is_reported_exactly, fresh_process),
         cmocka_unit_test_setup(batches_are_debugged_as_malloc_is, fresh_process),
+        cmocka_unit_test_setup(large_zeros_are_not_written_while_others_are_debugged, fresh_process),
         cmocka_unit_test_setup(broken_promises_end_the_process_in_builds_like_this, fresh_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
