@@ -53,7 +53,7 @@ PURE_SYMBOLS = re.compile(
     r"|__aarch64_\w+|__\w+[sdt]i[234]|__(asan|ubsan|tsan|sanitizer)_\w+|__gcc_personality_v0|DW\.ref\.\w+|_Unwind_Resume"
 )
 # What api/ needs beyond: errno, its own fork and exit handlers, the stream of malloc_info, dlsym, and the C++ run-time for bad_alloc.
-API_SYMBOLS = re.compile(r"__errno_location|pthread_atfork|__register_atfork|atexit|__cxa_\w+|__dso_handle|_Z\w+|fwrite|dlsym|dlopen|dlclose|pthread_setcancelstate")
+API_SYMBOLS = re.compile(r"__errno_location|pthread_atfork|__register_atfork|atexit|__cxa_\w+|__dso_handle|_Z\w+|fwrite|flockfile|funlockfile|dlsym|dlopen|dlclose|pthread_setcancelstate")
 
 SYSTEM_CONDITION = re.compile(
     r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*(__linux|\blinux\b|__unix|\bunix\b|__GLIBC|__GNU_LIBRARY__|__UCLIBC__|__MUSL|__BIONIC__"

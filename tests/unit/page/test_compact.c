@@ -316,25 +316,33 @@ static void functions_that_want_superpages_themselves_get_none(void **state) {
     must_empty(SUPERPAGE_BYTES, 4);
 }
 
-/* The child has both blocks of the move, and can give both back. */
+/* The child has both blocks of the move, and can give both back, but for one that was freed while its owner was asked. */
 static void the_child_of_a_fork_has_all_blocks(void **state) {
     (void)state;
-    fill();
-    thin_out(8, 5);
-    uint64_t blocks = counters().blocks;
-    zone.compaction.thread = platform_thread_self() + 1;
-    zone.compaction.from = slots[0] != NULL ? slots[0] : slots[5 * PER_SUPERPAGE];
-    zone.compaction.at = 5;
-    zone.compaction.count = 1;
-    zone.superpages[5].apart = true;
-    list_remove(&zone.superpages[5].bucket);
-    zone_fork_prepare(&zone);
-    sim_fork_child();
-    zone_fork_child(&zone);
-    ASSERT_SOUND();
-    assert_int_equal(counters().blocks, blocks);
-    assert_non_null(zone_block_create(&zone, &whole, NULL));
-    assert_contents();
+    for (unsigned freed = 0; freed < 2; freed++) {
+        fill();
+        thin_out(8, 5);
+        uint64_t blocks = counters().blocks, allocated = counters().allocated;
+        unsigned slot = slots[0] != NULL ? 0 : 5 * PER_SUPERPAGE;
+        zone.compaction.thread = platform_thread_self() + 1;
+        zone.compaction.from = slots[slot];
+        zone.compaction.at = 5;
+        zone.compaction.count = 1;
+        zone.superpages[5].apart = true;
+        list_remove(&zone.superpages[5].bucket);
+        if (freed != 0) {
+            assert_true(zone_block_free(&zone, slots[slot]));
+            slots[slot] = NULL;
+        }
+        zone_fork_prepare(&zone);
+        sim_fork_child();
+        zone_fork_child(&zone);
+        ASSERT_SOUND();
+        assert_int_equal(counters().blocks, blocks - freed);
+        assert_int_equal(counters().allocated, allocated - freed * BLOCK_GRANULES);
+        assert_non_null(zone_block_create(&zone, &whole, NULL));
+        assert_contents();
+    }
 }
 
 /* The thread that empties superpages goes on in the child, where its function forks; so does what it knows of the block in question. */
