@@ -57,6 +57,21 @@ static void check_in_place(uint64_t first, uint64_t shown) {
 
 #define ALL_FEATURES (PLATFORM_FAULTS_PROTECT | PLATFORM_FAULTS_IN_KERNEL)
 
+/* Nor is any frame freed of a run of which a page shows one. */
+static void what_is_shown_is_not_freed(void **state) {
+    (void)state;
+    uint64_t at = 0;
+    begin(ALL_FEATURES, 1, 2);
+    assert_true(frames_free(zone, block, BLOCK, &at) == FRAMES_MAPPED && at == block + 1);
+    assert_true(frames_free(zone, block + 2, 2, &at) == FRAMES_MAPPED && at == block + 2);
+    check_in_place(1, 2);
+    assert_int_equal(frames_unmap(zone, window + FRAME, FRAME), FRAMES_OK);
+    assert_true(frames_free(zone, block, BLOCK, &at) == FRAMES_MAPPED && at == block + 2);
+    assert_int_equal(frames_free(zone, block, 2, &at), FRAMES_OK);
+    assert_int_equal(frames_free(zone, block + 3, 1, &at), FRAMES_OK);
+    end(2, 1);
+}
+
 static void what_is_shown_in_part_stays(void **state) {
     static const struct {
         uint64_t first, shown;
@@ -111,6 +126,7 @@ static void without_the_systems_own_writes_it_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_shown_is_not_freed),
         cmocka_unit_test(what_is_shown_in_part_stays),
         cmocka_unit_test(what_is_shown_as_a_whole_moves),
         cmocka_unit_test(without_the_systems_own_writes_it_stays),
