@@ -177,6 +177,25 @@ static void so_many_objects_suffice(void **state) {
             }
 }
 
+/* Threads come and go: what a local pool was made of comes back with each. */
+static void a_local_pool_that_ends_leaves_no_memory_behind(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        build(kind == 0 ? 0 : POOL_FLAGS, 8, 4, 4, 0);
+        give_to(local, take_from(local));
+        uint64_t bytes = pool->metadata_bytes;
+        for (unsigned turn = 0; turn < 3; turn++) {
+            struct pool_local *other = pool_local_create(pool);
+            assert_non_null(other);
+            give_to(other, take_from(other));
+            assert_true(pool->metadata_bytes > bytes);
+            pool_local_destroy(other);
+            assert_int_equal(pool->metadata_bytes, bytes);
+            assert_null(pool_check(pool));
+        }
+    }
+}
+
 /* Where one kind was compiled in, all pools are of it, and what would want the other is refused. */
 static void kinds_are_those_that_were_compiled(void **state) {
     (void)state;
@@ -198,6 +217,7 @@ int main(void) {
         cmocka_unit_test(the_worst_case_is_no_worse_than_the_lemma_says),
         cmocka_unit_test(the_bound_is_reached),
         cmocka_unit_test(so_many_objects_suffice),
+        cmocka_unit_test(a_local_pool_that_ends_leaves_no_memory_behind),
         cmocka_unit_test(kinds_are_those_that_were_compiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
