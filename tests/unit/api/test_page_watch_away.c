@@ -253,7 +253,7 @@ static void contents_last_as_long_as_the_handler(void **state) {
 
 static void whatever_ends_it_brings_all_back(void **state) {
     (void)state;
-    for (unsigned way = 0; way < 5; way++) {
+    for (unsigned way = 0; way < 6; way++) {
         new_process(FEATURES, NULL);
         void *now = block, *other;
         assert_int_equal(strata_page_alloc(PAGES * PAGE, STRATA_PAGE_ZEROED, &other), STRATA_PAGE_OK);
@@ -265,6 +265,7 @@ static void whatever_ends_it_brings_all_back(void **state) {
         case 1: assert_int_equal(strata_page_release(block + (FULL + 1) * PAGE, PAGE), STRATA_PAGE_OK); break;
         case 2: assert_int_equal(strata_page_swap(block, other, PAGES * PAGE), STRATA_PAGE_OK), seen = other; break;
         case 3: assert_int_equal(strata_page_move(block, other, PAGES * PAGE), STRATA_PAGE_OK), seen = other; break;
+        case 4: assert_int_equal(strata_page_swap(other, block, PAGES * PAGE), STRATA_PAGE_OK), seen = other; break;
         default: now = strata_realloc(block, 2 * PAGES * PAGE); break;
         }
         if (seen == block) seen = now;
