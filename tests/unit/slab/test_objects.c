@@ -1,7 +1,7 @@
 /*
  * test_objects.c - slabs of objects from any source: what comes is aligned and nobody else's, what goes is verified, sources get back what they gave.
  */
-#include "slab/objects.h"
+#include "slab/objects_internal.h"
 #include "unit/slab/slab_support.h"
 
 /* ------------------------------------------------------------------ a source that counts */
@@ -206,6 +206,27 @@ static void no_metadata(void **state) {
     }
 }
 
+/* Enough for what describes a slab, and not for the first table of them. */
+static void no_metadata_for_a_table(void **state) {
+    (void)state;
+    const size_t descriptor_bytes = sizeof(struct object_slab) + sizeof(uint64_t);
+    struct ranges ranges = {.next = 4096, .most = UINT32_MAX};
+    assert_true(object_slabs_init(&objects, &zone, 64, 64, 64, &ranges_source, &ranges));
+    void *descriptor = zone_metadata_alloc(&zone, descriptor_bytes), *object;
+    sim_fail_call(1, SIM_FOREVER);
+    while (zone_metadata_alloc(&zone, 1) != NULL) continue;
+    zone_metadata_free(&zone, descriptor, descriptor_bytes);
+    const size_t metadata_bytes = zone_metadata_bytes(&zone);
+    assert_int_equal(object_slabs_alloc(&objects, &object, 1), 0);
+    assert_true(ranges.bytes != 0 && ranges.out == 0); /* it came, and went back */
+    assert_int_equal(zone_metadata_bytes(&zone), metadata_bytes);
+    SOUND();
+    sim_fail_call(0, 1);
+    assert_int_equal(object_slabs_alloc(&objects, &object, 1), 1);
+    assert_int_equal(object_slabs_destroy(&objects), 1);
+    assert_int_equal(ranges.out, 0);
+}
+
 static void the_fullest_slab_first(void **state) {
     (void)state;
     void *taken[32];
@@ -231,6 +252,7 @@ int main(void) {
         cmocka_unit_test_setup(what_is_no_object_is_refused, plain_slabs),
         cmocka_unit_test_setup(an_exhausted_source_gives_what_there_is, plain_slabs),
         cmocka_unit_test_setup(no_metadata, plain_slabs),
+        cmocka_unit_test_setup(no_metadata_for_a_table, plain_slabs),
         cmocka_unit_test_setup(the_fullest_slab_first, plain_slabs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
