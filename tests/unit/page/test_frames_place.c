@@ -171,6 +171,11 @@ static void the_reserve_is_taken_last(void **state) {
     assert_int_equal(alloc_flags(SUPERPAGE, FRAMES_UNMOVABLE, FRAMES_NO_RESERVE), FRAMES_NONE);
     assert_int_not_equal(alloc(SUPERPAGE, FRAMES_UNMOVABLE), FRAMES_NONE);
     assert_int_equal(stats_now().reserve_uses, 1);
+    /* Nor a frame of it. */
+    while (alloc_flags(1, FRAMES_UNMOVABLE, FRAMES_NO_RESERVE) != FRAMES_NONE) continue;
+    assert_true(stats_now().reserve_uses == 1 && stats_now().free_superpages == 1);
+    assert_int_not_equal(alloc(1, FRAMES_UNMOVABLE), FRAMES_NONE);
+    assert_true(stats_now().reserve_uses == 2 && stats_now().free_superpages == 0);
     close_zone();
     open_with(4, 3, 0, 0);
     assert_int_not_equal(alloc(3 * SUPERPAGE, FRAMES_UNMOVABLE), FRAMES_NONE); /* of which one is beyond it */
