@@ -28,6 +28,8 @@ void batch_free_small(unsigned cache, void *const *objects, size_t count, unsign
 unsigned batch_tag(const void *address);
 STRATA_INLINE bool batch_tag_is_small(unsigned tag) { return tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_MAGAZINES; }
 
+/* [from, to) of an object or block reads as zeros; whole pages by what zeroes them best. */
+void batch_clear(char *address, size_t from, size_t to);
 /* One element; 0 or its error. What may be used then is in *usable, and up to where it can grow in *capacity (may be NULL). */
 int batch_alloc_block(const struct batch_request *request, void **block, size_t *usable, size_t *capacity);
 int batch_resize(const struct batch_request *request, void **block, size_t *usable, size_t *capacity);

@@ -156,7 +156,7 @@ static STRATA_COLD int serve_debugged(const struct batch_request *request, void 
     *usable = strata_malloc_usable_size(fresh);
     if (kept > *usable) kept = *usable;
     if (old != NULL) memcpy(fresh, old, kept);
-    if ((request->flags & STRATA_BATCH_ZERO) != 0 && !zeroed) memset((char *)fresh + kept, 0, *usable - kept);
+    if ((request->flags & STRATA_BATCH_ZERO) != 0 && !zeroed) batch_clear(fresh, kept, *usable);
     strata_free(old);
     *address = fresh;
     return 0;

@@ -52,8 +52,7 @@ static void housekeeping(unsigned flags) {
 
 /* ------------------------------------------------------------------ blocks of their own */
 
-/* [from, to) of an object or block; whole pages by what zeroes them best. */
-static void clear(char *address, size_t from, size_t to) {
+void batch_clear(char *address, size_t from, size_t to) {
     if (from >= to) return;
     size_t page = platform_info()->page_bytes, first = min_u64(to, align_up((uintptr_t)address + from, page) - (uintptr_t)address);
     if (to - from < RESERVE_MIN_BYTES) first = to;
@@ -92,7 +91,7 @@ int batch_alloc_block(const struct batch_request *request, void **block, size_t 
         return ENOMEM;
     }
     *usable = zone_block_bytes(&heap.zone, created);
-    if ((request->flags & STRATA_BATCH_ZERO) != 0 && !zeroed) clear(created, 0, *usable);
+    if ((request->flags & STRATA_BATCH_ZERO) != 0 && !zeroed) batch_clear(created, 0, *usable);
     if (capacity != NULL) *capacity = capacity_of(created, *usable);
     *block = created;
     return 0;
@@ -132,7 +131,7 @@ static int move_to_new(const struct batch_request *request, unsigned tag, size_t
         tag == TAG_BLOCK && cache == 0 && zone_pages_prefer_move(&heap.zone, kept, now) && zone_pages_move(&heap.zone, *block, now, kept) == ZONE_OK;
     if (!moved && tag == TAG_BLOCK) zone_block_unwatch(&heap.zone, *block);
     if (!moved) memcpy(now, *block, kept);
-    if ((request->flags & STRATA_BATCH_ZERO) != 0) clear(now, kept, *usable);
+    if ((request->flags & STRATA_BATCH_ZERO) != 0) batch_clear(now, kept, *usable);
     free_old(tag, *block, request->flags);
     *block = now;
     return 0;
@@ -146,7 +145,7 @@ static enum zone_status resize_block(const struct batch_request *request, size_t
     char *now = *block;
     *usable = zone_block_bytes(&heap.zone, now);
     if (wants_space(request)) (void)zone_block_reserve(&heap.zone, now, request->reserve_bytes);
-    if ((request->flags & STRATA_BATCH_ZERO) != 0) clear(now, old, *usable);
+    if ((request->flags & STRATA_BATCH_ZERO) != 0) batch_clear(now, old, *usable);
     if (capacity != NULL) *capacity = capacity_of(now, *usable);
     housekeeping(request->flags);
     return ZONE_OK;
