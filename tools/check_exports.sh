@@ -8,11 +8,11 @@ cd "$(dirname "$0")/.."
 
 build=$1
 public='^(malloc|calloc|realloc|reallocarray|free|free_sized|free_aligned_sized|cfree|aligned_alloc|memalign|posix_memalign|valloc|pvalloc'
-public+='|malloc_usable_size|malloc_trim|mallinfo|mallinfo2|malloc_info|malloc_stats|mallopt|__libc_(malloc|calloc|realloc|free|memalign|valloc|pvalloc)|__posix_memalign|_Z(nw|na|dl|da)[A-Za-z0-9_]*|dlopen|vfork|strata_[a-z0-9_]+)$'
+public+='|malloc_usable_size|malloc_trim|mallinfo|mallinfo2|malloc_info|malloc_stats|mallopt|__libc_(malloc|calloc|realloc|free|memalign|valloc|pvalloc|mallopt|mallinfo)|__posix_memalign|_Z(nw|na|dl|da)[A-Za-z0-9_]*|dlopen|vfork|strata_[a-z0-9_]+)$'
 # The whole family: a C function that is missing here would mix two heaps in one program.
 required="malloc calloc realloc reallocarray free free_sized free_aligned_sized aligned_alloc memalign posix_memalign valloc pvalloc
     malloc_usable_size malloc_trim mallinfo mallinfo2 malloc_info malloc_stats mallopt
-    __libc_malloc __libc_calloc __libc_realloc __libc_free __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign
+    __libc_malloc __libc_calloc __libc_realloc __libc_free __libc_memalign __libc_valloc __libc_pvalloc __libc_mallopt __libc_mallinfo __posix_memalign
     _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t
     _ZnwmSt11align_val_tRKSt9nothrow_t _ZnamSt11align_val_tRKSt9nothrow_t
     _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t

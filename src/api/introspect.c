@@ -340,6 +340,7 @@ struct strata_mallinfo strata_mallinfo(void) {
                                     capped(info.usmblks), capped(info.fsmblks), capped(info.uordblks), capped(info.fordblks), capped(info.keepcost)};
 }
 ALSO_AS(mallinfo, strata_mallinfo)
+ALSO_AS_LIBC(__libc_mallinfo, strata_mallinfo)
 
 /* The parameters of glibc's <malloc.h>: its own, and System V's, of which M_MXFAST has a largest value. Of the others it takes any. */
 #define ARENA_MAX (-8)
@@ -352,6 +353,7 @@ int strata_mallopt(int parameter, int value) {
     return parameter >= ARENA_MAX && parameter <= KEEP && parameter != 0;
 }
 ALSO_AS(mallopt, strata_mallopt)
+ALSO_AS_LIBC(__libc_mallopt, strata_mallopt)
 
 /* ------------------------------------------------------------------ start and exit */
 
