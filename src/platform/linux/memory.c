@@ -119,7 +119,7 @@ static STRATA_COLD uint64_t unlocked_from(void) {
  */
 bool platform_is_filtered(void) {
     int saved = errno;
-    bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) > 0;
+    bool filtered = syscall(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0) > 0;
     errno = saved;
     return filtered;
 }
