@@ -181,12 +181,18 @@ static void free_below(void *end) {
     for (unsigned i = 0; i < 16; i++) EXPECT(held[i] >= (uintptr_t)end || strata_arena_free(cached, held[i], 1) == STRATA_ARENA_OK);
 }
 
+static bool windowless; /* no address space for the marks, which are in plots then */
+
 static void fill_cached(void) {
     new_still_process(NULL);
     wrong = NULL;
     cached = new_arena("cached", 0, 16, 1);
     EXPECT(strata_arena_set_quantum_caches(cached, 2) == STRATA_ARENA_OK);
+    sim_fail_only(UINT64_C(1) << SIM_RESERVE);
+    if (windowless) sim_fail_call(1, SIM_FOREVER);
     for (unsigned i = 0; i < 16; i++) held[i] = must_alloc(cached, 1);
+    sim_fail_call(0, 0);
+    EXPECT((((const struct quantum_arena *)(void *)cached)->table.window.count == 0) == windowless);
 }
 
 /* By waking, not by looking again. */
@@ -236,9 +242,13 @@ static const char *other_size_scenario(void *context) {
 
 static void frees_into_quantum_caches_wake(void **state) {
     (void)state;
-    explore(cached_scenario, 2);
-    explore(two_cached_scenario, 1);
-    explore(other_size_scenario, 1);
+    for (unsigned kind = 0; kind < 2; kind++) {
+        windowless = kind != 0;
+        explore(cached_scenario, 2);
+        explore(two_cached_scenario, 1);
+        explore(other_size_scenario, 1);
+    }
+    windowless = false;
     for (uintptr_t end = 8; end <= 16; end += 8) {
         struct sim_exploration exploration = {.scenario = larger_scenario, .deviations = 2, .context = (void *)end};
         bool good = sim_explore(&exploration);
