@@ -89,7 +89,7 @@ static uint32_t *id_word(void) {
     __asm__("movq %%fs:0, %0" : "=r"(thread_pointer));
     return (uint32_t *)(void *)(thread_pointer + platform_cpu.id_offset);
 }
-STRATA_SELDOM bool platform_cpu_has_left(void) {
+STRATA_RARE bool platform_cpu_has_left(void) {
     return mode != PLATFORM_CPU_THREAD && __atomic_load_n(id_word(), __ATOMIC_RELAXED) == platform_info()->cpus;
 }
 STRATA_SELDOM void platform_cpu_leave(void) {
