@@ -1,5 +1,5 @@
 /*
- * also_as.h - one function under two names: strata_X, and the X that programs call. Private to api/.
+ * also_as.h - one function under two names: strata_X, and the X that programs call; and whose the process's X is. Private to api/.
  *
  * With STRATA_NO_OVERRIDE only strata_X exists: libstrata-only, for programs whose malloc must stay another.
  */
@@ -23,6 +23,17 @@
 #define ALSO_AS_LIBC(name, function) ALSO_AS(name, function)
 #else
 #define ALSO_AS_LIBC(name, function)
+#endif
+
+#ifndef STRATA_NO_OVERRIDE
+/* What the process has under this name, whosever it is (bound.list). */
+extern void bound_free(void *p) __asm__("free");
+
+/* Whether that is ours. The compiler may take two names for two functions: so it is kept from knowing the one. */
+STRATA_INLINE bool bound_is(uintptr_t bound, uintptr_t own) {
+    __asm__("" : "+r"(bound));
+    return STRATA_LIKELY(bound == own);
+}
 #endif
 
 #endif

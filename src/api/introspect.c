@@ -371,9 +371,6 @@ __attribute__((constructor(102))) static void prepare_at_start(void) {
 #endif
 
 #ifndef STRATA_NO_OVERRIDE
-/* The process's: who stands in front of us may have a header of its own in front of what malloc gives. */
-extern void bound_free(void *p) __asm__("free");
-
 /*
  * By what the program's functions return, not by their addresses: in a program that isn't position-independent the address of
  * malloc is that of its own jump to it.
@@ -392,7 +389,7 @@ __attribute__((constructor)) static void verify_at_start(void) {
         if (function.found == NULL) continue; /* nobody can call it by name */
         void *p = i == 0 ? function.malloc(100) : i == 1 ? function.calloc(10, 10) : function.realloc(NULL, 100);
         if (p == NULL || heap_owns(p)) {
-            bound_free(p);
+            bound_free(p); /* who stands in front of us may have a header of its own in front of what malloc gives */
             continue;
         }
         log_line("verify: %s of this process is not strata's: it resolves to %p, strata's is %p", names[i], function.found,

@@ -88,12 +88,7 @@ void strata_free_aligned_sized(void *p, size_t alignment, size_t size) {
 #ifndef STRATA_NO_OVERRIDE
 /* As in the C library, what these free is the process's free's: that of a program which has its own, but not these. Only ours has a use for the size.
  */
-extern void bound_free(void *p) __asm__("free");
-STRATA_INLINE bool free_is_ours(void) {
-    uintptr_t bound = (uintptr_t)bound_free; /* hidden from the compiler, which may take two names for two functions */
-    __asm__("" : "+r"(bound));
-    return STRATA_LIKELY(bound == (uintptr_t)strata_free);
-}
+STRATA_INLINE bool free_is_ours(void) { return bound_is((uintptr_t)bound_free, (uintptr_t)strata_free); }
 extern __typeof__(strata_free_sized) free_sized;
 STRATA_EXPORT STRATA_SELDOM void free_sized(void *p, size_t size) {
     if (free_is_ours())

@@ -19,6 +19,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
+#include "api/also_as.h"
 #include "api/heap.h"
 #include "base/check.h"
 #include "strata/malloc.h"
@@ -104,12 +105,7 @@ BOUND(void, delete_array, "_ZdaPv", void *p);
 BOUND(void, delete_one_aligned, "_ZdlPvSt11align_val_t", void *p, size_t align);
 BOUND(void, delete_array_aligned, "_ZdaPvSt11align_val_t", void *p, size_t align);
 
-/* The compiler may take two names for two functions: so it is kept from knowing the one. */
-STRATA_INLINE bool are_same(uintptr_t bound, uintptr_t own) {
-    __asm__("" : "+r"(bound));
-    return STRATA_LIKELY(bound == own);
-}
-#define IS_OURS(name) are_same((uintptr_t)bound_##name, (uintptr_t)name)
+#define IS_OURS(name) bound_is((uintptr_t)bound_##name, (uintptr_t)name)
 
 /* ------------------------------------------------------------------ new */
 

@@ -1,10 +1,7 @@
 /*
  * test_spans.c - spans that come, go and are imported: order and gaps, remove, sources good and bad, arenas on arenas.
  */
-#include "unit/arena/arena_support.h"
-
-static struct arena arena;
-static struct memory memory;
+#include "unit/arena/arena_units.h"
 
 /* A source that hands out what the test says and remembers what came back. */
 struct script {
@@ -39,19 +36,9 @@ static void script_release(void *source, uint64_t start, uint64_t size) {
 static const struct arena_source script_source = {script_alloc, script_release};
 static const struct arena_source keeping_source = {script_alloc, NULL};
 
-static int setup(void **state) {
-    (void)state;
-    sim_reset(NULL);
-    memory_init(&memory);
+static int setup_script(void **state) {
     script = (struct script){0};
-    ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    memory_drop(&memory);
-    return 0;
+    return setup(state);
 }
 
 struct seen {
@@ -346,18 +333,18 @@ static void a_span_that_is_extended_is_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(spans_are_kept_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(remove_wants_a_whole_free_added_span, setup, teardown),
-        cmocka_unit_test_setup_teardown(next_fit_goes_on_after_its_span_is_gone, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_lacks_is_imported_and_goes_back_when_free, setup, teardown),
-        cmocka_unit_test_setup_teardown(added_spans_stay_and_imported_ones_stay_without_release, setup, teardown),
-        cmocka_unit_test_setup_teardown(constrained_imports_always_suffice, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_source_hears_whether_it_may_sleep, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_source_that_has_none_is_no_space, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_a_bad_source_gives_goes_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_source_comes_before_a_long_search, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_arena_is_a_source_for_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_span_that_is_extended_is_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(spans_are_kept_in_order, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(remove_wants_a_whole_free_added_span, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(next_fit_goes_on_after_its_span_is_gone, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(what_lacks_is_imported_and_goes_back_when_free, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(added_spans_stay_and_imported_ones_stay_without_release, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(constrained_imports_always_suffice, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(a_source_hears_whether_it_may_sleep, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(a_source_that_has_none_is_no_space, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(what_a_bad_source_gives_goes_back, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(a_source_comes_before_a_long_search, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(an_arena_is_a_source_for_others, setup_script, teardown),
+        cmocka_unit_test_setup_teardown(a_span_that_is_extended_is_one, setup_script, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,21 @@ static inline struct depot *build_depot(unsigned *cache, size_t bytes) {
     return &caches.depots[*cache];
 }
 
+/* Every CPU has rounds of two caches; returns the first. CPU 0 goes on. */
+static inline unsigned fill_cpus(unsigned cpus, unsigned *second) {
+    build(cpus, 256);
+    unsigned cache = cache_of(64);
+    *second = cache_of(3000);
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        sim_cpu_set(cpu);
+        give(cache, must_take(cache));
+        give(*second, must_take(*second));
+        assert_true(rounds_in(cpu, cache) != 0 && rounds_in(cpu, *second) != 0);
+    }
+    sim_cpu_set(0);
+    return cache;
+}
+
 /* Visits by two threads, which leave nothing: from then on more may wait, until a tick has seen an interval without such. */
 static inline void share_depot(unsigned cache) {
     for (unsigned cpu = 2; cpu-- != 0;) {

@@ -11,24 +11,9 @@ static void *objects[2 * CACHE_ROUNDS_MAX];
 
 static uint32_t upper_of(unsigned area, unsigned cache) { return (uint32_t)(header_word_of(area, cache) >> 32); }
 
-/* Every CPU has rounds of two caches; returns the first. */
-static unsigned fill_cpus(unsigned *second) {
-    build(CPUS, 256);
-    unsigned cache = cache_of(64);
-    *second = cache_of(3000);
-    for (unsigned cpu = 0; cpu < CPUS; cpu++) {
-        sim_cpu_set(cpu);
-        give(cache, must_take(cache));
-        give(*second, must_take(*second));
-        assert_true(rounds_in(cpu, cache) != 0 && rounds_in(cpu, *second) != 0);
-    }
-    sim_cpu_set(0);
-    return cache;
-}
-
 static void a_drain_takes_the_rounds_of_every_cpu(void **state) {
     (void)state;
-    unsigned second, cache = fill_cpus(&second);
+    unsigned second, cache = fill_cpus(CPUS, &second);
     assert_true(stock_depot(cache));
     cache_drain(&caches);
     for (unsigned cpu = 0; cpu < CPUS; cpu++) {
@@ -49,7 +34,7 @@ static void a_drain_takes_the_rounds_of_every_cpu(void **state) {
 
 static void a_drained_array_is_opened_by_its_owner_only(void **state) {
     (void)state;
-    unsigned second, cache = fill_cpus(&second);
+    unsigned second, cache = fill_cpus(CPUS, &second);
     sim_cpu_set(1);
     void *object = must_take(cache);
     cache_drain(&caches);
@@ -85,7 +70,7 @@ static void a_drained_array_is_opened_by_its_owner_only(void **state) {
 
 static void a_drained_array_is_reopened_with_the_m_of_now(void **state) {
     (void)state;
-    unsigned second, cache = fill_cpus(&second);
+    unsigned second, cache = fill_cpus(CPUS, &second);
     struct depot *depot = &caches.depots[cache];
     cache_drain(&caches);
     stack_contend(cache);
@@ -101,7 +86,7 @@ static void a_drained_array_is_reopened_with_the_m_of_now(void **state) {
 
 static void only_idle_cpus_are_drained_by_time(void **state) {
     (void)state;
-    unsigned second, cache = fill_cpus(&second);
+    unsigned second, cache = fill_cpus(CPUS, &second);
     unsigned filled = rounds_in(1, cache), filled_second = rounds_in(1, second);
     cache_tick(&caches);
     for (unsigned cpu = 0; cpu < CPUS; cpu++) assert_int_equal(rounds_in(cpu, cache), filled); /* they worked since the start */
@@ -134,7 +119,7 @@ static void only_idle_cpus_are_drained_by_time(void **state) {
 
 static void nothing_is_taken_without_a_fence(void **state) {
     (void)state;
-    unsigned second, cache = fill_cpus(&second);
+    unsigned second, cache = fill_cpus(CPUS, &second);
     uint64_t words[CPUS], second_words[CPUS], in_use = slab_stats_of(cache).in_use;
     for (unsigned cpu = 0; cpu < CPUS; cpu++) {
         words[cpu] = header_word_of(cpu, cache);
@@ -160,7 +145,7 @@ static void nothing_is_taken_without_a_fence(void **state) {
 static void a_drain_that_fails_half_way_has_done_half(void **state) {
     (void)state;
     for (unsigned n = 1; n <= CPUS; n++) {
-        unsigned second, cache = fill_cpus(&second), drained = 0;
+        unsigned second, cache = fill_cpus(CPUS, &second), drained = 0;
         sim_fail_call(n, 1);
         cache_drain(&caches);
         for (unsigned cpu = 0; cpu < CPUS; cpu++) {
@@ -178,7 +163,7 @@ static void a_drain_that_fails_half_way_has_done_half(void **state) {
 /* The array has more rounds than it would have room for now: it is opened again with what m is. */
 static void a_failed_drain_after_m_has_fallen(void **state) {
     (void)state;
-    unsigned second, cache = fill_cpus(&second);
+    unsigned second, cache = fill_cpus(CPUS, &second);
     struct depot *depot = &caches.depots[cache];
     unsigned m = depot->rounds;
     sim_cpu_set(1);

@@ -7,15 +7,7 @@
 
 /* Two caches with rounds in the array of each CPU; the first is shut then. */
 static unsigned shut_one(unsigned *open) {
-    build(CPUS, 256);
-    unsigned shut = cache_of(64);
-    *open = cache_of(3000);
-    for (unsigned cpu = 0; cpu < CPUS; cpu++) {
-        sim_cpu_set(cpu);
-        give(shut, must_take(shut));
-        give(*open, must_take(*open));
-        assert_true(rounds_in(cpu, shut) != 0 && rounds_in(cpu, *open) != 0);
-    }
+    unsigned shut = fill_cpus(CPUS, open);
     cache_shut(&caches, shut);
     return shut;
 }
