@@ -188,8 +188,8 @@ STRATA_API bool strata_debug_walk(const char *pattern, bool freed, bool (*visit)
  * strata_debug_find - the debugged buffer, in use or freed, that an address is in or next to: visit is called with it, once.
  *
  * visit: not NULL. Returns whether there is one. For a handler of SIGSEGV that runs on a thread which holds no lock of strata (the fault was the
- * program's own), this tells which buffer was meant; else not for signal handlers. Cost: linear in the slabs of debugged
- * buffers.
+ * program's own), this tells which buffer was meant; else not for signal handlers. Cost: linear in the debugged
+ * caches, and in the slabs of those with sources of their own.
  */
 STRATA_API bool strata_debug_find(const void *address, bool (*visit)(const struct strata_debug_buffer *buffer, void *argument), void *argument);
 

@@ -189,21 +189,8 @@ void debug_each(struct debug_layer *layer, void (*visit)(struct debug_cache *cac
 
 /* ------------------------------------------------------------------ finding */
 
-/* Under the cache's lock: the slab of this cache round an address. */
-static struct debug_slab *slab_of_cache(const struct debug_cache *cache, uintptr_t address) {
-    if (cache->source == NULL) return debug_cache_of(cache->layer, (const void *)address) == cache ? debug_slab_round(cache->layer, address) : NULL;
-    LIST_FOR_EACH(&cache->twins, node) {
-        const struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
-        LIST_FOR_EACH(&twin->slabs, at) {
-            struct debug_slab *slab = CONTAINER_OF(at, struct debug_slab, link);
-            if (address - slab->start < twin->slab_bytes) return slab;
-        }
-    }
-    return NULL;
-}
-
 static bool find_place(const struct debug_cache *cache, const void *address, struct debug_place *place) {
-    place->slab = slab_of_cache(cache, (uintptr_t)address);
+    place->slab = debug_slab_of(cache, (uintptr_t)address);
     if (place->slab == NULL) return false;
     const struct debug_twin *twin = place->slab->twin;
     uint64_t index = ((uintptr_t)address - place->slab->start) / twin->stride;

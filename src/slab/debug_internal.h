@@ -50,6 +50,9 @@ void debug_slab_link(struct debug_slab *slab);
 void debug_slab_unlink(struct debug_slab *slab);
 /* Unlinked already. Under no lock. */
 void debug_slab_destroy(struct debug_slab *slab);
+/* The slab of this cache round an address; NULL: it has none. Under the cache's lock. Constant; with a source of the program's linear in the slabs.
+ */
+struct debug_slab *debug_slab_of(const struct debug_cache *cache, uintptr_t address);
 
 /* With a firewall: access to a place, which counts towards the zone's limit, and none any more. False: it can't be had now. */
 bool debug_place_open(const struct debug_place *place);

@@ -284,3 +284,18 @@ struct debug_cache *debug_cache_of(struct debug_layer *layer, const void *addres
     const struct debug_chunk *chunk = &layer->chunks[((uintptr_t)address - layer->window) / SUPERPAGE_BYTES];
     return __atomic_load_n(&chunk->slab, __ATOMIC_ACQUIRE) != NULL ? __atomic_load_n(&chunk->cache, __ATOMIC_RELAXED) : NULL;
 }
+
+struct debug_slab *debug_slab_of(const struct debug_cache *cache, uintptr_t address) {
+    if (cache->source == NULL) {
+        struct debug_slab *slab = debug_cache_of(cache->layer, (const void *)address) == cache ? debug_slab_round(cache->layer, address) : NULL;
+        return slab != NULL && slab->id != 0 ? slab : NULL; /* one that is about to be linked has none yet */
+    }
+    LIST_FOR_EACH(&cache->twins, node) {
+        const struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
+        LIST_FOR_EACH(&twin->slabs, at) {
+            struct debug_slab *slab = CONTAINER_OF(at, struct debug_slab, link);
+            if (address - slab->start < twin->slab_bytes) return slab;
+        }
+    }
+    return NULL;
+}

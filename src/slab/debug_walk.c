@@ -90,31 +90,18 @@ bool debug_copy_next(struct debug_layer *layer, struct debug_cursor *cursor, boo
     return found;
 }
 
-/* Under the cache's lock. */
-static bool copy_round(const struct debug_cache *cache, uintptr_t address, struct debug_copy *copy) {
-    LIST_FOR_EACH(&cache->twins, node) {
-        const struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
-        LIST_FOR_EACH(&twin->slabs, at) {
-            const struct debug_slab *slab = CONTAINER_OF(at, struct debug_slab, link);
-            if (address - slab->start >= twin->slab_bytes) continue;
-            copy_slab(slab, copy);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* By the lists: what else leads from the address to a slab may lead to one that goes, as anybody may ask for any address. */
+/* By the list of caches: as anybody may ask for any address, what leads from it to a cache may lead to one that goes. */
 bool debug_copy_of(struct debug_layer *layer, const void *address, struct debug_copy *copy, unsigned *index) {
     bool found = false;
     platform_lock_acquire(&layer->lock);
     LIST_FOR_EACH(&layer->caches, node) {
         struct debug_cache *cache = CONTAINER_OF(node, struct debug_cache, link);
         platform_lock_acquire(&cache->lock);
-        bool is_in = copy_round(cache, (uintptr_t)address, copy);
+        const struct debug_slab *slab = debug_slab_of(cache, (uintptr_t)address);
+        if (slab != NULL) copy_slab(slab, copy);
         platform_lock_release(&cache->lock);
-        found |= is_in;
-        if (is_in && cache->source == NULL) break; /* else a source may have the slab in a debugged buffer, which then counts */
+        found |= slab != NULL;
+        if (slab != NULL && cache->source == NULL) break; /* else a source may have the slab in a debugged buffer, which then counts */
     }
     platform_lock_release(&layer->lock);
     if (!found) return false;
