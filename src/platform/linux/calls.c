@@ -25,18 +25,20 @@ int linux_duplicate(int file) {
     return high < 0 && errno == EINVAL ? fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : high; /* RLIMIT_NOFILE ends below that */
 }
 
-/* What was not blocked before can't be pending: filters of system calls seldom allow the question. */
+/* What was not blocked before can't be pending: filters of system calls seldom allow the question. Some don't allow to block either, but to set. */
 void linux_signals_hold(struct linux_held_signals *held) {
     sigset_t blocked;
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGPIPE);
     sigaddset(&blocked, SIGXFSZ);
     sigemptyset(&held->pending);
-    pthread_sigmask(SIG_BLOCK, &blocked, &held->before);
+    held->held = pthread_sigmask(SIG_BLOCK, &blocked, &held->before) == 0;
+    if (!held->held) return; /* there is no mask before to put back */
     if (sigismember(&held->before, SIGPIPE) == 1 || sigismember(&held->before, SIGXFSZ) == 1) sigpending(&held->pending);
 }
 
 void linux_signals_drop(const struct linux_held_signals *held, bool failed) {
+    if (!held->held) return;
     const int saved = errno, number = !failed ? 0 : saved == EPIPE ? SIGPIPE : saved == EFBIG ? SIGXFSZ : 0;
     const struct timespec now = {0};
     if (number != 0 && sigismember(&held->pending, number) == 0) {

@@ -69,6 +69,7 @@ int linux_duplicate(int file);
  * Both keep errno.
  */
 struct linux_held_signals {
+    bool held; /* false: the system didn't let us */
     sigset_t before, pending;
 };
 void linux_signals_hold(struct linux_held_signals *held);
