@@ -186,7 +186,7 @@ static bool is_others(const struct cache_layer *caches, unsigned cache, const vo
 
 void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
     const bool full = cpu_layer_is_full(caches, cache);
-    if (STRATA_LIKELY(full) || (cpu_layer_open(caches, cache) && !is_others(caches, cache, object))) {
+    if (STRATA_LIKELY(full) || (cpu_layer_open_to_free(caches, cache) && !is_others(caches, cache, object))) {
         if (!full && cpu_push_in(&caches->areas_at, cache, object)) return; /* it was only closed, or has grown */
         overflow(caches, cache);
         if (cpu_push_in(&caches->areas_at, cache, object)) return;

@@ -177,6 +177,15 @@ void shelves_unhold(const struct cache_layer *caches, const struct depot *depot)
 /* Makes the array of `cache` on this CPU usable, or larger where m has grown. False: the cache has no arrays, this CPU has no area, or it is closed.
  */
 bool cpu_layer_open(struct cache_layer *caches, unsigned cache);
+/*
+ * Thread mode: whether a free of the calling thread's, which has no array, is to go past arrays. The C library frees blocks of its own when a thread
+ * is all but gone, and of an id that is taken then nobody would hear that it is free again (cpu_threads.c).
+ */
+bool cpu_thread_frees_late(void);
+/* The same as cpu_layer_open for an object that comes back. */
+STRATA_INLINE bool cpu_layer_open_to_free(struct cache_layer *caches, unsigned cache) {
+    return !(STRATA_UNLIKELY(caches->thread_mode) && cpu_thread_frees_late()) && cpu_layer_open(caches, cache);
+}
 /* Whether the array of `cache` on this CPU is in use, and full at the size that it is to have. A look: it may be otherwise at once. */
 STRATA_INLINE bool cpu_layer_is_full(const struct cache_layer *caches, unsigned cache) {
     const uint64_t header = cpu_header_read(&caches->areas_at, cache);

@@ -59,6 +59,15 @@ STRATA_COLD uint32_t cpu_thread_take_id(struct cache_layer *caches) {
     return id != 0 ? platform_thread_id() : 0;
 }
 
+/*
+ * glibc frees what belongs to the stacks of threads that have ended on a thread that is about to end itself, when its destructors of keys have run.
+ * One that has never come here before would get an id, and keep it for good; and its word would be read when its stack has gone. It frees little so
+ * late: something for each stack, of as many as have no room beside its own. So who has never allocated gets an id with its 64th free.
+ */
+#define FREES_WITHOUT_ID 64
+
+STRATA_COLD bool cpu_thread_frees_late(void) { return platform_thread_id() == 0 && platform_thread_count_free() < FREES_WITHOUT_ID; }
+
 /* A thread that has ended: its arrays are emptied and unused again. Under drain_lock. */
 static void empty_area(struct cache_layer *caches, uint32_t id) {
     for (unsigned cache = caches->first; cache < caches->end; cache++) {

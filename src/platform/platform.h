@@ -337,6 +337,8 @@ void platform_thread_set_id(uint32_t id);
 uint32_t platform_thread_id(void);
 /* True once the exit callback of this thread has run: it must not get an id again, as nobody would take that back. */
 bool platform_thread_ended(void);
+/* Counts a free of the calling thread's that it made without an id; how many there are now. */
+uint32_t platform_thread_count_free(void);
 /* The callback that runs when a thread with an id ends, on that thread, with its id already back at 0. To be set before any thread has one. */
 void platform_on_thread_exit(void (*callback)(uint32_t id));
 /* A number of the calling thread that no other living thread of the process has, in any mode; not 0, below 2^30. A system call. */

@@ -55,6 +55,12 @@ def test_threads_come_and_go_no_rseq_all(strata, helper):
     assert result["late_kib"] < result["early_kib"] + 8 * MIB_KIB
 
 
+@pytest.mark.parametrize("strata", ["rseq", "no-rseq", "refused"], indirect=True)
+def test_threads_that_never_allocate(strata, helper):
+    """The C library frees on them when nothing can be told of their ends any more."""
+    assert figures(strata.run([helper("stress/thread_silent"), 10]))["threads"] == 400
+
+
 def crowd(strata, helper, tmp_path, few, many):
     """The figures and the three statistics of a crowd: FEW threads alive, MANY, none."""
     paths = [tmp_path / f"{name}.json" for name in ("few", "many", "gone")]

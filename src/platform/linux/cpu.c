@@ -42,7 +42,7 @@ struct thread_block {
     uint32_t cpu_id;
     uint64_t rseq_cs;
     uint32_t flags;
-    uint32_t node_id;
+    uint32_t frees;        /* the node in the kernel's: made without an id */
     uint32_t mm_cid;       /* the thread's id */
     uint32_t before_vfork; /* the kernel's id of the CPU */
 };
@@ -106,6 +106,7 @@ STRATA_SELDOM void platform_cpu_return(void) {
 static void set_id(uint32_t id) { thread_block.mm_cid = id; }
 static void set_ended(void) { thread_block.flags = 1; }
 bool platform_thread_ended(void) { return thread_block.flags != 0; }
+STRATA_RARE uint32_t platform_thread_count_free(void) { return ++thread_block.frees; }
 uint32_t platform_thread_id(void) { return thread_block.mm_cid; }
 static const uint64_t *own_sequence(void) { return &thread_block.rseq_cs; }
 
@@ -114,8 +115,10 @@ static const uint64_t *own_sequence(void) { return &thread_block.rseq_cs; }
 __thread uint32_t platform_portable_thread_id;
 __thread uint64_t platform_portable_sequence;
 static __thread bool thread_ended __attribute__((tls_model("initial-exec")));
+static __thread uint32_t thread_frees __attribute__((tls_model("initial-exec")));
 static void set_ended(void) { thread_ended = true; }
 bool platform_thread_ended(void) { return thread_ended; }
+uint32_t platform_thread_count_free(void) { return ++thread_frees; }
 
 static void use_thread_block(void) { mode = PLATFORM_CPU_THREAD; }
 void linux_cpu_init(void) { use_thread_block(); }

@@ -87,6 +87,7 @@ struct sim_thread {
     bool in_sequence; /* switched away from at a sim_preempt_point */
     bool aborted;     /* and that sequence may not go on */
     bool ended;       /* its exit callback has run: platform_thread_ended */
+    uint32_t frees;   /* platform_thread_count_free */
     struct platform_lock *wants;
     struct platform_event *waits;
     bool waits_pressure;

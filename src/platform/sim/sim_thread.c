@@ -63,6 +63,7 @@ void sim_thread_become(unsigned thread) {
 }
 
 bool platform_thread_ended(void) { return threads[current].ended; }
+uint32_t platform_thread_count_free(void) { return ++threads[current].frees; }
 uint32_t platform_thread_id(void) { return threads[current].id; }
 uint32_t platform_thread_self(void) { return current + 1; }
 uint32_t *platform_thread_asked(void) { return &threads[current].asked; }
