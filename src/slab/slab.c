@@ -209,9 +209,13 @@ static void destroy_empty(struct slab_layer *slabs, struct slab_cache *cache, un
     zone_run_free(slabs->zone, address, granules);
 }
 
-/* All wholly free slabs of a shard, under its lock. */
+/*
+ * All wholly free slabs of a shard, under its lock. No further than the last of them: those that have just become free are in front, and where each
+ * is destroyed at once, the others in the bucket may be very many.
+ */
 static STRATA_NOINLINE void destroy_empties(struct slab_layer *slabs, struct slab_cache *cache, unsigned index) {
-    for (uint32_t head = slab_shard_at(cache, index)->buckets[SLAB_BUCKETS - 1]; head != SLAB_NONE;) {
+    const struct slab_shard *shard = slab_shard_at(cache, index);
+    for (uint32_t head = shard->buckets[SLAB_BUCKETS - 1]; head != SLAB_NONE && shard->empty_slabs != 0;) {
         struct slab *slab = slab_at(slabs, head);
         uint32_t next = slab->next;
         if (slab->free == slab->capacity) destroy_empty(slabs, cache, index, slab, head);

@@ -270,6 +270,30 @@ static void above_the_soft_limit_they_go_at_once(void **state) {
     assert_empty();
 }
 
+/*
+ * Each goes by itself, and who looks for it looks at no others, of which there may be very many: one that only says that it is free, in the same
+ * list but behind it, is not found.
+ */
+static void above_the_soft_limit_one_costs_no_look_at_others(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.soft_limit_bytes = 0;
+    begin(NULL, config);
+    unsigned cache = cache_of(512), capacity = capacity_min(cache);
+    take(cache, objects, 20 * capacity);
+    for (unsigned i = 0; i < 20; i++) give(cache, &objects[i * capacity], capacity - 1); /* all but one of each slab */
+    struct slab *other = zone_head(&zone, zone_head_of(&zone, slab_of(objects[capacity - 1])));
+    assert_int_equal(other->bucket, SLAB_BUCKETS - 1);
+    other->free++;
+    give(cache, &objects[20 * capacity - 1], 1);
+    other->free--;
+    assert_int_equal(stats_of(cache).slabs, 19);
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < 19; i++) give(cache, &objects[(i + 1) * capacity - 1], 1);
+    assert_int_equal(stats_of(cache).slabs, 0);
+    assert_empty();
+}
+
 /* A loop of filling and emptying one slab costs the zone nothing. */
 static void the_last_empty_slab_waits_for_the_next_burst(void **state) {
     (void)state;
@@ -420,6 +444,7 @@ int main(void) {
         cmocka_unit_test(large_objects_are_not_made_present),
         cmocka_unit_test_setup(empty_slabs_go_before_a_block_grows_the_heap, plain_slabs),
         cmocka_unit_test_setup(above_the_soft_limit_they_go_at_once, plain_slabs),
+        cmocka_unit_test(above_the_soft_limit_one_costs_no_look_at_others),
         cmocka_unit_test_setup(the_last_empty_slab_waits_for_the_next_burst, plain_slabs),
         cmocka_unit_test_setup(partial_slabs_serve_before_empty_ones, plain_slabs),
         cmocka_unit_test_setup(reaping_takes_the_empty_ones_only, plain_slabs),
