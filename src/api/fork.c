@@ -40,8 +40,8 @@ static void prepare(void) {
     heap_lock_name();
     platform_lock_hold(&heap.lock);
     platform_fork_begin();
-    layers_held = heap.layers_stand;
-    zones_fork_prepare(); /* which know nothing of the heap */
+    layers_held = heap.ready; /* not where some layers stand and there was no memory for the rest: nobody uses them then */
+    zones_fork_prepare();     /* which know nothing of the heap */
     if (!layers_held) return;
     pressure_fork_prepare();
     platform_lock_hold(&heap.arenas.lock);

@@ -45,7 +45,33 @@ static void a_failed_start_loses_nothing(void **state) {
     assert_true(failed >= 3); /* the loop has met calls that the start can't do without */
 }
 
+/* A process whose heap can't be built may fork all the same: parent and child go on, and have one as soon as there is memory. */
+static void a_process_without_a_heap_forks(void **state) {
+    (void)state;
+    unsigned halves = 0;
+    heap_fork_register();
+    for (unsigned in_child = 0; in_child < 2; in_child++) {
+        for (unsigned call = 1, reached = 1; reached != 0; call++) {
+            new_process(NULL, NULL);
+            sim_fail_call(call, SIM_FOREVER);
+            void *first = strata_malloc(10);
+            reached = sim_failures() != 0;
+            halves += first == NULL && heap.layers_stand; /* zone and slabs stand, and for the rest there was no memory */
+            fork_prepare();
+            if (in_child != 0) sim_fork_child();
+            (in_child != 0 ? fork_child : fork_parent)();
+            assert_int_equal(sim_locks_held(), 0);
+            sim_fail_call(0, 0);
+            strata_free(first);
+            assert_non_null(first = strata_malloc(10));
+            strata_free(first);
+            assert_null(heap_check());
+        }
+    }
+    assert_true(halves >= 2);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_failed_start_loses_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_failed_start_loses_nothing), cmocka_unit_test(a_process_without_a_heap_forks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
