@@ -27,10 +27,11 @@ size_t batch_alloc_small(unsigned cache, void **objects, size_t count, unsigned 
         got += some;
         if ((flags & STRATA_BATCH_CONSTANT_TIME) == 0) maintenance_slow_call(true);
         if (some == wanted) continue;
-        if (released || heap_release(0) == 0) {
+        if (released) {
             if ((flags & STRATA_BATCH_CONSTANT_TIME) == 0) reclaim_later(bytes);
             break;
         }
+        (void)heap_release(0); /* also in vain: the last objects may have come out of other CPUs' arrays, as malloc's do (heap.c) */
         released = true;
     }
     if ((flags & STRATA_BATCH_ZERO) != 0)

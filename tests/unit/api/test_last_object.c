@@ -1,6 +1,7 @@
 /*
  * test_last_object.c - at the limit malloc gets what other CPUs keep, of its own size and of others, before it says that there is no memory.
  */
+#include "strata/batch.h"
 #include "strata/malloc.h"
 #include "unit/api/api_support.h"
 
@@ -32,6 +33,27 @@ static void any_cpu_gets_the_last_object(void **state) {
     }
 }
 
+/* So does a batch, also where nothing that is released makes it worth another try. */
+static void a_batch_gets_the_last_objects(void **state) {
+    static const size_t sizes[] = {16, 400, 3000};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
+        const struct sim_config sim = {.cpus = 2};
+        new_process(&sim, "background:off,hard_limit:8M");
+        unsigned count = take_all(sizes[i]);
+        (void)heap_release(0);
+        sim_cpu_set(1);
+        for (unsigned freed = 0; freed < 2; freed++) strata_free(p[--count]);
+        sim_cpu_set(0);
+        void *batch[3] = {NULL};
+        size_t got = 3, size = sizes[i];
+        strata_batch_alloc1(NULL, batch, &got, &size, 0, 0, 0);
+        assert_int_equal(got, 2);
+        assert_null(strata_malloc(sizes[i]));
+        ASSERT_SOUND();
+    }
+}
+
 /* What CPU 1 has freed is in its array, and of the slabs that are in use for it nothing else. */
 static void what_others_keep_serves_any_size(void **state) {
     const struct sim_config sim = {.cpus = 2};
@@ -53,6 +75,7 @@ static void what_others_keep_serves_any_size(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_cpu_gets_the_last_object),
+        cmocka_unit_test(a_batch_gets_the_last_objects),
         cmocka_unit_test(what_others_keep_serves_any_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
