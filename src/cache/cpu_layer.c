@@ -337,8 +337,8 @@ static bool close_everywhere(struct cache_layer *caches, unsigned cache) {
 STRATA_SELDOM void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     __atomic_exchange_n(&caches->depots[cache].shut, 1, __ATOMIC_ACQ_REL);
-    bool fenced = true;
-    while (close_everywhere(caches, cache) && fenced) fenced = !caches->thread_mode && platform_fence_cpus();
+    bool fenced = !caches->thread_mode; /* nor where a drain that lets its lock go right now has closed them all */
+    while (close_everywhere(caches, cache) && fenced) fenced = platform_fence_cpus();
     uint32_t own = caches->thread_mode ? platform_thread_id() : 0;
     for (unsigned area = first_area(caches); area < last_area(caches); area++)
         if ((fenced || (own != 0 && area == own)) && rounds_at(caches, area, cache) != 0) cpu_header_empty(caches, area, cache, CPU_CLOSED, false);

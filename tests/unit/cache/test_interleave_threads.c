@@ -304,6 +304,26 @@ static void drained_arrays_are_shut_and_opened(void **state) {
     explore((struct scene){.bodies = {exchange, drain_shut_and_open}, .thread_mode = true, .cpus = {0, 1}, .m = 2, .deviations = 2, .runs_min = 100});
 }
 
+/*
+ * A drain has closed all arrays that there are and lets its lock go, to give back what one had, when a cache is shut; and the owner is in the middle
+ * of a free all the time: the top stays its own.
+ */
+static void push_late(void *unused) {
+    void *objects[2], *other;
+    (void)unused;
+    sim_explore_ignore(true);
+    for (unsigned i = 0; i < 2; i++) objects[i] = take(cache);
+    other = take(cache_of(16)); /* whose array a drain comes to first */
+    give(cache_of(16), other);
+    give(cache, objects[0]);
+    sim_explore_ignore(false);
+    give(cache, objects[1]);
+}
+static void shut_while_others_drain(void **state) {
+    (void)state;
+    explore((struct scene){.bodies = {push_late, drain, shut}, .thread_mode = true, .cpus = {0, 1, 2}, .m = 8, .deviations = 2, .runs_min = 100});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(magazines_cross_the_depot_whole),
@@ -319,6 +339,7 @@ int main(void) {
         cmocka_unit_test(drains_meet_threads_at_work),
         cmocka_unit_test(arrays_are_shut_while_they_grow),
         cmocka_unit_test(drained_arrays_are_shut_and_opened),
+        cmocka_unit_test(shut_while_others_drain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
