@@ -279,6 +279,11 @@ STRATA_COLD void cache_fork_parent(struct cache_layer *caches) {
  * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
  */
 STRATA_COLD void cache_fork_child(struct cache_layer *caches) {
-    for (unsigned cache = caches->first; cache < caches->end; cache++) caches->depots[cache].giving = 0; /* what others did so is lost with them */
+    bool drains = false;
+    for (unsigned cache = caches->first; cache < caches->end; cache++) {
+        drains |= caches->depots[cache].giving != 0;
+        caches->depots[cache].giving = 0; /* what others did so is lost with them */
+    }
+    if (drains) cpu_layer_reopen(caches);
     cache_fork_parent(caches);
 }

@@ -209,6 +209,11 @@ static void open_area(struct cache_layer *caches, unsigned area, struct span spa
     }
 }
 
+STRATA_COLD void cpu_layer_reopen(struct cache_layer *caches) {
+    for (unsigned area = 0; area < last_area(caches); area++)
+        if (area_used(caches, area)) open_area(caches, area, all_of(caches));
+}
+
 static uint64_t digest_area(const struct cache_layer *caches, unsigned area) {
     uint64_t digest = 1;
     for (unsigned cache = caches->first; cache < caches->end; cache++)

@@ -324,6 +324,52 @@ static void shut_while_others_drain(void **state) {
     explore((struct scene){.bodies = {push_late, drain, shut}, .thread_mode = true, .cpus = {0, 1, 2}, .m = 8, .deviations = 2, .runs_min = 100});
 }
 
+/* ------------------------------------------------------------------ fork */
+
+static bool forked;
+static void fork_amid(void *unused) {
+    (void)unused;
+    sim_yield();
+    sim_explore_ignore(true);
+    cache_fork_prepare(&caches);
+    slab_fork_prepare(&slabs);
+    zone_fork_prepare(&zone);
+    sim_fork_child();
+    zone_fork_child(&zone);
+    slab_fork_child(&slabs);
+    cache_fork_child(&caches);
+    cache_fork_child_settle(&caches);
+    forked = true;
+}
+
+/* The child of a fork amid a drain: who drained is gone, and what it had in its hands with it; no array stays closed. */
+static const char *run_fork(void *context) {
+    const bool thread_mode = *(const bool *)context;
+    const struct sim_config sim = {.cpus = CPUS, .arena_bytes = thread_mode ? 2 * GIB : 192 * MIB, .thread_mode = thread_mode};
+    if (!stack_build(&sim, 256, UINT64_MAX)) return "no memory";
+    unsigned caches_used[] = {cache_of(16), cache_of(64), cache_of(200)};
+    forked = false;
+    for (unsigned i = 0; i < ARRAY_LENGTH(caches_used); i++) give(caches_used[i], take(caches_used[i]));
+    sim_thread_start(1, drain, NULL);
+    sim_thread_start(2, fork_amid, NULL);
+    if (!sim_run_threads() || !forked) stack_fail("a thread waits for ever");
+    for (unsigned i = 0; i < ARRAY_LENGTH(caches_used); i++) {
+        const unsigned area = own_area();
+        give(caches_used[i], take(caches_used[i]));
+        if (!header_is_open(area, caches_used[i])) stack_fail("an array stays closed");
+    }
+    return stack_wrong;
+}
+static void forks_amid_drains_leave_no_closed_arrays(void **state) {
+    (void)state;
+    for (unsigned thread_mode = 0; thread_mode < 2; thread_mode++) {
+        bool mode = thread_mode != 0;
+        struct sim_exploration exploration = {.scenario = run_fork, .context = &mode, .deviations = sparse_deviations(2)};
+        if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+        if (exploration.runs < sparse_runs(30)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(magazines_cross_the_depot_whole),
@@ -340,6 +386,7 @@ int main(void) {
         cmocka_unit_test(arrays_are_shut_while_they_grow),
         cmocka_unit_test(drained_arrays_are_shut_and_opened),
         cmocka_unit_test(shut_while_others_drain),
+        cmocka_unit_test(forks_amid_drains_leave_no_closed_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
