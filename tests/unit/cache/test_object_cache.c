@@ -251,6 +251,30 @@ static void a_place_that_was_shut_is_as_others(void **state) {
     assert_all_is_back();
 }
 
+/* Its figures are its own. */
+static void a_place_that_was_used_counts_anew(void **state) {
+    (void)state;
+    begin(2, 256);
+    for (unsigned turn = 0; turn < 2; turn++) {
+        struct kind kind = {0};
+        struct thing *things[500];
+        struct object_cache_stats stats;
+        struct object_cache *cache = create("counted", sizeof(struct thing), &kind, false);
+        assert_int_equal(cache->index, 0);
+        object_cache_stats_get(cache, &stats);
+        assert_int_equal(stats.cache.depot_allocs + stats.cache.depot_frees + stats.cache.contention, 0);
+        for (unsigned round = 0; round < 2; round++) {
+            sim_contend_lock(&cache->owner->layer.depots[0].lock, 1);
+            for (unsigned i = 0; i < ARRAY_LENGTH(things); i++) assert_non_null(things[i] = hold(cache));
+            for (unsigned i = 0; i < ARRAY_LENGTH(things); i++) drop(cache, things[i]);
+        }
+        object_cache_stats_get(cache, &stats);
+        assert_true(stats.cache.depot_allocs != 0 && stats.cache.depot_frees != 0 && stats.cache.contention != 0);
+        assert_int_equal(object_cache_destroy(&objects, cache), 0);
+    }
+    assert_all_is_back();
+}
+
 /* Memory for one slab: what CPU 0 has freed, CPU 1 gets, to the last object. */
 static void any_cpu_gets_the_last_object(void **state) {
     (void)state;
@@ -434,6 +458,7 @@ int main(void) {
         cmocka_unit_test(idle_cpus_are_called_in_by_time),
         cmocka_unit_test(the_end_of_a_thread),
         cmocka_unit_test(a_place_that_was_shut_is_as_others),
+        cmocka_unit_test(a_place_that_was_used_counts_anew),
         cmocka_unit_test(a_forked_child_goes_on),
         cmocka_unit_test(no_call_may_fail_badly),
     };
