@@ -98,11 +98,13 @@ void cpu_header_empty(struct cache_layer *caches, unsigned area, unsigned cache,
 }
 
 STRATA_COLD bool cache_layer_join(struct cache_layer *caches) {
-    struct cache_layer *first = caches->main, **link = &first->next;
+    struct cache_layer *first = caches->main;
     platform_lock_acquire(&first->drain_lock); /* no id comes into being between the look at them and the list */
     bool ok = cpu_layer_init(caches, first);
-    while (*link != NULL) link = &(*link)->next;
-    if (ok) __atomic_store_n(link, caches, __ATOMIC_RELEASE);
+    if (ok) {
+        caches->next = first->next;
+        __atomic_store_n(&first->next, caches, __ATOMIC_RELEASE);
+    }
     platform_lock_release(&first->drain_lock);
     return ok;
 }

@@ -12,6 +12,8 @@
 
 _Static_assert(OBJECT_LAYER_CACHES * (1 + CACHE_ROUNDS_MAX) + CPU_AREA_WORDS <= CPU_AREA_SLOTS, "a layer's headers and arrays fit an area");
 _Static_assert(OBJECT_LAYER_CACHES <= SLAB_CACHE_MAGAZINES, "a layer has a depot for each cache");
+_Static_assert(OBJECT_LAYER_CACHES < 32, "a layer has a bit for each place");
+#define PLACES_ALL ((UINT32_C(1) << OBJECT_LAYER_CACHES) - 1)
 
 /* Arrays begin as malloc's for objects of the same size, those of integers as for this size. */
 #define DEPOT_OBJECT_BYTES_MAX (256 * KIB)
@@ -105,18 +107,27 @@ static struct object_layer *add_layer(struct object_caches *objects) {
         zone_metadata_free(zone, owner, sizeof *owner);
         return NULL;
     }
-    struct object_layer **link = &objects->layers;
-    while (*link != NULL) link = &(*link)->next;
-    __atomic_store_n(link, owner, __ATOMIC_RELEASE);
+    __atomic_store_n(objects->last == NULL ? &objects->layers : &objects->last->next, owner, __ATOMIC_RELEASE);
+    objects->last = objects->roomy = owner; /* there was none with room */
     return owner;
 }
 
-static struct object_layer *find_place(struct object_caches *objects, unsigned *index) {
-    for (struct object_layer *owner = objects->layers; owner != NULL; owner = owner->next)
-        for (*index = 0; *index < OBJECT_LAYER_CACHES; ++*index)
-            if (owner->caches[*index] == NULL) return owner;
-    *index = 0;
-    return add_layer(objects);
+/* Under objects->lock, as the next. Layers with free places are a stack, as a search of all would be linear in the caches. */
+static struct object_layer *take_place(struct object_caches *objects, unsigned *index) {
+    struct object_layer *owner = objects->roomy != NULL ? objects->roomy : add_layer(objects);
+    if (owner == NULL) return NULL;
+    *index = bit_lowest(~owner->taken);
+    owner->taken |= UINT32_C(1) << *index;
+    if (owner->taken == PLACES_ALL) objects->roomy = owner->next_roomy;
+    return owner;
+}
+static void leave_place(struct object_caches *objects, struct object_layer *owner, unsigned index) {
+    if (owner->taken == PLACES_ALL) {
+        owner->next_roomy = objects->roomy;
+        objects->roomy = owner;
+    }
+    owner->taken &= ~(UINT32_C(1) << index);
+    owner->caches[index] = NULL;
 }
 
 static void free_cache(struct zone *zone, struct object_cache *cache) {
@@ -153,7 +164,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
         return OBJECT_CACHE_NO_MEMORY;
     }
     platform_lock_acquire(&objects->lock);
-    struct object_layer *owner = find_place(objects, &cache->index);
+    struct object_layer *owner = take_place(objects, &cache->index);
     if (owner != NULL) {
         struct depot *depot = &owner->layer.depots[cache->index];
         depot_init(depot, cache->integers != 0 ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
@@ -248,7 +259,7 @@ uint64_t object_cache_destroy(struct object_caches *objects, struct object_cache
     uint64_t left = object_slabs_destroy(&cache->slabs) + object_debug_destroy(cache);
 
     platform_lock_acquire(&objects->lock);
-    owner->caches[cache->index] = NULL;
+    leave_place(objects, owner, cache->index);
     rounds_stop_cycling(&owner->layer, &owner->layer.depots[cache->index]); /* what its arrays have grown by counts no more */
     depot_init(&owner->layer.depots[cache->index], 1, 0, DEPOT_KEEPS_FEW);
     platform_lock_release(&objects->lock);

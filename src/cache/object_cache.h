@@ -56,6 +56,8 @@ struct object_layer {
     struct cache_layer layer;
     struct object_cache *caches[OBJECT_LAYER_CACHES]; /* NULL: the place is free; written under objects->lock, while nobody uses the cache */
     struct object_layer *next;                        /* atomic */
+    struct object_layer *next_roomy;                  /* of those with free places; under objects->lock, as the next */
+    uint32_t taken;                                   /* bit i: place i is */
 };
 
 /* All object caches. */
@@ -66,6 +68,8 @@ struct object_caches {
     unsigned magazine_max;       /* the cap on m */
     uint32_t mover;              /* the one thread that moves objects, by platform_thread_self; 0: none; atomic, slept on */
     struct object_layer *layers; /* atomic */
+    struct object_layer *last;   /* of these; under the lock, as the next */
+    struct object_layer *roomy;  /* one with a free place, and so on */
     struct list all;             /* of object_cache.link */
     uint64_t debug_epoch;        /* which walk of object_caches_debug_each this is; under the lock */
 };

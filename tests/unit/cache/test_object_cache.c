@@ -275,6 +275,38 @@ static void a_place_that_was_used_counts_anew(void **state) {
     assert_all_is_back();
 }
 
+/* No place is searched for: of layers that are full none is looked at, however many there are. One that has room again is used again. */
+static void places_are_found_without_a_search(void **state) {
+    (void)state;
+    enum { LAYERS = 3 };
+    struct object_cache *all[LAYERS][OBJECT_LAYER_CACHES], *more;
+    begin(2, 256);
+    for (unsigned layer = 0; layer < LAYERS; layer++)
+        for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) {
+            all[layer][i] = create("one of many", 64, NULL, false);
+            assert_ptr_equal(all[layer][i]->owner, all[layer][0]->owner);
+        }
+    struct object_cache **hole = &all[0][0]->owner->caches[5]; /* that a search would find */
+    *hole = NULL;
+    more = create("one more", 64, NULL, false);
+    assert_ptr_not_equal(more->owner, all[0][0]->owner);
+    *hole = all[0][5];
+    for (unsigned layer = 0; layer < LAYERS; layer++) {
+        struct object_layer *owner = all[layer][0]->owner;
+        for (unsigned i = layer; i < layer + 2; i++) assert_int_equal(object_cache_destroy(&objects, all[layer][i]), 0);
+        for (unsigned i = layer; i < layer + 2; i++) {
+            all[layer][i] = create("another", 64, NULL, false);
+            assert_ptr_equal(all[layer][i]->owner, owner);
+            assert_int_equal(all[layer][i]->index, i);
+        }
+    }
+    assert_null(object_caches_check(&objects));
+    for (unsigned layer = 0; layer < LAYERS; layer++)
+        for (unsigned i = 0; i < OBJECT_LAYER_CACHES; i++) assert_int_equal(object_cache_destroy(&objects, all[layer][i]), 0);
+    assert_int_equal(object_cache_destroy(&objects, more), 0);
+    assert_all_is_back();
+}
+
 /* Memory for one slab: what CPU 0 has freed, CPU 1 gets, to the last object. */
 static void any_cpu_gets_the_last_object(void **state) {
     (void)state;
@@ -459,6 +491,7 @@ int main(void) {
         cmocka_unit_test(the_end_of_a_thread),
         cmocka_unit_test(a_place_that_was_shut_is_as_others),
         cmocka_unit_test(a_place_that_was_used_counts_anew),
+        cmocka_unit_test(places_are_found_without_a_search),
         cmocka_unit_test(a_forked_child_goes_on),
         cmocka_unit_test(no_call_may_fail_badly),
     };
