@@ -322,6 +322,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_source(struct strata_are
         status = STRATA_ARENA_BUSY;
     } else {
         arena_set_source(&arena->core.arena, &from_arena, source);
+        arena_set_source_unit(&arena->core.arena, source->core.arena.quantum);
         arena->source = source;
         arena->next_importer = source->importers;
         __atomic_store_n(&source->importers, arena, __ATOMIC_RELAXED);

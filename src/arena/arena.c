@@ -38,6 +38,7 @@ void arena_set_source(struct arena *arena, const struct arena_source *source, vo
     arena->source = source;
     arena->source_ctx = source_ctx;
 }
+STRATA_SELDOM void arena_set_source_unit(struct arena *arena, uint64_t unit) { arena->source_shift = (uint8_t)bit_lowest(unit); }
 
 STRATA_SELDOM void arena_set_limit(struct arena *arena, uint64_t limit) {
     platform_lock_acquire(&arena->lock);

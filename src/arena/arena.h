@@ -169,7 +169,8 @@ struct arena {
     uint64_t imported;         /* integers in imported spans */
     uint64_t importing;        /* integers that threads are asking the source for: imported + importing <= limit where that has not fallen since */
     uint64_t limit;
-    bool limit_denied; /* a request was refused that `importing` alone stood in the way of: if that comes to nothing, it is to try again */
+    bool limit_denied;    /* a request was refused that `importing` alone stood in the way of: if that comes to nothing, it is to try again */
+    uint8_t source_shift; /* immutable: the source deals in 2^this */
     uint64_t spans, segments_allocated, segments_free;
     struct arena_counters counters;
 
@@ -205,6 +206,11 @@ struct arena {
 enum arena_status arena_init(struct arena *arena, const char *name, uint64_t quantum, const struct arena_ops *ops, void *ctx, unsigned flags);
 /* From now on imports what it lacks. Before the first alloc. */
 void arena_set_source(struct arena *arena, const struct arena_source *source, void *source_ctx);
+/*
+ * It gives multiples of `unit`, a power of two; 1, as after arena_set_source: anything. So it is not asked for what would pass the limit and go back
+ * at once, which would wake all that import from it, and whoever has asked among them. Before the first alloc.
+ */
+void arena_set_source_unit(struct arena *arena, uint64_t unit);
 /*
  * Imports that would make imported spans hold more than `limit` integers fail as if the source had none; UINT64_MAX, as after arena_init: no limit. A
  * span that is larger than what was asked for, and too large for the limit, is given back at once, or kept where the source has no release.

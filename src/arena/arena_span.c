@@ -242,7 +242,9 @@ static void let_denied_retry(struct arena *arena, uint32_t *seen) {
 STRATA_SELDOM enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment,
                                                   uint32_t *seen) {
     uint64_t want, start = 0, got = 0;
-    if (__builtin_add_overflow(request->size, request->slack, &want)) return ARENA_NO_SPACE;
+    const uint64_t low_bits = ((uint64_t)1 << arena->source_shift) - 1;
+    if (__builtin_add_overflow(request->size, request->slack, &want) || __builtin_add_overflow(want, low_bits, &want)) return ARENA_NO_SPACE;
+    want &= ~low_bits;
     if (!arena_tags_secure(arena, TAGS_PER_REQUEST)) return ARENA_NO_TAGS;
     if (!within_limit(arena, arena->importing, want)) {
         if (within_limit(arena, 0, want)) arena->limit_denied = true;

@@ -214,6 +214,34 @@ static void what_constructed_objects_have_is_found_in_time(void **state) {
     ASSERT_OK(strata_arena_destroy(arena));
 }
 
+/* A limit that leaves no room for a quantum of the source: who sleeps there takes nothing from it, and doesn't wake itself by giving it back. */
+static int ask_a_hundred_times(void *context, struct strata_arena *of, uint64_t size) {
+    (void)context, (void)size;
+    if (++asked == 100) EXPECT_OK(strata_arena_set_limit(of, STRATA_ARENA_NO_LIMIT));
+    return 0;
+}
+static void raise_limit(void *unused) {
+    (void)unused;
+    pause_ns(LOOKS_NS(5));
+    EXPECT(!served);
+    EXPECT(asked == 1);
+    EXPECT(stats_of(source_arena).allocs == 0);
+    EXPECT_OK(strata_arena_set_limit(arena, 64));
+}
+
+static void who_sleeps_at_a_limit_sleeps(void **state) {
+    (void)state;
+    new_still_process(NULL);
+    asked = 0;
+    source_arena = new_arena("source", 64, 1024, 64);
+    arena = new_arena("limited", 0, 0, 1);
+    ASSERT_OK(strata_arena_set_source(arena, source_arena));
+    ASSERT_OK(strata_arena_set_limit(arena, 32));
+    ASSERT_OK(strata_arena_set_reclaim(arena, ask_a_hundred_times, NULL));
+    run(8, raise_limit, NULL);
+    assert_int_equal(stats_of(source_arena).allocated, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_look_asks_nobody, sound),
@@ -221,6 +249,7 @@ int main(void) {
         cmocka_unit_test_teardown(caches_with_a_source_are_looked_into, sound),
         cmocka_unit_test_teardown(quantum_caches_of_the_tree_are_looked_into, sound),
         cmocka_unit_test_teardown(what_constructed_objects_have_is_found_in_time, sound),
+        cmocka_unit_test_teardown(who_sleeps_at_a_limit_sleeps, sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
