@@ -99,7 +99,7 @@ static enum arena_status alloc_once(const struct quantum_cache *quantum, bool sl
         mark = object_cache_alloc_far(quantum->cache);
     }
     if (STRATA_LIKELY(mark != NULL)) return take_mark(quantum, mark, start);
-    if (sleeps) return arena_try(&arena->arena, quantum->size, arena->arena.quantum, start); /* it has not failed yet */
+    if (sleeps) return arena_urge(&arena->arena, quantum->size, start); /* it has not failed yet */
     return arena_xalloc(&arena->arena, quantum->size, 0, 0, 0, 0, 0, 0, start);
 }
 
@@ -115,6 +115,7 @@ static STRATA_COLD enum arena_status alloc_asleep(struct quantum_cache *quantum,
     for (;;) {
         uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
         status = try_one(quantum, start);
+        if (is_lack(status) && asks && again) status = arena_urge(&arena->arena, quantum->size, start); /* before the first sleep it was */
         if (!is_lack(status)) break;
         if (asks) {
             bool more = arena_wait_reclaim(&arena->arena, quantum->size, again);

@@ -299,6 +299,11 @@ STRATA_RARE enum arena_status arena_try(struct arena *arena, uint64_t size, uint
     return request_segment(arena, &request, start);
 }
 
+STRATA_COLD enum arena_status arena_urge(struct arena *arena, uint64_t size, uint64_t *start) {
+    struct arena_request request = {.size = size, .align = arena->quantum, .last = UINT64_MAX, .quiet = true, .urges = true};
+    return request_segment(arena, &request, start);
+}
+
 STRATA_RARE enum arena_status arena_slab_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start) {
     struct arena_request request = {.size = size, .align = align, .last = UINT64_MAX, .quiet = true, .holder = ARENA_HOLDER_CACHE};
     return request_segment(arena, &request, start);

@@ -265,6 +265,8 @@ enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, 
 /* Likewise, for what they cut up: until it is given back it is refused to all others, as what is lent. */
 enum arena_status arena_slab_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start);
 enum arena_status arena_slab_free(struct arena *arena, uint64_t start, uint64_t size);
+/* As arena_try, for who is about to sleep for it by itself: sources are asked as by any request that sleeps, with ARENA_SLEEP and not quietly. */
+enum arena_status arena_urge(struct arena *arena, uint64_t size, uint64_t *start);
 /*
  * Changes the size of an allocated segment in place. ARENA_NO_SPACE where what follows is not free or too small. For segments
  * that did not come from a quantum cache and will not go there (both sizes above qcache_max, or xalloc and xfree).

@@ -34,6 +34,7 @@ struct arena_request {
     bool bounded; /* min or max was given */
     bool from_top;
     bool quiet; /* as arena_try says */
+    bool urges; /* quiet, but not towards sources, as arena_urge says */
     enum arena_holder holder;
 };
 

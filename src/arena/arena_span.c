@@ -239,6 +239,11 @@ static void let_denied_retry(struct arena *arena, uint32_t *seen) {
     platform_lock_acquire(&arena->lock);
 }
 
+static unsigned source_flags(const struct arena_request *request) {
+    if (request->urges) return ARENA_SLEEP;
+    return (request->flags & ARENA_SLEEP) | (request->quiet ? ARENA_QUIET : 0);
+}
+
 STRATA_SELDOM enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment,
                                                   uint32_t *seen) {
     uint64_t want, start = 0, got = 0;
@@ -250,7 +255,7 @@ STRATA_SELDOM enum arena_status arena_span_import(struct arena *arena, const str
         if (within_limit(arena, 0, want)) arena->limit_denied = true;
         return ARENA_NO_SPACE;
     }
-    enum arena_status status = ask_source(arena, want, (request->flags & ARENA_SLEEP) | (request->quiet ? ARENA_QUIET : 0), &start, &got);
+    enum arena_status status = ask_source(arena, want, source_flags(request), &start, &got);
     if (status == ARENA_OK) {
         status = accept(arena, want, start, got, segment);
         if (status == ARENA_OK) return ARENA_OK;

@@ -242,6 +242,53 @@ static void who_sleeps_at_a_limit_sleeps(void **state) {
     assert_int_equal(stats_of(source_arena).allocated, 0);
 }
 
+/* Nobody else is here: what serves these sleepers is what their source gives where it is asked as for any request that sleeps, of whatever size. */
+static void run_alone(bool with_caches) {
+    if (with_caches) ASSERT_OK(strata_arena_set_quantum_caches(arena, 2));
+    wrong = NULL;
+    served = false;
+    sim_thread_start(0, sleep_for, (void *)1);
+    EXPECT(sim_run_threads_for(UINT64_C(1000000000)) && served);
+    if (wrong != NULL) fail_msg("%s", wrong);
+}
+
+static enum strata_arena_status give_who_waits(void *context, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
+    (void)context;
+    *start = 1 << 20;
+    *got = size;
+    return flags == STRATA_ARENA_SLEEP ? STRATA_ARENA_OK : STRATA_ARENA_NO_SPACE;
+}
+static void take_back(void *context, uint64_t start, uint64_t size) { (void)context, (void)start, (void)size; }
+
+static void functions_are_told_who_waits(void **state) {
+    (void)state;
+    for (unsigned with_caches = 0; with_caches < 2; with_caches++) {
+        new_still_process(NULL);
+        arena = new_arena("by function", 0, 0, 1);
+        ASSERT_OK(strata_arena_set_import(arena, give_who_waits, take_back, NULL));
+        run_alone(with_caches != 0);
+    }
+}
+
+static int give_back(void *context, struct strata_arena *of, uint64_t size) {
+    (void)context, (void)size;
+    for (unsigned i = 0; i < 16 && asked == 0; i++) EXPECT_OK(strata_arena_free(of, held[i], 1));
+    return ++asked == 1;
+}
+
+static void sources_are_asked_to_spare(void **state) {
+    (void)state;
+    for (unsigned with_caches = 0; with_caches < 2; with_caches++) {
+        fill(false);
+        source_arena = arena;
+        ASSERT_OK(strata_arena_set_reclaim(source_arena, give_back, NULL));
+        arena = new_arena("importer", 0, 0, 1);
+        ASSERT_OK(strata_arena_set_source(arena, source_arena));
+        run_alone(with_caches != 0);
+        assert_int_equal(asked, 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_look_asks_nobody, sound),
@@ -250,6 +297,8 @@ int main(void) {
         cmocka_unit_test_teardown(quantum_caches_of_the_tree_are_looked_into, sound),
         cmocka_unit_test_teardown(what_constructed_objects_have_is_found_in_time, sound),
         cmocka_unit_test_teardown(who_sleeps_at_a_limit_sleeps, sound),
+        cmocka_unit_test_teardown(functions_are_told_who_waits, sound),
+        cmocka_unit_test_teardown(sources_are_asked_to_spare, sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
