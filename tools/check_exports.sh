@@ -48,13 +48,19 @@ for kind in so a; do
     check libstrata-only.$kind '^strata_[a-z0-9_]+$' "$declared"
 done
 # malloc and free are no cancellation points, so the library doesn't use the C library's functions that are (src/platform/linux/linux.h), but for what
-# threads of its own do.
-imported=$(nm -D --undefined-only "$build/libstrata.so" | sed 's/.* U //; s/@.*//')
-grep -qx pwrite <<<"$imported" || fail "libstrata.so imports no pwrite: is this how imports are listed?"
-for name in accept close connect creat fallocate fsync lockf msync nanosleep open open64 openat openat64 pause pselect read readv \
-    recvfrom recvmsg select send sendmsg sendto sigsuspend sigtimedwait sigwait sigwaitinfo sleep splice system tcdrain usleep wait waitpid write writev; do
-    ! grep -qx "$name" <<<"$imported" || fail "libstrata.so imports $name, a cancellation point"
-done
+# threads of its own do; nor does libstrata-umem, but for one that waits for the end of its process.
+cancel=" accept close connect creat fallocate fsync lockf msync nanosleep clock_nanosleep open open64 openat openat64 pause pselect read readv
+    recvfrom recvmsg select send sendmsg sendto sigsuspend sigtimedwait sigwait sigwaitinfo sleep splice system tcdrain usleep wait waitpid write writev "
+imports() { # file, a function that it does import, those of the above that it may
+    local imported name
+    imported=$(nm -D --undefined-only "$build/$1" | sed 's/.* U //; s/@.*//')
+    grep -qx "$2" <<<"$imported" || fail "$1 imports no $2: is this how imports are listed?"
+    for name in ${cancel/ $3 / }; do
+        ! grep -qx "$name" <<<"$imported" || fail "$1 imports $name, a cancellation point"
+    done
+}
+imports libstrata.so pwrite clock_nanosleep
+imports libstrata-umem.so pthread_sigmask pause
 # What umem.h and vmem.h declare begins a line with extern.
 declared=$(cat include/umem.h include/vmem.h | grep -oE '^extern [^(]*\b[uv]mem_[a-z_]+\(' | grep -oE '[uv]mem_[a-z_]+\($' | tr -d '(')
 [ "$(wc -w <<<"$declared")" -ge 20 ] || fail "hardly any function found in include/umem.h and include/vmem.h"

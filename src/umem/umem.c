@@ -8,8 +8,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <strata/cache.h>
@@ -19,13 +22,36 @@
 
 /* ------------------------------------------------------------------ messages */
 
+/*
+ * As strata's own lines are: no thread is cancelled here, in the middle of what the line is about; and where nobody reads, or a file may become no
+ * larger, that ends no program. The signal for it is held back and taken, unless one was pending before, which is the program's.
+ */
+static void write_all(const char *text, size_t bytes) {
+    sigset_t ours, before, pending;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
+    sigemptyset(&pending);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    if (sigismember(&before, SIGPIPE) == 1 || sigismember(&before, SIGXFSZ) == 1) sigpending(&pending);
+    long written;
+    do written = syscall(SYS_write, STDERR_FILENO, text, bytes);
+    while (written < 0 && errno == EINTR);
+    const int number = written >= 0 ? 0 : errno == EPIPE ? SIGPIPE : errno == EFBIG ? SIGXFSZ : 0;
+    if (number != 0 && sigismember(&pending, number) == 0) {
+        const uint64_t set = UINT64_C(1) << (number - 1); /* as the kernel has it */
+        (void)syscall(SYS_rt_sigtimedwait, &set, NULL, &(struct timespec){0}, sizeof set);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 static __attribute__((format(printf, 1, 0))) void write_line(const char *format, va_list args) {
     char line[256] = "umem: ";
     int head = 6, length = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, args);
     size_t bytes = (size_t)head + (length < 0 ? 0 : (size_t)length);
     if (bytes > sizeof line - 2) bytes = sizeof line - 2;
     line[bytes++] = '\n';
-    while (write(STDERR_FILENO, line, bytes) < 0 && errno == EINTR) {}
+    write_all(line, bytes);
 }
 
 void umem_line(const char *format, ...) {

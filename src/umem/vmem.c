@@ -6,12 +6,15 @@
  * sleepers try again. All arenas that import from one are in its list, as those that import by functions may do so through others.
  * Lock: `importers`, for these lists; strata_arena_wake is called with it, functions of the program never.
  */
+#define _GNU_SOURCE
 #include "umem_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <strata/arena.h>
 #include <strata/debug.h>
@@ -129,7 +132,8 @@ static void must_be(const vmem_t *vmp, const char *function) {
     if (__builtin_expect(is_none(vmp), 0)) umem_die("%s(): %s", function, vmp == NULL ? "the arena is NULL" : "the arena was destroyed");
 }
 
-static void doze(void) { nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
+/* Not by the C library's function: a thread that is cancelled would end there, with an arena half made. */
+static void doze(void) { (void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 10000000}, NULL); }
 
 /* At most as many quantum caches as an arena may have, and for sizes that it may have them for: with a larger quantum none. */
 static enum strata_arena_status set_quantum_caches(vmem_t *vmp, size_t qcache_max, int vmflag) {

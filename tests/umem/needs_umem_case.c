@@ -106,6 +106,23 @@ static void arena(const char *how) {
     }
 }
 
+/* Leaks are told of to a pipe that nobody reads, or by a thread that is to be cancelled: it goes on all the same. */
+static bool destroyed;
+static void *leak_in_thread(void *how) {
+    int ends[2];
+    if (strcmp(how, "unread") == 0 && (pipe(ends) != 0 || close(ends[0]) != 0 || dup2(ends[1], STDERR_FILENO) < 0)) abort();
+    if (strcmp(how, "cancelled") == 0) pthread_cancel(pthread_self());
+    arena("leak");
+    destroyed = true;
+    return NULL;
+}
+static void tell(char *how) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, leak_in_thread, how);
+    pthread_join(thread, NULL);
+    puts(destroyed ? "destroyed" : "ended in the middle");
+}
+
 static void ignore(void *arg, void *vaddr, size_t size) { (void)arg, (void)vaddr, (void)size; }
 static void null_arguments(const char *function) {
     if (strcmp(function, "vmem_alloc") == 0) vmem_alloc(NULL, 1, VM_NOSLEEP);
@@ -426,6 +443,7 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOFBF, 512);
     if (strcmp(argv[1], "nofail") == 0) nofail(argv[2]);
     if (strcmp(argv[1], "arena") == 0) arena(argv[2]);
+    if (strcmp(argv[1], "told") == 0) tell(argv[2]);
     if (strcmp(argv[1], "cache") == 0) caches(argv[2]);
     if (strcmp(argv[1], "reclaiming") == 0) reclaiming(argv[2]);
     if (strcmp(argv[1], "null") == 0) null_arguments(argv[2]);

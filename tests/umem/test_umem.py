@@ -130,6 +130,12 @@ def test_leaks_are_named(run):
     assert run("arena", "leak cached", expect=0).errors == "umem: vmem_destroy(cached): leaked 69632 bytes\n"
 
 
+@pytest.mark.parametrize("how", ["unread", "cancelled"])
+def test_a_line_ends_nobody(run, how):
+    """Not where nobody reads it, and no thread that is to be cancelled."""
+    assert run("told", how, expect=0).text == "destroyed\nwent on\n"
+
+
 def test_without_settings_nothing_is_debugged(run):
     result = run("debug", "stats", expect=0)
     assert (result.text, result.errors) == ("plain 0 0\nwent on\n", "")
