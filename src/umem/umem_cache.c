@@ -26,6 +26,7 @@ struct umem_cache {
     void *callback_data;
     vmem_t *source;
     size_t size, align;
+    bool left_alone; /* by debugging */
 };
 
 /* ------------------------------------------------------------------ callbacks */
@@ -62,9 +63,19 @@ static void release_large(umem_cache_t *cache, void *object) {
         strata_free(object);
 }
 
+/* mtbf, which is all that debugging does to such blocks, has not heard of the cache. */
+static void *take_large(umem_cache_t *cache) {
+    if (cache->source != NULL) return slab_allocate(cache->source, cache->size, cache->align);
+    if (!cache->left_alone) return strata_aligned_alloc(cache->align, cache->size);
+    bool before = strata_debug_spare(true);
+    void *object = strata_aligned_alloc(cache->align, cache->size);
+    strata_debug_spare(before);
+    return object;
+}
+
 /* In the table before it is constructed, as nothing is to fail afterwards. */
 static void *alloc_large(umem_cache_t *cache) {
-    void *object = cache->source != NULL ? slab_allocate(cache->source, cache->size, cache->align) : strata_aligned_alloc(cache->align, cache->size);
+    void *object = take_large(cache);
     if (object == NULL) return NULL;
     if (umem_large_add(cache->large, object)) {
         if (cache->constructor == NULL || construct(object, cache) == 0) return object;
@@ -101,7 +112,7 @@ static bool create_inside(umem_cache_t *cache, int cflags) {
         cache->large = umem_large_create();
         return cache->large != NULL;
     }
-    if (cache->source != NULL && umem_has_identifiers(cache->source)) cflags |= UMC_NOTOUCH;
+    if (cache->source != NULL && umem_has_identifiers(cache->source)) cache->left_alone = true;
     const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = cache->source};
     const struct strata_cache_config config = {.size = cache->size,
                                                .align = cache->align,
@@ -111,7 +122,7 @@ static bool create_inside(umem_cache_t *cache, int cflags) {
                                                .reclaim = cache->reclaimer.function != NULL ? reclaim : NULL,
                                                .source = cache->source != NULL ? &slabs : NULL,
                                                .no_magazines = (cflags & UMC_NOMAGAZINE) != 0 || umem_no_magazines(),
-                                               .no_debug = (cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0,
+                                               .no_debug = cache->left_alone,
                                                .slab_unit = cache->source != NULL ? umem_quantum(cache->source) : 0};
     return strata_cache_create(cache->name, &config, &cache->cache) == STRATA_CACHE_OK;
 }
@@ -136,7 +147,8 @@ umem_cache_t *umem_cache_create(const char *debug_name, size_t bufsize, size_t a
                             .callback_data = callback_data,
                             .source = source,
                             .size = bufsize,
-                            .align = align};
+                            .align = align,
+                            .left_alone = (cflags & (UMC_NODEBUG | UMC_NOTOUCH)) != 0};
     strncpy(cache->name, *debug_name != 0 ? debug_name : "umem", sizeof cache->name - 1);
     if (!create_inside(cache, cflags)) {
         strata_kmem_free(cache, sizeof *cache);

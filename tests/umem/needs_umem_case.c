@@ -361,11 +361,13 @@ static void create_with_failures(void) {
     umem_cache_t *small = umem_cache_create("small", 96, 0, NULL, NULL, NULL, NULL, NULL, 0);
     umem_cache_t *large = umem_cache_create("large", 2 << 20, 0, NULL, NULL, NULL, NULL, NULL, 0);
     umem_cache_t *elsewhere = umem_cache_create("elsewhere", 2 << 20, 0, NULL, NULL, NULL, NULL, space, 0);
-    if (space == NULL || small == NULL || large == NULL || elsewhere == NULL) {
+    umem_cache_t *alone = umem_cache_create("alone", 2 << 20, 0, NULL, NULL, NULL, NULL, NULL, UMC_NODEBUG);
+    if (space == NULL || small == NULL || large == NULL || elsewhere == NULL || alone == NULL) {
         puts("something is not created");
         return;
     }
     void *object = umem_cache_alloc(elsewhere, UMEM_DEFAULT); /* an arena's, which mtbf leaves alone */
+    void *lone = umem_cache_alloc(alone, UMEM_DEFAULT);
     int failed = 0;
     umem_setmtbf(10);
     for (int i = 0; i < 1000; i++) {
@@ -374,9 +376,10 @@ static void create_with_failures(void) {
         umem_cache_free(large, one);
     }
     umem_setmtbf(0);
-    printf("%s %s\n", object != NULL ? "an object" : "none", failed > 60 && failed < 140 ? "a tenth" : "another share");
+    printf("%s %s\n", object != NULL && lone != NULL ? "objects" : "none", failed > 60 && failed < 140 ? "a tenth" : "another share");
     umem_cache_free(elsewhere, object);
-    umem_cache_destroy(elsewhere), umem_cache_destroy(large), umem_cache_destroy(small);
+    umem_cache_free(alone, lone);
+    umem_cache_destroy(alone), umem_cache_destroy(elsewhere), umem_cache_destroy(large), umem_cache_destroy(small);
     vmem_destroy(space);
 }
 
