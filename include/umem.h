@@ -74,8 +74,10 @@ typedef struct umem_cache umem_cache_t;
 typedef int umem_constructor_t(void *buf, void *callback_data, int flags);
 typedef void umem_destructor_t(void *buf, void *callback_data);
 /*
- * Asks the program to free objects that it can do without: as `reclaim` in <strata/cache.h> says, and in umem_reap. Runs once at a time for each
- * cache; may use all caches, but must not destroy its own: one line on standard error and abort().
+ * Asks the program to free objects that it can do without: as `reclaim` in <strata/cache.h> says, and in umem_reap. So it may run on a thread that is
+ * in umem_cache_alloc, of this cache or another. That of a cache of objects of more than STRATA_CACHE_OBJECT_MAX is a handler of <strata/pressure.h>
+ * instead, on strata's own thread. Runs once at a time for each cache; may use all caches, but must not destroy its own: one line on standard error
+ * and abort().
  */
 typedef void umem_reclaim_t(void *callback_data);
 

@@ -14,11 +14,13 @@
 #include <strata/debug.h>
 #include <strata/kmem.h>
 #include <strata/malloc.h>
+#include <strata/pressure.h>
 
 struct umem_cache {
-    const umem_cache_t *self;   /* itself: so what was destroyed is seen, also where debugging has filled it with a pattern */
-    struct strata_cache *cache; /* NULL: the objects are too large for one */
-    struct umem_large *large;   /* then these are allocated; else NULL */
+    const umem_cache_t *self;         /* itself: so what was destroyed is seen, also where debugging has filled it with a pattern */
+    struct strata_cache *cache;       /* NULL: the objects are too large for one */
+    struct umem_large *large;         /* then these are allocated; else NULL */
+    struct strata_pressure *pressure; /* then its reclaim function is called by this; NULL: it has none */
     char name[32];
     umem_constructor_t *constructor;
     umem_destructor_t *destructor;
@@ -48,6 +50,11 @@ static void reclaim(void *argument, size_t wanted_bytes, enum strata_cache_need 
     umem_cache_t *cache = argument;
     (void)wanted_bytes, (void)need; /* the callback isn't told, and frees what it thinks right */
     umem_reclaim(&cache->reclaimer);
+}
+/* Of a cache without a strata_cache: as of those, not while it has no memory, nor before it is known to the program. */
+static void reclaim_large(void *argument, size_t wanted_bytes, enum strata_cache_need need) {
+    const umem_cache_t *cache = argument;
+    if (umem_large_has_any(cache->large)) reclaim(argument, wanted_bytes, need);
 }
 
 /* Slabs are segments of the source; a NULL alignment would do where they are multiples of the quantum, as xalloc sees for itself. */
@@ -106,12 +113,21 @@ static bool is_valid(const char *name, size_t size, size_t align) {
     return name != NULL && size != 0 && (align & (align - 1)) == 0 && align <= (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/*
+ * There is no strata_cache to be asked for objects. In a process that may not have strata's thread (background:off) umem_reap is what is left, as
+ * nobody knows there that memory is short.
+ */
+static bool create_large(umem_cache_t *cache) {
+    cache->large = umem_large_create();
+    if (cache->large == NULL || cache->reclaimer.function == NULL) return cache->large != NULL;
+    if (strata_pressure_register(cache->name, reclaim_large, cache, &cache->pressure) != STRATA_PRESSURE_NO_MEMORY) return true;
+    umem_large_destroy(cache->large);
+    return false;
+}
+
 /* What objects come from: a strata_cache, or the table of large ones. False: no memory. */
 static bool create_inside(umem_cache_t *cache, int cflags) {
-    if (((cache->size + cache->align - 1) & ~(cache->align - 1)) > STRATA_CACHE_OBJECT_MAX) {
-        cache->large = umem_large_create();
-        return cache->large != NULL;
-    }
+    if (((cache->size + cache->align - 1) & ~(cache->align - 1)) > STRATA_CACHE_OBJECT_MAX) return create_large(cache);
     if (cache->source != NULL && umem_has_identifiers(cache->source)) cache->left_alone = true;
     const struct strata_cache_source slabs = {.allocate = slab_allocate, .release = slab_release, .context = cache->source};
     const struct strata_cache_config config = {.size = cache->size,
@@ -170,6 +186,7 @@ void umem_cache_destroy(umem_cache_t *cache) {
     if (is_none(cache)) no_cache("umem_cache_destroy", cache);
     if (cache->reclaimer.function != NULL && !umem_reclaimer_remove(&cache->reclaimer))
         umem_die("umem_cache_destroy(): called by the reclaim function of cache %s", cache->name);
+    strata_pressure_unregister(cache->pressure);
     if (cache->cache != NULL)
         strata_cache_destroy(cache->cache);
     else

@@ -39,6 +39,7 @@ void umem_large_destroy(struct umem_large *large); /* none is left */
 bool umem_large_add(struct umem_large *large, void *address);
 /* Takes one out; false: it isn't there. */
 bool umem_large_take(struct umem_large *large, const void *address);
+bool umem_large_has_any(const struct umem_large *large);
 /* Takes out whichever; NULL: none is left. */
 void *umem_large_take_any(struct umem_large *large);
 

@@ -20,6 +20,7 @@ struct object {
 
 struct umem_large {
     struct object *buckets[BUCKETS];
+    size_t count;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,6 +45,7 @@ bool umem_large_add(struct umem_large *large, void *address) {
     pthread_mutex_lock(&lock);
     object->next = *bucket;
     *bucket = object;
+    large->count++;
     pthread_mutex_unlock(&lock);
     return true;
 }
@@ -53,10 +55,20 @@ bool umem_large_take(struct umem_large *large, const void *address) {
     pthread_mutex_lock(&lock);
     while (*link != NULL && (*link)->address != address) link = &(*link)->next;
     struct object *object = *link;
-    if (object != NULL) *link = object->next;
+    if (object != NULL) {
+        *link = object->next;
+        large->count--;
+    }
     pthread_mutex_unlock(&lock);
     if (object != NULL) strata_kmem_free(object, sizeof *object);
     return object != NULL;
+}
+
+bool umem_large_has_any(const struct umem_large *large) {
+    pthread_mutex_lock(&lock);
+    bool any = large->count != 0;
+    pthread_mutex_unlock(&lock);
+    return any;
 }
 
 void *umem_large_take_any(struct umem_large *large) {
@@ -66,6 +78,7 @@ void *umem_large_take_any(struct umem_large *large) {
         object = large->buckets[i];
         if (object != NULL) large->buckets[i] = object->next;
     }
+    large->count -= object != NULL;
     pthread_mutex_unlock(&lock);
     void *address = object != NULL ? object->address : NULL;
     strata_kmem_free(object, sizeof *object);

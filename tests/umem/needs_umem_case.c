@@ -206,6 +206,35 @@ static void reclaiming(const char *how) {
     pthread_join(thread, NULL);
 }
 
+/* A cache of large objects that the program can do without, and memory that ends: it is asked for them, by whatever thread. */
+static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER;
+static umem_cache_t *roomy;
+static void *spares[100];
+static unsigned spare_count;
+static void give_spares(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&spares_lock);
+    while (spare_count != 0) umem_cache_free(roomy, spares[--spare_count]);
+    pthread_mutex_unlock(&spares_lock);
+}
+static unsigned keep_spares(void) {
+    void *object = umem_cache_alloc(roomy, UMEM_DEFAULT);
+    pthread_mutex_lock(&spares_lock);
+    if (object != NULL) spares[spare_count++] = object;
+    unsigned kept = spare_count;
+    pthread_mutex_unlock(&spares_lock);
+    return object != NULL ? kept : 0;
+}
+static void ask_for_large(const char *waits) {
+    unsigned most = 0, kept;
+    roomy = umem_cache_create("roomy", (size_t)2 << 20, 0, NULL, NULL, give_spares, NULL, NULL, 0);
+    while ((kept = keep_spares()) != 0) most = kept;
+    for (int i = atoi(waits); i > 0 && (kept = keep_spares()) == 0; i--) usleep(10000);
+    puts(most < 20 ? "memory did not end" : kept == 0 ? "nobody was asked" : "served");
+    give_spares(NULL);
+    umem_cache_destroy(roomy);
+}
+
 static int count_entries(enum strata_debug_log log);
 static bool count_entry(const struct strata_debug_transaction *transaction, void *argument) {
     (void)transaction;
@@ -449,6 +478,7 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "told") == 0) tell(argv[2]);
     if (strcmp(argv[1], "cache") == 0) caches(argv[2]);
     if (strcmp(argv[1], "reclaiming") == 0) reclaiming(argv[2]);
+    if (strcmp(argv[1], "ask for large") == 0) ask_for_large(argv[2]);
     if (strcmp(argv[1], "null") == 0) null_arguments(argv[2]);
     if (strcmp(argv[1], "debug") == 0) debug(argv[2]);
     if (strcmp(argv[1], "fail") == 0) fail();

@@ -109,6 +109,12 @@ def test_a_reclaim_function_that_destroys_its_cache(run):
     assert result.errors == "umem: umem_cache_destroy(): called by the reclaim function of cache reclaimed\n"
 
 
+def test_large_objects_are_asked_for(run):
+    """Where memory ends, as for all caches; where strata may have no thread for it, nobody is asked."""
+    assert run("ask for large", "1000", conf="hard_limit:64M", expect=0).text == "served\nwent on\n"
+    assert run("ask for large", "30", conf="hard_limit:64M,background:off", expect=0).text == "nobody was asked\nwent on\n"
+
+
 def test_a_fork_while_a_reclaim_function_runs(run):
     """In the child nobody is in it."""
     result = run("reclaiming", "fork", expect=0)
