@@ -5,7 +5,7 @@
  * shut), and then looks once more. From there on each free takes the slow path, to the slab, and quantum_freed after that. Between the two looks at
  * the arena's word every free is therefore either in a slab, where the second look finds it, or moves the word. Per-thread arrays stay open: nobody
  * but their threads could empty them once they are shut, and those may be asleep. There sleepers look again by themselves, as a reap before it
- * empties the arrays that it can.
+ * empties the arrays that it can; so they do where there is no fence, as behind a filter that came later.
  *
  * `sleepers` and whether the arrays are shut change under `changing`, a word that others sleep on, as arrays are shut and opened with no lock held.
  */
@@ -32,10 +32,7 @@ static void shut_all(const struct quantum_arena *arena, bool shut) {
     for (unsigned i = 0; i < ARENA_QCACHES_MAX; i++) {
         if (arena->arena.qcaches[i] == NULL) continue;
         struct object_cache *cache = quantum_cache_of(arena->arena.qcaches[i]);
-        if (shut)
-            cache_shut(&cache->owner->layer, cache->index);
-        else
-            cache_open(&cache->owner->layer, cache->index);
+        if (!shut || !cache_shut(&cache->owner->layer, cache->index)) cache_open(&cache->owner->layer, cache->index);
     }
 }
 

@@ -194,9 +194,10 @@ void cache_free_slow(struct cache_layer *caches, unsigned cache, void *object) {
     backend_free(caches, cache, &object, 1);
 }
 
-STRATA_SELDOM void cache_shut(struct cache_layer *caches, unsigned cache) {
-    cpu_layer_shut(caches, cache);
+STRATA_SELDOM bool cache_shut(struct cache_layer *caches, unsigned cache) {
+    bool emptied = cpu_layer_shut(caches, cache);
     depot_tick(caches, cache, true);
+    return emptied;
 }
 STRATA_SELDOM void cache_open(struct cache_layer *caches, unsigned cache) { cpu_layer_unshut(caches, cache); }
 

@@ -190,9 +190,9 @@ void cache_free_batch(struct cache_layer *caches, unsigned cache, void *const *o
 /*
  * For a mode that must see each operation of a cache: all its arrays are closed and stay so, and what was cached goes back to the backend (with
  * per-thread caches: what other threads have, when they next come by or end). open: ends that. One caller at a time for a cache; nobody destroys it
- * meanwhile.
+ * meanwhile. False: it stays where it was, as there is no fence; with per-CPU arrays its owners can't come to it then either.
  */
-void cache_shut(struct cache_layer *caches, unsigned cache);
+bool cache_shut(struct cache_layer *caches, unsigned cache);
 void cache_open(struct cache_layer *caches, unsigned cache);
 
 /* Periodic: adapts m, gives what depots did not need back to slabs, and drains CPUs that did nothing since the last tick. */

@@ -215,8 +215,11 @@ void cpu_layer_drain_own_of(struct cache_layer *caches, unsigned cache);
 void cpu_layer_retire(struct cache_layer *caches, unsigned cache);
 /* In the child of a fork: opens what a drain has closed and not come to, as nobody else would. Nobody is in a sequence. Under drain_lock. */
 void cpu_layer_reopen(struct cache_layer *caches);
-/* Closes the arrays of one cache in all areas and empties them, while others use it; or lets their owners open them again. */
-void cpu_layer_shut(struct cache_layer *caches, unsigned cache);
+/*
+ * Closes the arrays of one cache in all areas and empties them, while others use it; or lets their owners open them again. False: there is no fence,
+ * and they keep what they have.
+ */
+bool cpu_layer_shut(struct cache_layer *caches, unsigned cache);
 void cpu_layer_unshut(struct cache_layer *caches, unsigned cache);
 uint64_t cpu_layer_rounds(const struct cache_layer *caches, unsigned cache);
 const char *cpu_layer_check(struct cache_layer *caches);

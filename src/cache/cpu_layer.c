@@ -341,15 +341,16 @@ static bool close_everywhere(struct cache_layer *caches, unsigned cache) {
  * As a drain: closed, fenced, and closed again where an owner's opening committed in between; then nobody can open it who has not seen that the cache
  * is shut. Where there is no fence, the rounds stay in the closed arrays, but for the caller's own in thread mode.
  */
-STRATA_SELDOM void cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
+STRATA_SELDOM bool cpu_layer_shut(struct cache_layer *caches, unsigned cache) {
     platform_lock_acquire(&caches->drain_lock);
     __atomic_exchange_n(&caches->depots[cache].shut, 1, __ATOMIC_ACQ_REL);
     bool fenced = !caches->thread_mode; /* nor where a drain that lets its lock go right now has closed them all */
-    while (close_everywhere(caches, cache) && fenced) fenced = platform_fence_cpus();
+    while (close_everywhere(caches, cache) && fenced) fenced = platform_thread_is_alone() || platform_fence_cpus();
     uint32_t own = caches->thread_mode ? platform_thread_id() : 0;
     for (unsigned area = first_area(caches); area < last_area(caches); area++)
         if ((fenced || (own != 0 && area == own)) && rounds_at(caches, area, cache) != 0) cpu_header_empty(caches, area, cache, CPU_CLOSED, false);
     platform_lock_release(&caches->drain_lock);
+    return fenced;
 }
 
 /* Arrays that still have rounds are as they were; others are opened by their owners, when they come by. */

@@ -183,8 +183,7 @@ static void free_below(void *end) {
 
 static bool windowless; /* no address space for the marks, which are in plots then */
 
-static void fill_cached(void) {
-    new_still_process(NULL);
+static void fill(void) {
     wrong = NULL;
     cached = new_arena("cached", 0, 16, 1);
     EXPECT(strata_arena_set_quantum_caches(cached, 2) == STRATA_ARENA_OK);
@@ -193,6 +192,10 @@ static void fill_cached(void) {
     for (unsigned i = 0; i < 16; i++) held[i] = must_alloc(cached, 1);
     sim_fail_call(0, 0);
     EXPECT((((const struct quantum_arena *)(void *)cached)->table.window.count == 0) == windowless);
+}
+static void fill_cached(void) {
+    new_still_process(NULL);
+    fill();
 }
 
 /* By waking, not by looking again. */
@@ -256,11 +259,37 @@ static void frees_into_quantum_caches_wake(void **state) {
     }
 }
 
+/* Without a fence arrays of CPUs can't be emptied from outside: so they stay open, and their owners go on. */
+static void free_and_take_again(void *unused) {
+    uint64_t start = 0;
+    struct platform_event never = {0};
+    (void)unused;
+    EXPECT(strata_arena_free(cached, held[3], 1) == STRATA_ARENA_OK);
+    platform_event_wait(&never, 3 * QUANTUM_LOOK_NS); /* the other one is asleep */
+    EXPECT(stats_of(cached).waiters == 1);
+    EXPECT(strata_arena_alloc(cached, 1, 0, &start) == STRATA_ARENA_OK && start == held[3]);
+    EXPECT(strata_arena_add(cached, 100, 16) == STRATA_ARENA_OK); /* for the other one */
+}
+static void without_a_fence_arrays_stay_open(void **state) {
+    (void)state;
+    new_still_process(&(struct sim_config){.no_fence = true});
+    fill();
+    sim_thread_start(1, free_and_take_again, NULL);
+    sim_thread_start(0, sleep_for, (void *)1);
+    EXPECT(sim_run_threads_for(UINT64_C(1000000000)));
+    if (wrong != NULL) fail_msg("%s", wrong);
+    assert_null(strata_check());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sleepers_take_turns),      cmocka_unit_test(what_appears_below_wakes_above),
-        cmocka_unit_test(siblings_are_woken_alike), cmocka_unit_test(nobody_sleeps_inside_the_source),
-        cmocka_unit_test(the_program_can_wake),     cmocka_unit_test(frees_into_quantum_caches_wake),
+        cmocka_unit_test(sleepers_take_turns),
+        cmocka_unit_test(what_appears_below_wakes_above),
+        cmocka_unit_test(siblings_are_woken_alike),
+        cmocka_unit_test(nobody_sleeps_inside_the_source),
+        cmocka_unit_test(the_program_can_wake),
+        cmocka_unit_test(frees_into_quantum_caches_wake),
+        cmocka_unit_test(without_a_fence_arrays_stay_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
