@@ -175,7 +175,7 @@ static enum arena_status take(struct arena *arena, const struct arena_request *r
     }
 }
 
-STRATA_SELDOM static enum arena_status take_imported(struct arena *arena, const struct arena_request *request, uint64_t *start, uint32_t *seen) {
+STRATA_SELDOM static enum arena_status take_imported(struct arena *arena, struct arena_request *request, uint64_t *start, uint32_t *seen) {
     struct arena_tag *tag = NULL;
     enum arena_status status = arena_span_import(arena, request, &tag, seen);
     if (status != ARENA_OK) return status;
@@ -240,6 +240,7 @@ static enum arena_status serve(struct arena *arena, struct arena_request *reques
             if (arena->waiters != 0) arena->waiters--; /* 0 in the child of a fork by a signal handler that ran here */
             asks = arena->generation != seen;
             request->quiet = looks = !asks;
+            request->urged = false;
         }
         if (!sleeps) {
             arena->counters.failures += looks || !request->quiet;
@@ -320,8 +321,8 @@ STRATA_COLD enum arena_status arena_lend(struct arena *arena, uint64_t size, uns
     enum arena_status status = request_segment(arena, &request, start);
     void *cache = quantum_cache(arena, size);
     if (status != ARENA_NO_SPACE || cache == NULL) return status;
-    /* All that is left may lie in slabs of quantum caches. */
-    return quiet ? arena->qcache_ops->try(cache, start) : arena_alloc(arena, size, flags, start);
+    /* All that is left may lie in slabs of quantum caches. Whoever can give something back was asked. */
+    return arena->qcache_ops->try(cache, start);
 }
 
 enum arena_status arena_xalloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t phase, uint64_t nocross, uint64_t min, uint64_t max,

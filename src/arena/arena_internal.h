@@ -35,6 +35,7 @@ struct arena_request {
     bool from_top;
     bool quiet; /* as arena_try says */
     bool urges; /* quiet, but not towards sources, as arena_urge says */
+    bool urged; /* sources were asked loudly, since it began or woke: once will do */
     enum arena_holder holder;
 };
 
@@ -131,7 +132,7 @@ struct arena_tag *arena_span_floor(const struct arena *arena, uint64_t x);
  * Gets a span from the source and returns its one free segment, with tags left for two cuts. Drops the lock. Where it fails, and so makes others try
  * again, *seen moves along with the generation, or the request would take that for news and never sleep.
  */
-enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment, uint32_t *seen);
+enum arena_status arena_span_import(struct arena *arena, struct arena_request *request, struct arena_tag **segment, uint32_t *seen);
 /* If the free segment fills an imported span that can go back: takes the span out and says what to release. */
 void arena_span_retire(struct arena *arena, struct arena_tag *segment, struct arena_release *release);
 const char *arena_span_check(const struct arena *arena, const struct arena_tag *span);

@@ -239,13 +239,14 @@ static void let_denied_retry(struct arena *arena, uint32_t *seen) {
     platform_lock_acquire(&arena->lock);
 }
 
-static unsigned source_flags(const struct arena_request *request) {
-    if (request->urges) return ARENA_SLEEP;
-    return (request->flags & ARENA_SLEEP) | (request->quiet ? ARENA_QUIET : 0);
+static unsigned source_flags(struct arena_request *request) {
+    unsigned flags = (request->flags & ARENA_SLEEP) | (request->quiet || request->urged ? ARENA_QUIET : 0);
+    if (request->urges) flags = ARENA_SLEEP;
+    request->urged |= (flags & ARENA_QUIET) == 0;
+    return flags;
 }
 
-STRATA_SELDOM enum arena_status arena_span_import(struct arena *arena, const struct arena_request *request, struct arena_tag **segment,
-                                                  uint32_t *seen) {
+STRATA_SELDOM enum arena_status arena_span_import(struct arena *arena, struct arena_request *request, struct arena_tag **segment, uint32_t *seen) {
     uint64_t want, start = 0, got = 0;
     const uint64_t low_bits = ((uint64_t)1 << arena->source_shift) - 1;
     if (__builtin_add_overflow(request->size, request->slack, &want) || __builtin_add_overflow(want, low_bits, &want)) return ARENA_NO_SPACE;

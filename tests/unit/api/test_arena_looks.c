@@ -289,6 +289,32 @@ static void sources_are_asked_to_spare(void **state) {
     }
 }
 
+/* Nothing is there, whatever is reaped: it fails once, in the source and here, and each reclaim function is called once. */
+static unsigned asked_here;
+static int ask_here(void *context, struct strata_arena *of, uint64_t size) {
+    (void)context, (void)of, (void)size;
+    asked_here++;
+    return 1;
+}
+static void a_failed_import_is_one_failure(void **state) {
+    uint64_t start;
+    (void)state;
+    for (unsigned kind = 0; kind < 4; kind++) {
+        fill((kind & 1) != 0);
+        source_arena = arena;
+        arena = new_arena("importer", 0, 0, 1);
+        asked_here = 0;
+        ASSERT_OK(strata_arena_set_source(arena, source_arena));
+        ASSERT_OK(strata_arena_set_reclaim(arena, ask_here, NULL));
+        if ((kind & 2) != 0) ASSERT_OK(strata_arena_set_quantum_caches(arena, 2));
+        ASSERT_STATUS(strata_arena_alloc(arena, 2, 0, &start), NO_SPACE);
+        assert_int_equal(stats_of(arena).failures, 1);
+        assert_int_equal(stats_of(source_arena).failures, 1);
+        assert_int_equal(asked, 1);
+        assert_int_equal(asked_here, 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_look_asks_nobody, sound),
@@ -299,6 +325,7 @@ int main(void) {
         cmocka_unit_test_teardown(who_sleeps_at_a_limit_sleeps, sound),
         cmocka_unit_test_teardown(functions_are_told_who_waits, sound),
         cmocka_unit_test_teardown(sources_are_asked_to_spare, sound),
+        cmocka_unit_test_teardown(a_failed_import_is_one_failure, sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
