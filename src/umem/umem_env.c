@@ -35,7 +35,7 @@ struct settings {
     unsigned long long firewall, mtbf;   /* firewall: ULLONG_MAX: none */
 };
 
-static struct settings settings = {.firewall = ULLONG_MAX, .aborts = true}; /* immutable but for mtbf once umem_start has run */
+static struct settings settings = {.firewall = ULLONG_MAX, .aborts = true}; /* immutable once umem_start has run */
 
 /* ------------------------------------------------------------------ items */
 
@@ -185,8 +185,8 @@ static void take_option(const char *variable, const char *item, const char *valu
 
 /* ------------------------------------------------------------------ features */
 
-/* The settings as strata_debug_set wants them; empty: none. */
-static void write_features(char *text, size_t bytes) {
+/* The settings, but with this mtbf, as strata_debug_set wants them; empty: none. */
+static void write_features(char *text, size_t bytes, unsigned long long mtbf) {
     size_t length = 0;
     text[0] = 0;
 #define FEATURE(...)                                                                             \
@@ -199,22 +199,20 @@ static void write_features(char *text, size_t bytes) {
     if (settings.contents != 0 && settings.audit) FEATURE("contents=%llu", settings.contents);
     if (settings.guards) FEATURE("guards");
     if (settings.firewall != ULLONG_MAX) FEATURE("firewall=%llu", settings.firewall);
-    if (settings.mtbf != 0) FEATURE("mtbf=%llu+seed=1", settings.mtbf);
+    if (mtbf != 0) FEATURE("mtbf=%llu+seed=1", mtbf);
 }
 
 static bool debugs; /* something is switched on; immutable once umem_start has run */
 
-static void set_features(void) {
+static void set_features(unsigned long long mtbf) {
     char features[160];
-    write_features(features, sizeof features);
+    write_features(features, sizeof features, mtbf);
     strata_debug_set("*", features[0] != 0 ? features : "off");
 }
 
 void umem_setmtbf(uint32_t threshold) {
     umem_start();
-    if (!debugs) return;
-    settings.mtbf = threshold < 1000000000 ? threshold : 1000000000;
-    set_features();
+    if (debugs) set_features(threshold < 1000000000 ? threshold : 1000000000);
 }
 
 /* ------------------------------------------------------------------ the start */
@@ -232,7 +230,7 @@ static void start(void) {
     if (options != NULL) each_item("UMEM_OPTIONS", options, take_option);
     if (!settings.aborts) strata_debug_on_error(STRATA_DEBUG_CONTINUE);
     debugs = settings.audit || settings.guards || settings.firewall != ULLONG_MAX || settings.mtbf != 0;
-    if (debugs) set_features();
+    if (debugs) set_features(settings.mtbf);
 }
 
 bool umem_no_magazines(void) { return settings.no_magazines; }
