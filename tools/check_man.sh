@@ -17,6 +17,22 @@ names+=" $(grep -ohE '^extern [^(]*\b[uv]mem_[a-z_]+\(' include/umem.h include/v
 for name in $names; do
     grep -q "\b$name\b" docs/man/*.3 || { echo "man: $name is in no page of section 3" >&2; failures=$((failures + 1)); }
 done
+# What headers and pages name in passing, there is: a function, a page, or the word that stands for any of them.
+unknown=$(python3 - <<'PYTHON'
+import re
+from pathlib import Path
+
+headers = [path.read_text() for path in Path("include").rglob("*.h*")]
+there = {name for text in headers for name in re.findall(r"\bstrata_\w+", re.sub(r"/\*.*?\*/", "", text, flags=re.S))}
+there |= {page.stem for page in Path("docs/man").glob("*.3")} | {"strata_NAME"}
+told = {name for text in [*headers, *(page.read_text() for page in Path("docs/man").glob("*"))] for name in re.findall(r"\bstrata_\w*\w\b", text)}
+print(*sorted(name for name in told - there if not name.endswith("_")))
+PYTHON
+)
+for name in $unknown; do
+    echo "man: $name is named, and is no function or page" >&2
+    failures=$((failures + 1))
+done
 keys=$(sed -n 's/^OPTION_[A-Z]*(\([a-z_]*\),.*/\1/p' src/api/options.def)
 [ "$(wc -w <<<"$keys")" -ge 10 ] || { echo "man: hardly any option found in src/api/options.def" >&2; exit 1; }
 for key in $keys; do

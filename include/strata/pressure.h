@@ -45,12 +45,14 @@ STRATA_API const char *strata_pressure_status_text(enum strata_pressure_status s
  *
  * The handler runs on the maintenance thread, one at a time, in order of registration, with no lock of strata held and never within malloc or another
  * function of strata; all signals but SIGSEGV are blocked there. need and wanted_bytes:
- *   STRATA_CACHE_IDLE           the program has been idle for some periods of decay_ms: once each time; a sixteenth of the heap
- *   STRATA_CACHE_PRESSURE       PSI or a control group's event: an eighth of the heap, a half where the system calls it critical; or the heap is
- * above soft_limit, or seven eighths of the control group's limit: what is above it STRATA_CACHE_OUT_OF_MEMORY  a malloc, strata_page_alloc or the
- * like has failed a moment ago (hard_limit, or the system has none): a half How much it gives is its own affair. It may allocate and free, use every
- * function of strata, and unregister itself or others. While it runs, nothing else of the maintenance thread's work is done, so that it should not
- * sleep. Cost: constant; later two looks at the heap's figures and at /proc for each call.
+ *   - STRATA_CACHE_IDLE: the program has been idle for some periods of decay_ms, once each time; a sixteenth of the heap;
+ *   - STRATA_CACHE_PRESSURE: PSI or a control group's event, an eighth of the heap, or a half where the system calls it critical; or the heap is
+ * above soft_limit, or seven eighths of the control group's limit, what is above it;
+ *   - STRATA_CACHE_OUT_OF_MEMORY: a malloc, strata_page_alloc or the like has failed a moment ago (hard_limit, or the system has none), a half.
+ *
+ * How much it gives is its own affair. It may allocate and free, use every function of strata, and unregister itself or others. While it runs,
+ * nothing else of the maintenance thread's work is done, so that it should not sleep. Cost: constant; later two looks at the heap's figures and at
+ * /proc for each call.
  */
 STRATA_API enum strata_pressure_status strata_pressure_register(const char *name,
                                                                 void (*handler)(void *argument, size_t wanted_bytes, enum strata_cache_need need),
@@ -72,8 +74,10 @@ struct strata_pressure_stats {
      */
     uint64_t freed_bytes, resident_bytes;
 };
-/* strata_pressure_stats_get - registration, stats: not NULL. Sums of all handlers, also of those that are gone, are in strata_stats
- * (strata/malloc.h). */
+/*
+ * strata_pressure_stats_get - registration, stats: not NULL. Sums of all handlers, also of those that are gone, are in strata_stats_json
+ * (strata/strata.h): handler_calls, handler_freed_bytes and handler_resident_bytes.
+ */
 STRATA_API void strata_pressure_stats_get(struct strata_pressure *registration, struct strata_pressure_stats *stats) STRATA_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@
  * movable and reclaimable ones can be emptied when somebody wants a large run.
  *
  *     struct strata_zone *zone;
- *     const struct strata_zone_config config = {.name = "buffers", .backend = STRATA_ZONE_MEMFD, .bytes = 2 << 30, .reserve_bytes = 16 << 20};
+ *     const struct strata_zone_config config = {.name = "buffers", .backend = STRATA_ZONE_MEMFD, .bytes = 2ull << 30, .reserve_bytes = 16 << 20};
  *     if (strata_zone_create(&config, &zone) != STRATA_ZONE_OK) ...
  *     uint64_t frame;
  *     if (strata_zone_alloc(zone, 1, STRATA_ZONE_UNMOVABLE, &frame) != STRATA_ZONE_OK) ...       // 512 at a time: a superpage
