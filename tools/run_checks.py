@@ -133,10 +133,14 @@ def stop(number: int, _frame: object) -> None:
     os._exit(128 + number)
 
 
+def log_of(step: Step) -> Path:
+    return LOGS / (step.name.replace(":", "-") + ".txt")
+
+
 def run(step: Step) -> None:
     """Runs the step's command in a process group of its own, which ends with it."""
     start = time.monotonic()
-    log = LOGS / (step.name.replace(":", "-") + ".txt")
+    log = log_of(step)
     with log.open("wb") as output:
         process = subprocess.Popen(step.command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True)
@@ -221,15 +225,25 @@ class Scheduler:
 
     def work(self) -> None:
         while step := self.take():
-            run(step)
+            try:
+                run(step)
+            except OSError as error:  # its command is not here, or its log can't be written: else the worker ends, and the step counts as passed
+                step.failure = f"not run: {error}"
             if step.failure:
-                log = (LOGS / (step.name.replace(":", "-") + ".txt")).read_text(errors="replace")
+                log = read_log(step)
                 say("\n".join([f"  FAILED  {step.name} after {step.seconds:.0f} s: {step.failure}", *(line[:240] for line in log.splitlines()[-60:]), ""]))
             else:
                 say(f"  passed  {step.name} ({step.seconds:.0f} s)")
             with self.changed:
                 self.done[step.name] = step
                 self.changed.notify_all()
+
+
+def read_log(step: Step) -> str:
+    try:
+        return log_of(step).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def say(text: str) -> None:
