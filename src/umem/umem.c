@@ -32,17 +32,17 @@ static void write_all(const char *text, size_t bytes) {
     sigaddset(&ours, SIGPIPE);
     sigaddset(&ours, SIGXFSZ);
     sigemptyset(&pending);
-    pthread_sigmask(SIG_BLOCK, &ours, &before);
-    if (sigismember(&before, SIGPIPE) == 1 || sigismember(&before, SIGXFSZ) == 1) sigpending(&pending);
+    const bool held = pthread_sigmask(SIG_BLOCK, &ours, &before) == 0; /* false: a filter of system calls forbids it */
+    if (held && (sigismember(&before, SIGPIPE) == 1 || sigismember(&before, SIGXFSZ) == 1)) sigpending(&pending);
     long written;
     do written = syscall(SYS_write, STDERR_FILENO, text, bytes);
     while (written < 0 && errno == EINTR);
-    const int number = written >= 0 ? 0 : errno == EPIPE ? SIGPIPE : errno == EFBIG ? SIGXFSZ : 0;
+    const int number = written >= 0 || !held ? 0 : errno == EPIPE ? SIGPIPE : errno == EFBIG ? SIGXFSZ : 0;
     if (number != 0 && sigismember(&pending, number) == 0) {
         const uint64_t set = UINT64_C(1) << (number - 1); /* as the kernel has it */
         (void)syscall(SYS_rt_sigtimedwait, &set, NULL, &(struct timespec){0}, sizeof set);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (held) pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static __attribute__((format(printf, 1, 0))) void write_line(const char *format, va_list args) {
