@@ -110,7 +110,7 @@ static void add_in_use(struct object_cache *cache, void *argument) {
 static uint64_t in_use_bytes(void) {
     struct zone_counters zone;
     zone_counters_get(&heap.zone, &zone);
-    uint64_t bytes = zone.block_granules << GRANULE_SHIFT;
+    uint64_t bytes = (zone.block_granules << GRANULE_SHIFT) + __atomic_load_n(&heap.pools.chunk_bytes, __ATOMIC_RELAXED);
     for (unsigned tag = SLAB_CACHE_FIRST; tag < SLAB_CACHE_MAGAZINES; tag++) {
         struct class_figures figures;
         introspect_class(tag, &figures);

@@ -4,6 +4,7 @@
  */
 #include "strata/malloc.h"
 #include "strata/page.h"
+#include "strata/pool.h"
 #include "strata/pressure.h"
 #include "strata/strata.h"
 #include "unit/api/api_support.h"
@@ -20,6 +21,7 @@ static struct store {
     size_t wanted;
     bool in_malloc, leaves; /* leaves: unregisters itself */
     struct store *removes;  /* and this one */
+    struct strata_pool *pool;
 } store, other;
 
 static void give(void *argument, size_t wanted_bytes, enum strata_cache_need need) {
@@ -32,6 +34,8 @@ static void give(void *argument, size_t wanted_bytes, enum strata_cache_need nee
     mine->of_need[need]++;
     mine->wanted = wanted_bytes;
     for (unsigned i = 0; i < mine->gives && mine->count != 0; i++) strata_free(mine->blocks[--mine->count]);
+    if (mine->pool != NULL) assert_int_equal(strata_pool_destroy(mine->pool, NULL), STRATA_POOL_OK);
+    mine->pool = NULL;
     if (mine->leaves) strata_pressure_unregister(mine->registration);
     if (mine->removes != NULL) strata_pressure_unregister(mine->removes->registration);
     mine->removes = NULL;
@@ -91,6 +95,22 @@ static void pressure_asks_for_a_part_of_the_heap(void **state) {
     assert_int_equal(heap.pressure.calls, 2);
     assert_int_equal(heap.pressure.freed_bytes, stats_of(&store).freed_bytes);
     assert_true(stats_of(&store).wanted_bytes > store.wanted);
+    assert_sound();
+}
+
+/* All memory of a fixed pool is in use, as the heap's figures have it. */
+static void what_a_pool_had_counts_as_freed(void **state) {
+    (void)state;
+    const struct strata_pool_config config = {.name = "events", .object_bytes = 1024, .m = 16, .objects_start = 4096};
+    struct strata_pool_stats stats;
+    new_heap(NULL, "background:on");
+    open_store(&store, "pool", 0, 0);
+    assert_int_equal(strata_pool_create(&config, &store.pool), STRATA_POOL_OK);
+    assert_int_equal(strata_pool_stats_get(store.pool, &stats), STRATA_POOL_OK);
+    sim_pressure_raise(PLATFORM_PRESSURE_SOME);
+    sim_run_threads_for(MS);
+    assert_null(store.pool);
+    assert_int_equal(stats_of(&store).freed_bytes, stats.memory_bytes);
     assert_sound();
 }
 
@@ -249,6 +269,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handler_has_all_reports_awaited),
         cmocka_unit_test(pressure_asks_for_a_part_of_the_heap),
+        cmocka_unit_test(what_a_pool_had_counts_as_freed),
         cmocka_unit_test(above_a_soft_limit_the_excess_is_wanted),
         cmocka_unit_test(an_allocation_that_fails_has_them_asked_soon),
         cmocka_unit_test(an_idle_program_is_asked_once),
