@@ -17,11 +17,13 @@ static const char *end(void) {
     return wrong != NULL ? wrong : broken;
 }
 
+static void explore_all(struct sim_exploration *exploration) {
+    bool good = sim_explore(exploration);
+    if (!good) fail_msg("%s", exploration->failure);
+    assert_true(exploration->runs > 20); /* there was something to explore */
+}
 static void explore(const char *(*scenario)(void *), unsigned deviations) {
-    struct sim_exploration exploration = {.scenario = scenario, .deviations = deviations};
-    bool good = sim_explore(&exploration);
-    if (!good) fail_msg("%s", exploration.failure);
-    assert_true(exploration.runs > 20); /* there was something to explore */
+    explore_all(&(struct sim_exploration){.scenario = scenario, .deviations = deviations});
 }
 
 static void sleep_for_ten(void *from) {
@@ -254,8 +256,7 @@ static void frees_into_quantum_caches_wake(void **state) {
     windowless = false;
     for (uintptr_t end = 8; end <= 16; end += 8) {
         struct sim_exploration exploration = {.scenario = larger_scenario, .deviations = 2, .context = (void *)end};
-        bool good = sim_explore(&exploration);
-        if (!good) fail_msg("%s", exploration.failure);
+        explore_all(&exploration);
     }
 }
 
