@@ -68,7 +68,8 @@ extern STRATA_API const char *strata_conf;
  * integers of the arena. Of more than 63, all but the first 62 are one row, with sums of its counts.
  * The figures are read while other threads run: each is right at some moment of the call, their sums may differ by what happened meanwhile.
  * Cost: that of strata_mallinfo2, and three files of /proc, two of which (smaps_rollup, pagemap) cost the kernel time linear in the process's memory;
- * allocates nothing. May wait where the descriptor does, or while another thread writes such a report.
+ * allocates nothing. May wait where the descriptor does, or while another thread writes such a report; standard error that is full and does not wait
+ * (O_NONBLOCK) is tried again, for a second without progress.
  */
 STRATA_API int strata_stats_json(int fd);
 

@@ -17,18 +17,39 @@
 
 #define FILE_MODE 0644
 #define STATUS_OF_SIGABRT 134 /* what a shell shows for a process that SIGABRT ended */
+/* The waits double: all together some second. */
+#define FULL_WAIT_MIN_NS UINT64_C(1000000)
+#define FULL_WAIT_MAX_NS UINT64_C(512000000)
 
-/* Where nobody reads any more, or files may be no longer, that is no reason to end the program, nor to end it by another signal than its own. */
+static int kept_error = -1;
+
+static void doze(uint64_t ns) {
+    struct platform_event never = {0};
+    platform_event_wait(&never, ns);
+}
+
+/*
+ * Where nobody reads any more, or files may be no longer, that is no reason to end the program, nor to end it by another signal than its own.
+ * Standard error may be full and not wait for its reader (O_NONBLOCK, which whoever shares it may have set): it is tried again, for a second without
+ * progress.
+ */
 static STRATA_COLD bool write_all(int file, const char *bytes, size_t count) {
     struct linux_held_signals held;
     ssize_t written = 1;
+    uint64_t wait_ns = FULL_WAIT_MIN_NS;
     linux_signals_hold(&held);
-    while (count != 0 && written > 0) {
-        do written = linux_write(file, bytes, count);
-        while (written < 0 && errno == EINTR);
-        if (written <= 0) break;
-        bytes += written;
-        count -= (size_t)written;
+    while (count != 0) {
+        written = linux_write(file, bytes, count);
+        if (written > 0) {
+            bytes += written;
+            count -= (size_t)written;
+            wait_ns = FULL_WAIT_MIN_NS;
+        } else if (written < 0 && errno == EAGAIN && wait_ns <= FULL_WAIT_MAX_NS && (file == STDERR_FILENO || file == kept_error)) {
+            doze(wait_ns);
+            wait_ns *= 2;
+        } else if (written == 0 || errno != EINTR) {
+            break;
+        }
     }
     linux_signals_drop(&held, written < 0);
     return count == 0;
@@ -60,7 +81,6 @@ void platform_exit(int status) { _exit(status); }
 
 /* Device and inode tell whether the number is still our duplicate: the program may have closed it and have its own there. */
 static struct stat kept_status;
-static int kept_error = -1;
 
 void platform_error_keep(void) {
     int saved = errno;

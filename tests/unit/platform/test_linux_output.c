@@ -55,13 +55,13 @@ static void *read_slowly(void *file) {
 
 static void do_nothing(int number) { (void)number; }
 
-static void lines_are_written_whole(void **state) {
-    (void)state;
+static void write_whole(bool waits) {
     int ends[2], saved = dup(STDERR_FILENO);
     pthread_t reader;
     void *right;
     for (size_t i = 0; i < TEXT_BYTES; i++) text[i] = (char)(i * 31 >> 3);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    if (!waits) assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     /* Interrupts make writes end early, or not begin at all. The reader is spared. */
     sigset_t alarm_only;
     sigemptyset(&alarm_only);
@@ -85,6 +85,30 @@ static void lines_are_written_whole(void **state) {
     close(ends[0]);
     assert_non_null(right);
     assert_int_equal(error, 77);
+}
+
+/* Also where whoever shares standard error has set it not to wait for its reader. */
+static void lines_are_written_whole(void **state) {
+    (void)state;
+    write_whole(true);
+    write_whole(false);
+}
+
+static void write_to_who_does_not_read(void *unused) {
+    int ends[2];
+    (void)unused;
+    EXPECT(pipe2(ends, O_NONBLOCK) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    uint64_t before_ns = platform_precise_ns();
+    platform_write_error(text, TEXT_BYTES);
+    EXPECT(platform_precise_ns() - before_ns < UINT64_C(10000000000));
+    /* Files that are not standard error tell their caller at once. */
+    before_ns = platform_precise_ns();
+    EXPECT(!platform_file_write(ends[1], "x", 1) && platform_precise_ns() - before_ns < UINT64_C(500000000));
+}
+
+static void who_does_not_read_is_not_waited_for_long(void **state) {
+    (void)state;
+    assert_int_equal(child_status(write_to_who_does_not_read, NULL), 0);
 }
 
 static void write_to_nowhere(void *unused) {
@@ -428,6 +452,7 @@ static void the_number_is_that_of_the_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_written_whole),
+        cmocka_unit_test(who_does_not_read_is_not_waited_for_long),
         cmocka_unit_test(a_closed_stream_is_no_error),
         cmocka_unit_test(a_stream_without_a_reader_ends_nothing),
         cmocka_unit_test(a_filter_that_lets_no_signal_be_held_changes_no_mask),
