@@ -417,6 +417,8 @@ __attribute__((destructor)) static void report_at_exit(void) {
             return;
         }
     }
-    report_to_descriptor(report, fd >= 0 ? fd : platform_error_file());
-    if (fd >= 0) platform_file_close(fd);
+    bool whole = report_to_descriptor(report, fd >= 0 ? fd : platform_error_file()) == 0;
+    if (fd < 0) return;
+    platform_file_close(fd);
+    if (!whole) log_line("stats_file: %s: not all of the statistics could be written", path);
 }

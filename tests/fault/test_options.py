@@ -120,6 +120,11 @@ def test_statistics_file_that_cannot_be_written(strata, tmp_path):
     assert len(lines) == 1 and "no/such/folder" in lines[0]
 
 
+def test_statistics_file_that_is_full(strata):
+    (line,) = echo(strata, "stats:json,stats_file:/dev/full").errors.splitlines()
+    assert line == "strata: stats_file: /dev/full: not all of the statistics could be written"
+
+
 def test_options_of_the_program(strata, helper, tmp_path):
     """strata_conf is read; the environment wins key by key."""
 
