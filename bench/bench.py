@@ -17,6 +17,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
+
+
+def end_without(package: str | None) -> NoReturn:
+    print(f"bench: the Python package {package} is missing; `make bench` installs it into build/venv", file=sys.stderr)
+    sys.exit(2)
+
 
 try:
     from rich import box
@@ -24,8 +31,8 @@ try:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.table import Table
     from rich.text import Text
-except ImportError:
-    sys.exit("bench: the Python package rich is missing; `make bench` installs it into build/venv")
+except ImportError as error:
+    end_without(error.name)
 
 # The sources stay as they were checked out.
 sys.dont_write_bytecode = True
@@ -41,7 +48,7 @@ try:
     from harness.pages import run_pages
     from harness.programs import PROGRAM_PREFIX, run_programs, suite
 except ImportError as error:
-    sys.exit(f"bench: the Python package {error.name} is missing; `make bench` installs it into build/venv")
+    end_without(error.name)
 
 PROJECT = Path(__file__).resolve().parent.parent
 REPETITIONS, QUICK_REPETITIONS, QUICK_PROGRAM_REPETITIONS = 5, 3, 1
@@ -223,9 +230,13 @@ def main() -> int:
         return 0
     docs, images = PROJECT / "docs/benchmarks.md", PROJECT / "docs/images/bench"
     if options.docs_from:
-        document = json.loads(options.docs_from.read_text())
-        if options.pages_from:
-            later = json.loads(options.pages_from.read_text())
+        try:
+            document = json.loads(options.docs_from.read_text())
+            later = json.loads(options.pages_from.read_text()) if options.pages_from else None
+        except (OSError, ValueError) as error:
+            print(f"bench: a summary can't be read: {error}", file=sys.stderr)
+            return 2
+        if later is not None:
             if not later["pages"]:
                 print(f"bench: --pages-from {options.pages_from}: a summary without blocks of pages", file=sys.stderr)
                 return 2

@@ -26,7 +26,8 @@ try:
     from frame import catalogue, markdown, plots, running
     from rich.console import Console
 except ImportError as error:
-    sys.exit(f"papers: the Python package {error.name} is missing; `make papers` installs it into build/venv")
+    print(f"papers: the Python package {error.name} is missing; `make papers` installs it into build/venv", file=sys.stderr)
+    sys.exit(2)
 
 from harness import machine  # noqa: E402
 
