@@ -25,6 +25,8 @@ target_include_directories(strata_library_flags INTERFACE ${PROJECT_SOURCE_DIR}/
 # initial-exec: a thread-local variable must never be reached through __tls_get_addr, which may call malloc.
 target_compile_options(strata_library_flags INTERFACE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-plt
     ${not_builtin})
+# What CHECK says names the file in the tree, wherever that lies: the library is the same from every folder, but for what debuggers read of it.
+target_compile_options(strata_library_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 foreach(define STRATA_NO_RSEQ STRATA_LOCK_DEBUG)
     if(${define})
         target_compile_definitions(strata_library_flags INTERFACE ${define}=1)

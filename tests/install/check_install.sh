@@ -34,6 +34,12 @@ for file in libstrata.so libstrata.so.0 libstrata.a libstrata-only.so libstrata-
 done
 ! grep -rIl -e "$PWD" -e "$work/first" "$prefix" || fail "installed text names a folder of the build"
 passed
+# Nor does code: it is the same from whatever folder it was built, but for what debuggers read.
+for file in "$library_dir"/libstrata*.so "$library_dir"/libstrata*.a; do
+    objcopy --strip-debug "$file" "$work/stripped"
+    ! grep -aqF "$PWD/" "$work/stripped" || fail "$file names a folder of the build"
+    passed
+done
 for page in "${pages[@]}"; do
     text=$(cd "$prefix/share/man" && groff -mdoc -s -P-cbou -Tascii "man${page##*.}/$page" 2>&1)
     grep -q "^SYNOPSIS" <<<"$text" || fail "$page does not format where it is installed"
