@@ -176,6 +176,22 @@ def test_script_without_interpreter_runs_in_the_shell(tool, script):
     assert (done.returncode, done.stdout) == (0, "from the shell: word\n")
 
 
+@pytest.mark.parametrize("name", ["./prog", "./-v", ".//prog", "./sub/../prog"])
+@pytest.mark.parametrize("first", ["#!/bin/sh\n", ""])
+def test_a_script_sees_the_name_that_it_was_started_by(tool, script, tmp_path, name, first):
+    (tmp_path / "sub").mkdir()
+    script(name.rpartition("/")[2], first + 'echo "$0 $1"\n')
+    done = tool("run", "--", name, "x", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"{name} x\n", "")
+
+
+@pytest.mark.parametrize("name", ["./prog", "./-v", "prog"])
+def test_a_program_in_the_working_folder_can_be_proved(tool, tmp_path, name):
+    shutil.copy("/usr/bin/true", tmp_path / name.rpartition("/")[2])
+    done = tool("run", "--verify", "--", name, cwd=tmp_path, env={"PATH": f":{os.environ['PATH']}"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_stdin_passes(tool):
     done = tool("run", "--", "sort", input="b\na\n")
     assert done.stdout == "a\nb\n"

@@ -4,6 +4,7 @@ A library that is there and sound may still not get into the process: its file s
 refuses it, the loader reads its path in another way. The loader then says so, ignores the library, and starts the program.
 """
 
+import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -19,9 +20,10 @@ def reason_not_loaded(program: Path, interpreter: str, library: Path, env: Mappi
 
     Nothing of the program or of its libraries is run.
     """
+    name = os.path.join(os.curdir, program)  # without a slash it would be looked for where libraries are
     try:
         done = subprocess.run(
-            [interpreter, "--list", str(program)], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            [interpreter, "--list", name], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="surrogateescape", timeout=LIST_TIMEOUT_S,
         )  # fmt: skip
     except OSError as error:

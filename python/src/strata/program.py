@@ -1,6 +1,6 @@
 """Finds the program that a command line names, and says whether LD_PRELOAD can replace its malloc.
 
-`resolve` follows execvp(3). `inspect` follows scripts to the program that the kernel would really start, and collects what
+`locate` follows execvp(3). `inspect` follows scripts to the program that the kernel would really start, and collects what
 stands in the way, and what leaves a doubt. Such lists that are empty are no proof yet that malloc leads to strata: the library's own check at
 start, verify:on, is.
 """
@@ -88,7 +88,15 @@ class Inspection:
 
 
 def resolve(program: str, env: Mapping[str, str] | None = None) -> Path:
-    """The file that execvp would start. StrataError where there is none, with the status of coreutils' env: 127 for ENOENT alone, else 126."""
+    """The file that execvp would start, as `locate`."""
+    return Path(locate(program, env))
+
+
+def locate(program: str, env: Mapping[str, str] | None = None) -> str:
+    """The file that execvp would start, by the name that it would give to the system: a script sees that, and a Path would drop "./" from it.
+
+    StrataError where there is none, with the status of coreutils' env: 127 for ENOENT alone, else 126.
+    """
     env = os.environ if env is None else env
     if not program:
         raise StrataError("the program's name is empty", EXIT_NOT_FOUND)
@@ -117,7 +125,7 @@ def resolve(program: str, env: Mapping[str, str] | None = None) -> Path:
         elif not stat.S_ISREG(mode) or not os.access(candidate, os.X_OK):
             refused = refused or f"{candidate}: permission denied (not an executable file)"
         else:
-            return Path(candidate)
+            return candidate
     if refused:
         raise StrataError(refused, EXIT_NOT_EXECUTABLE)
     if last != errno.ENOENT:

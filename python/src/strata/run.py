@@ -20,7 +20,7 @@ from strata.elf import Elf
 from strata.errors import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, StrataError
 from strata.library import find_library, is_strata
 from strata.loader import reason_not_loaded
-from strata.program import Inspection, inspect, resolve
+from strata.program import Inspection, inspect, locate
 
 OPTION_PATTERN = re.compile(r"[a-z][a-z0-9_]*:[^,\s]+\Z")
 FEATURES_PATTERN = re.compile(r"[^,\s]+\Z")
@@ -102,8 +102,8 @@ def run(request: RunRequest) -> None:
     if request.verify and not is_strata(library):
         raise StrataError(f"--verify: {library}: not strata's library, so nothing can be proved (no strata_malloc in it)")
     env = with_library(os.environ, str(library), conf)
-    path = resolve(request.command[0], env)
-    _check_program(path, library, request, env)
+    path = locate(request.command[0], env)
+    _check_program(Path(path), library, request, env)
     _become(path, request.command, env)
 
 
@@ -138,7 +138,7 @@ def _tell(what: str, lines: Iterable[str]) -> None:
             print(f"strata run: {what}: {line}", file=sys.stderr, flush=True)
 
 
-def _become(path: Path, command: list[str], env: Mapping[str, str]) -> None:
+def _become(path: str, command: list[str], env: Mapping[str, str]) -> None:
     for name in ("SIGPIPE", "SIGXFSZ"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
@@ -148,7 +148,7 @@ def _become(path: Path, command: list[str], env: Mapping[str, str]) -> None:
     if failure.errno == errno.ENOEXEC:
         # As execvp does: a text file that names no interpreter is a shell script.
         try:
-            os.execve("/bin/sh", ["/bin/sh", str(path), *command[1:]], env)
+            os.execve("/bin/sh", ["/bin/sh", path, *command[1:]], env)
         except OSError as error:
             failure = error
     status = EXIT_NOT_FOUND if failure.errno == errno.ENOENT else EXIT_NOT_EXECUTABLE
