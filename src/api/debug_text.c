@@ -23,6 +23,8 @@ static STRATA_PRINTF(2, 3) void line(struct output *output, const char *format, 
     size_t length = format_text_v(text, sizeof text - 1, format, args);
     va_end(args);
     if (length > sizeof text - 2) length = sizeof text - 2;
+    for (size_t i = 0; i < length; i++)
+        if (is_control(text[i])) text[i] = '?'; /* of names and paths */
     text[length++] = '\n';
     output->ok = output->ok && platform_file_write(output->fd, text, length);
 }

@@ -109,6 +109,7 @@ size_t format_text(char *buffer, size_t bytes, const char *format, ...) {
     return length;
 }
 
+/* A line is one, and drives no terminal, whatever names and paths are in it. */
 static STRATA_COLD void log_line_v(const char *format, va_list args) {
     static const char prefix[] = "strata: ";
     char line[512];
@@ -116,6 +117,8 @@ static STRATA_COLD void log_line_v(const char *format, va_list args) {
     for (size_t i = 0; i < start; i++) line[i] = prefix[i];
     size_t length = start + format_text_v(line + start, sizeof line - start - 1, format, args);
     if (length > sizeof line - 2) length = sizeof line - 2;
+    for (size_t i = start; i < length; i++)
+        if (is_control(line[i])) line[i] = '?';
     line[length++] = '\n';
     if (sink.write != NULL) sink.write(line, length);
 }

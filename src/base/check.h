@@ -23,7 +23,10 @@ void check_set_sink(const struct check_sink *sink);
 size_t format_text_v(char *buffer, size_t bytes, const char *format, va_list args);
 size_t format_text(char *buffer, size_t bytes, const char *format, ...) STRATA_PRINTF(3, 4);
 
-/* One line "strata: ..." on the sink. */
+/* What a line for people has a '?' for: a character that ends it, or drives a terminal. */
+STRATA_INLINE bool is_control(char c) { return (unsigned char)c < 0x20 || c == 0x7f; }
+
+/* One line "strata: ..." on the sink, without control characters. */
 void log_line(const char *format, ...) STRATA_PRINTF(1, 2);
 
 /* The same, and the process ends by the sink's die. */

@@ -50,6 +50,8 @@ static __attribute__((format(printf, 1, 0))) void write_line(const char *format,
     int head = 6, length = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, args);
     size_t bytes = (size_t)head + (length < 0 ? 0 : (size_t)length);
     if (bytes > sizeof line - 2) bytes = sizeof line - 2;
+    for (size_t i = (size_t)head; i < bytes; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) line[i] = '?'; /* of names */
     line[bytes++] = '\n';
     write_all(line, bytes);
 }

@@ -46,7 +46,9 @@ static void a_line_is_written_whole(void **state) {
     assert_string_equal(lines, "strata: STRATA_CONF: decay: unknown option\n");
     log_line("second");
     assert_string_equal(lines, "strata: STRATA_CONF: decay: unknown option\nstrata: second\n");
-    assert_int_equal(writes, 2); /* one each, so that lines of several processes do not mix */
+    assert_int_equal(writes, 2);                     /* one each, so that lines of several processes do not mix */
+    log_line("cache %s", "a\nb\x1b[1m\x7f\xc3\xa9"); /* one, whatever is in it */
+    assert_non_null(strstr(lines, "second\nstrata: cache a?b?[1m?\xc3\xa9\n"));
     assert_int_equal(deaths, 0);
 }
 
