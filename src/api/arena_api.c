@@ -57,7 +57,6 @@ SAME(ALLOCATED);
 SAME(FREE);
 SAME(SPAN);
 _Static_assert(sizeof((struct strata_arena_stats *)0)->name == ARENA_NAME_BYTES, "as in arena/");
-
 _Static_assert(STRATA_ARENA_QUANTUM_CACHES_MAX == ARENA_QCACHES_MAX, "as in arena/");
 
 static enum strata_arena_status public_status(enum arena_status status) { return (enum strata_arena_status)status; }
@@ -152,6 +151,7 @@ static const struct arena_ops ops = {
     .memory_get = memory_get,
     .memory_put = memory_put,
     .reclaim = reclaim,
+    .is_hushed = quantum_is_hushed,
     .wait = wait_for_change,
     .wake = wake,
     .appeared = appeared,
@@ -287,7 +287,10 @@ static void release_to_arena(void *source, uint64_t start, uint64_t size) {
 
 static enum arena_status alloc_by_program(void *importer, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
     const struct strata_arena *arena = importer;
-    return arena->import_alloc(arena->import_context, size, flags & ARENA_SLEEP, start, got) == STRATA_ARENA_OK ? ARENA_OK : ARENA_NO_SPACE;
+    bool before = quantum_hush_begin((flags & ARENA_QUIET) != 0);
+    enum strata_arena_status status = arena->import_alloc(arena->import_context, size, flags & ARENA_SLEEP, start, got);
+    quantum_hush_end(before);
+    return status == STRATA_ARENA_OK ? ARENA_OK : ARENA_NO_SPACE;
 }
 
 static void release_by_program(void *importer, uint64_t start, uint64_t size) {

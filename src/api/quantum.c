@@ -96,7 +96,7 @@ static enum arena_status alloc_once(const struct quantum_cache *quantum, bool sl
     if (STRATA_UNLIKELY(mark == NULL)) {
         /* No slab: then a segment, before other CPUs are asked for what they have. */
         if (arena_try(&arena->arena, quantum->size, arena->arena.quantum, start) == ARENA_OK) return ARENA_OK;
-        mark = object_cache_alloc_far(quantum->cache);
+        if (sleeps || !arena_is_hushed(&arena->arena)) mark = object_cache_alloc_far(quantum->cache);
     }
     if (STRATA_LIKELY(mark != NULL)) return take_mark(quantum, mark, start);
     if (sleeps) return arena_urge(&arena->arena, quantum->size, start); /* it has not failed yet */

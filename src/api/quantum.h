@@ -291,8 +291,9 @@ STRATA_INLINE enum arena_status quantum_put(struct quantum_arena *arena, bool sc
 struct quantum_met {
     int32_t left;       /* until one is looked at; of this width, as the compiler counts in memory then */
     uint16_t looked_us; /* its lower half */
-    uint8_t streak;
-    uint8_t region; /* of the streak: some bits of its number */
+    uint8_t streak : 7;
+    uint8_t hushed : 1; /* see quantum_hush_begin */
+    uint8_t region;     /* of the streak: some bits of its number */
 };
 extern __thread struct quantum_met quantum_met __attribute__((visibility("hidden"), tls_model("initial-exec")));
 STRATA_INLINE enum arena_status quantum_free(struct quantum_arena *arena, bool scaled, uint64_t start, uint64_t size) {
@@ -321,6 +322,13 @@ void quantum_freed(struct quantum_arena *arena);
 /* For who sleeps for a segment. looks: caches may hold what it waits for, and not tell. False: it is time to look whether they do. */
 bool quantum_wait(struct quantum_arena *arena, const uint32_t *word, uint32_t seen, bool looks);
 void quantum_sleep_fork_child(struct quantum_arena *arena);
+/*
+ * Round a function of the program that an arena imports by: where nobody is to be asked for anything but that (quiet), the requests that it makes
+ * itself, of whatever arena, ask nobody either. begin: what end is told.
+ */
+bool quantum_hush_begin(bool quiet);
+void quantum_hush_end(bool before);
+bool quantum_is_hushed(void *unused);
 STRATA_INLINE void quantum_tell_sleepers(struct quantum_arena *arena) {
     if (STRATA_UNLIKELY(__atomic_load_n(&arena->table.sleepers, __ATOMIC_SEQ_CST) != 0)) quantum_freed(arena);
 }

@@ -187,7 +187,7 @@ static void look_at(struct quantum_table *table, uint64_t number, const uint8_t 
     uint32_t now_us = (uint32_t)(platform_precise_ns() / 1000);
     uint16_t since_us = (uint16_t)(now_us - quantum_met.looked_us);
     quantum_met.left = LOOK_AT - 1;
-    quantum_met.streak = region == quantum_met.region ? (uint8_t)min_u64(quantum_met.streak + 1U, STREAK) : 0;
+    quantum_met.streak = region == quantum_met.region ? min_u64(quantum_met.streak + 1U, STREAK) & INT8_MAX : 0;
     quantum_met.region = region;
     quantum_met.looked_us = (uint16_t)now_us;
     if (quantum_met.streak == STREAK) {

@@ -128,6 +128,21 @@ void quantum_reap_around(const struct quantum_arena *arena) {
     object_caches_reap_some(&heap.objects, has_source, may_hold, &root);
 }
 
+/* ------------------------------------------------------------------ who asks nobody */
+
+STRATA_SELDOM bool quantum_hush_begin(bool quiet) {
+    bool before = quantum_met.hushed;
+    if (quiet) quantum_met.hushed = true;
+    return before;
+}
+STRATA_SELDOM void quantum_hush_end(bool before) { quantum_met.hushed = before; }
+STRATA_SELDOM bool quantum_is_hushed(void *unused) {
+    (void)unused;
+    return quantum_met.hushed;
+}
+
+/* ------------------------------------------------------------------ fork */
+
 void quantum_sleep_fork_child(struct quantum_arena *arena) {
     if (arena->table.sleepers != 0 || arena->table.changing != 0) arena->table.sleepers = SLEEPERS_LEFT;
     arena->table.changing = 0;

@@ -197,6 +197,8 @@ static STRATA_COLD void note_holder(struct arena *arena, const struct arena_requ
     if (request->holder == ARENA_HOLDER_CACHE) arena->slabs += request->size;
 }
 
+STRATA_SELDOM bool arena_is_hushed(struct arena *arena) { return arena->ops->is_hushed != NULL && arena->ops->is_hushed(arena->ctx); }
+
 /*
  * What wakes without a free is not the end of a sleep: it is a look, which asks nobody for anything, and after which the same sleep goes on.
  */
@@ -209,6 +211,10 @@ static enum arena_status serve(struct arena *arena, struct arena_request *reques
         bool imported = false;
         arena_tags_top_up(arena);
         enum arena_status status = take(arena, request, can_import ? SEARCH_BEFORE_IMPORT : UINT64_MAX, start, &seen);
+        if (STRATA_UNLIKELY(status != ARENA_OK) && asks && (request->flags & ARENA_SLEEP) == 0 && arena_is_hushed(arena)) {
+            request->quiet = true;
+            asks = false;
+        }
         if (status == ARENA_NO_SPACE && can_import) {
             uint32_t later; /* too late for `seen`: what came to the source while it was asked must end the sleep */
             status = take_imported(arena, request, start, &seen);

@@ -58,7 +58,7 @@ enum arena_flags {
 
 struct arena;
 
-/* Any member may be NULL. All are called with no arena lock held. The table lives at least as long as the arena. */
+/* Any member may be NULL. All but is_hushed are called with no arena lock held. The table lives at least as long as the arena. */
 struct arena_ops {
     /* Memory for boundary tags and hash tables, contents arbitrary. NULL where there is none. May allocate from this very arena. */
     void *(*memory_get)(void *ctx, size_t bytes);
@@ -68,6 +68,8 @@ struct arena_ops {
      * since. True: worth a second look.
      */
     bool (*reclaim)(void *ctx, uint64_t size, bool again);
+    /* Whether requests of the calling thread that don't sleep are to be as quiet as arena_try: a source is being asked so. Takes no lock. */
+    bool (*is_hushed)(void *ctx);
     /*
      * Sleeps while *word == seen, as a futex does: returns at once where it differs, and may wake for no reason: then the request looks quietly, and
      * sleeps on. False: give up, and the request fails. wake lets all sleepers on the word go.
@@ -262,6 +264,8 @@ enum arena_status arena_xfree(struct arena *arena, uint64_t start, uint64_t size
  * for has not failed yet.
  */
 enum arena_status arena_try(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start);
+/* Whether this thread's requests are like that anyway, as ops->is_hushed says. */
+bool arena_is_hushed(struct arena *arena);
 /* Likewise, for what they cut up: until it is given back it is refused to all others, as what is lent. */
 enum arena_status arena_slab_alloc(struct arena *arena, uint64_t size, uint64_t align, uint64_t *start);
 enum arena_status arena_slab_free(struct arena *arena, uint64_t start, uint64_t size);

@@ -315,6 +315,75 @@ static void a_failed_import_is_one_failure(void **state) {
     }
 }
 
+/* What an import function asks of an arena, while it is asked quietly itself, is asked as quietly. */
+static enum strata_arena_status import_from_source(void *context, uint64_t size, unsigned flags, uint64_t *start, uint64_t *got) {
+    (void)context, (void)flags;
+    *got = size;
+    return strata_arena_alloc(source_arena, size, 0, start);
+}
+static void give_to_source(void *context, uint64_t start, uint64_t size) {
+    (void)context;
+    EXPECT_OK(strata_arena_free(source_arena, start, size));
+}
+static void fill_source(bool source_caches, bool caches) {
+    fill(source_caches);
+    source_arena = arena;
+    arena = new_arena("by function", 0, 0, 1);
+    ASSERT_OK(strata_arena_set_import(arena, import_from_source, give_to_source, NULL));
+    if (caches) ASSERT_OK(strata_arena_set_quantum_caches(arena, 2));
+    new_cache("objects", &(struct strata_cache_config){.size = 4096, .constructor = construct});
+}
+
+static void use_objects_and_wake(void *unused) {
+    (void)unused;
+    pause_ns(LOOKS_NS(1) / 2); /* the other one is asleep, and has emptied all caches once */
+    unsigned constructed_once = 0, asked_once = asked;
+    uint64_t failures = stats_of(source_arena).failures;
+    for (unsigned i = 0; i < 100; i++) {
+        void *one = strata_cache_alloc(cache, 0);
+        EXPECT(one != NULL);
+        strata_cache_free(cache, one);
+        if (i == 0) constructed_once = constructed;
+        pause_ns(LOOKS_NS(1) / 2);
+    }
+    EXPECT(asked == asked_once);
+    EXPECT(stats_of(source_arena).failures == failures);
+    EXPECT(constructed <= 3 * constructed_once);
+    for (unsigned i = 0; i < 16; i++) EXPECT_OK(strata_arena_free(source_arena, held[i], 1));
+    EXPECT_OK(strata_arena_wake(arena));
+}
+
+static void looks_through_functions_ask_nobody(void **state) {
+    (void)state;
+    for (unsigned kind = 0; kind < 4; kind++) {
+        fill_source((kind & 1) != 0, (kind & 2) != 0);
+        run(2, use_objects_and_wake, NULL);
+    }
+}
+
+/* There is room for what is wanted, but for no slab: nobody is bothered for one. */
+static void slabs_that_functions_lack_bother_nobody(void **state) {
+    uint64_t start;
+    (void)state;
+    for (unsigned source_caches = 0; source_caches < 2; source_caches++) {
+        fill_source(source_caches != 0, true);
+        void *one = strata_cache_alloc(cache, 0);
+        assert_non_null(one);
+        strata_cache_free(cache, one);
+        const unsigned constructed_once = constructed;
+        ASSERT_OK(strata_arena_free(source_arena, held[3], 1));
+        for (unsigned i = 0; i < 100; i++) {
+            ASSERT_OK(strata_arena_alloc(arena, 1, 0, &start));
+            assert_int_equal(start, held[3]);
+            ASSERT_OK(strata_arena_free(arena, start, 1));
+        }
+        assert_int_equal(asked, 0);
+        assert_int_equal(stats_of(source_arena).failures, 0);
+        strata_cache_free(cache, strata_cache_alloc(cache, 0));
+        assert_int_equal(constructed, constructed_once);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_look_asks_nobody, sound),
@@ -326,6 +395,8 @@ int main(void) {
         cmocka_unit_test_teardown(functions_are_told_who_waits, sound),
         cmocka_unit_test_teardown(sources_are_asked_to_spare, sound),
         cmocka_unit_test_teardown(a_failed_import_is_one_failure, sound),
+        cmocka_unit_test_teardown(looks_through_functions_ask_nobody, sound),
+        cmocka_unit_test_teardown(slabs_that_functions_lack_bother_nobody, sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
