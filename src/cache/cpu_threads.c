@@ -38,8 +38,14 @@ static const uint64_t never_ends = 1;
 /* Under drain_lock; who asks how many threads there are reads it without. */
 static void set_spare_count(struct cache_layer *caches, uint32_t count) { __atomic_store_n(&caches->spare_count, count, __ATOMIC_RELAXED); }
 
+/* A look without the lock, which threads that get none would fight for with each of their operations. */
+static bool none_is_left(const struct cache_layer *caches) {
+    return __atomic_load_n(&caches->spare_count, __ATOMIC_RELAXED) == 0 && __atomic_load_n(&caches->ids_made, __ATOMIC_RELAXED) == caches->areas;
+}
+
 STRATA_COLD uint32_t cpu_thread_take_id(struct cache_layer *caches) {
     uint32_t id = 0;
+    if (none_is_left(caches)) return 0;
     platform_lock_acquire(&caches->drain_lock);
     if (caches->spare_count != 0) {
         id = caches->spare_ids[caches->spare_count - 1];
