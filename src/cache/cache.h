@@ -29,7 +29,7 @@
 
 #define CACHE_ROUNDS_MAX 256
 #define CACHE_TRANSFER_MAX (CACHE_ROUNDS_MAX / 2)
-/* Thread mode: this many threads can have a cache at once, others go without. */
+/* Thread mode: this many threads can have a cache at once, fewer under a limit on address space; others go without. */
 #define CACHE_THREADS_MAX 16384
 /* What there is to know of so many areas is in the layer itself, as on most machines of all CPUs: zeros, where no page is until they are written to.
  */

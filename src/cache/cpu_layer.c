@@ -36,11 +36,20 @@ static void metadata_free(const struct cache_layer *caches, void *memory, size_t
     if (memory != NULL) zone_metadata_free(caches->slabs->zone, memory, bytes);
 }
 
+/*
+ * So many threads can have a cache at once: as their areas take a 64th of a limit on address space, which counts what is reserved, and each layer of
+ * object caches takes as much again. So many stacks of the usual size have room within twice the limit.
+ */
+static unsigned thread_areas(uint64_t address_limit_bytes) {
+    if (address_limit_bytes < 4 * GIB) return 64;
+    return (unsigned)min_u64(address_limit_bytes / 64 >> CPU_AREA_SHIFT, CACHE_THREADS_MAX);
+}
+
 bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first) {
     const struct platform_info *info = platform_info();
     caches->thread_mode = platform_cpu_mode() == PLATFORM_CPU_THREAD;
     caches->areas = info->cpus;
-    if (caches->thread_mode) caches->areas = info->address_limit_bytes < GIB * 4 ? 64 : CACHE_THREADS_MAX;
+    if (caches->thread_mode) caches->areas = thread_areas(info->address_limit_bytes);
     /* In thread mode area 0 is every new thread's: it stays zeros. At first it and the areas of the ids there are, if any, are all that is committed.
      */
     uint32_t committed = !caches->thread_mode ? caches->areas + 1 : first != NULL ? first->ids_made : 1;

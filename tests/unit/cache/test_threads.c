@@ -231,6 +231,20 @@ static void threads_without_an_id_work_on_slabs(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+/* What is reserved counts against a limit: it is for the program, not for threads that there may be. */
+static void areas_take_little_of_a_limit(void **state) {
+    (void)state;
+    for (uint64_t limit = 2 * (uint64_t)GIB; limit <= 1024 * (uint64_t)GIB; limit *= 2) {
+        const struct sim_config sim = {.cpus = 2, .thread_mode = true, .address_limit_bytes = limit};
+        assert_true(stack_build_slabs(&sim, UINT64_MAX));
+        uint64_t before = sim_reserved_bytes();
+        assert_true(stack_build_caches(256));
+        assert_true(sim_reserved_bytes() - before <= limit / 64 + CPU_AREA_BYTES);
+        assert_in_range(caches.areas, 64, CACHE_THREADS_MAX);
+        assert_true(limit < 1024 * (uint64_t)GIB || caches.areas == CACHE_THREADS_MAX);
+    }
+}
+
 /* Two threads with half an array each; the second one is the current. */
 static void build_two(unsigned cache, uint32_t ids[2]) {
     for (unsigned thread = 0; thread < 2; thread++) {
@@ -447,6 +461,7 @@ int main(void) {
         cmocka_unit_test(ids_are_no_more_than_threads_alive_at_once),
         cmocka_unit_test(ten_thousand_threads_alive_give_everything_back),
         cmocka_unit_test(threads_without_an_id_work_on_slabs),
+        cmocka_unit_test(areas_take_little_of_a_limit),
         cmocka_unit_test(a_drain_takes_what_other_threads_have),
         cmocka_unit_test(an_owner_in_the_middle_keeps_what_it_has),
         cmocka_unit_test(the_round_of_a_late_push_is_found),
