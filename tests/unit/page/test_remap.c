@@ -244,6 +244,29 @@ static void two_blocks_that_grow_in_turn_drop_no_pages(void **state) {
     assert_empty();
 }
 
+/* Where a block moves to, pages would be dropped, and the last of the other places that are tried was never used. The system has no memory for it. */
+static void another_place_that_can_not_be_had_goes_back(void **state) {
+    (void)state;
+    char *blocks[16];
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = must_block(2 * MIB, 1); /* all that is committed */
+    assert_int_equal(zone.extent_bytes, 32 * MIB);
+    drop_block(blocks[3]);
+    (void)counters(); /* it rests no more */
+    sim_fail_only(UINT64_C(1) << SIM_COMMIT);
+    sim_fail_call(1, SIM_FOREVER);
+    platform_lock_acquire(&zone.lock);
+    struct superpage *place = zone_superpages_take_moved(&zone, 1, SUPERPAGE_GRANULES, SUPERPAGE_GRANULES);
+    assert_ptr_equal(place, superpage_of(&zone, blocks[3]));
+    zone_superpages_give(&zone, place, 1);
+    platform_lock_release(&zone.lock);
+    assert_int_not_equal(sim_failures(), 0);
+    sim_fail_call(0, 0);
+    ASSERT_SOUND(); /* the arena has it */
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++)
+        if (i != 3) drop_block(blocks[i]);
+    assert_empty();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_is_filled_from_idle_pages, plain_zone),
@@ -258,6 +281,7 @@ int main(void) {
         cmocka_unit_test(advice_moves_with_whole_superpages),
         cmocka_unit_test(advice_follows_a_block_that_moves),
         cmocka_unit_test(two_blocks_that_grow_in_turn_drop_no_pages),
+        cmocka_unit_test_setup(another_place_that_can_not_be_had_goes_back, plain_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
