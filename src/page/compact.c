@@ -87,11 +87,6 @@ static struct superpage *choose(struct zone *zone, size_t count, size_t align) {
     return best;
 }
 
-static bool take_exactly(struct zone *zone, const struct superpage *first, size_t count) {
-    uint64_t address = (uint64_t)(uintptr_t)superpage_address(zone, first), bytes = (uint64_t)count << SUPERPAGE_SHIFT, got;
-    return arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_BEST_FIT, &got) == ARENA_OK;
-}
-
 /* What is apart stands again where it belongs. */
 static void put_back(struct zone *zone) {
     struct compaction *compaction = &zone->compaction;
@@ -111,7 +106,7 @@ static bool set_apart(struct zone *zone, struct superpage *first, size_t count) 
     compaction->at = (size_t)(first - zone->superpages);
     for (compaction->count = 0; compaction->count < count; compaction->count++) {
         struct superpage *superpage = &first[compaction->count];
-        if (superpage->state == SUPERPAGE_FREE && !take_exactly(zone, superpage, 1)) {
+        if (superpage->state == SUPERPAGE_FREE && !zone_superpages_take_at(zone, superpage, 1)) {
             put_back(zone);
             return false;
         }
@@ -209,7 +204,7 @@ struct superpage *zone_superpages_compact(struct zone *zone, size_t count, size_
         compaction->room = room_elsewhere(zone);
         bool emptied = empty_all(zone);
         put_back(zone);
-        if (emptied && take_exactly(zone, first, count)) {
+        if (emptied && zone_superpages_take_at(zone, first, count)) {
             taken = first;
             zone->counters.compactions++;
         }

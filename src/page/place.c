@@ -59,13 +59,6 @@ static struct superpage *find_present(struct zone *zone, const struct wish *wish
     return best;
 }
 
-/* Just these. False: refused, where address space was reserved piece by piece, and they are not of one piece. */
-static bool take_at(struct zone *zone, const struct superpage *first, size_t count) {
-    const uint64_t address = (uintptr_t)superpage_address(zone, first), bytes = (uint64_t)count << SUPERPAGE_SHIFT;
-    uint64_t taken;
-    return arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_INSTANT_FIT, &taken) == ARENA_OK;
-}
-
 struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to) {
     struct superpage *first = zone_superpages_take(zone, count, align);
     to = min_u64(to, from + WEIGHED_SUPERPAGES * SUPERPAGE_GRANULES);
@@ -74,7 +67,7 @@ struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, 
     struct superpage *better = find_present(zone, &wish, present_granules(zone, first, &wish) + PLACE_GAIN_GRANULES);
     if (better == NULL) return first;
     zone_superpages_give(zone, first, count);
-    return take_at(zone, better, count) ? better : zone_superpages_take(zone, count, align);
+    return zone_superpages_take_at(zone, better, count) ? better : zone_superpages_take(zone, count, align);
 }
 
 struct superpage *zone_superpage_take_run(struct zone *zone, unsigned granules, unsigned align) {
@@ -82,7 +75,7 @@ struct superpage *zone_superpage_take_run(struct zone *zone, unsigned granules, 
     LIST_FOR_EACH(&zone->idle_free, node) {
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
         if (!superpage->apart && superpage_find_present(superpage, granules, align) < SUPERPAGE_GRANULES)
-            return take_at(zone, superpage, 1) ? superpage : NULL;
+            return zone_superpages_take_at(zone, superpage, 1) ? superpage : NULL;
         if (++looks == PLACES) break;
     }
     return NULL;

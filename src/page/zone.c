@@ -301,10 +301,23 @@ struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t a
     return first;
 }
 
+static void note_used(struct zone *zone, const struct superpage *end) {
+    zone->used_superpages = max_u64(zone->used_superpages, (size_t)(end - zone->superpages));
+}
+
+/* Some of them may never have been used before, as the heap is committed ahead. */
+bool zone_superpages_take_at(struct zone *zone, const struct superpage *first, size_t count) {
+    const uint64_t address = (uintptr_t)superpage_address(zone, first), bytes = (uint64_t)count << SUPERPAGE_SHIFT;
+    uint64_t taken;
+    if (arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_INSTANT_FIT, &taken) != ARENA_OK) return false;
+    note_used(zone, first + count);
+    return true;
+}
+
 bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count, bool marks) {
     size_t end = (size_t)(first - zone->superpages) + count;
     if (!extend(zone, (uint64_t)end << SUPERPAGE_SHIFT, marks)) return false;
-    zone->used_superpages = max_u64(zone->used_superpages, end);
+    note_used(zone, first + count);
     return true;
 }
 

@@ -168,6 +168,8 @@ enum zone_status zone_block_extend(struct zone *zone, char *address, uint64_t wa
 
 /* Address space for `count` superpages aligned to `align` of them, committed, still SUPERPAGE_FREE; NULL: none. */
 struct superpage *zone_superpages_take(struct zone *zone, size_t count, size_t align);
+/* Just these, which are committed. False: not all of them are free, or they lie in two pieces of address space. */
+bool zone_superpages_take_at(struct zone *zone, const struct superpage *first, size_t count);
 void zone_superpages_give(struct zone *zone, struct superpage *first, size_t count);
 /* The same, preferring places where granules [from, to) of them are present (place.c). */
 struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to);

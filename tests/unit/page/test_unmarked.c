@@ -241,6 +241,34 @@ static void what_is_refused_ahead_is_had_as_needed(void **state) {
     ASSERT_SOUND();
 }
 
+/* Present pages decide where a block goes, and part of that place was never used before: from then on it was. */
+static void a_place_that_was_chosen_by_its_pages_counts_as_used(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.reserve_bytes = 256 * MIB;
+    config.moves = ZONE_MOVES_COPY; /* what is idle stays where it is */
+    begin(NULL, config);
+    char *gap = must_block(6 * MIB, 1), *keeper = must_block(2 * MIB, 1), *last = must_block(2 * MIB, 1);
+    drop_block(gap);
+    assert_int_equal(zone_release(&zone, 0), 6 * MIB);
+    drop_block(last);
+    (void)counters();                                            /* idle from now on */
+    char *chosen = must_block(4 * MIB + 200 * GRANULE_BYTES, 1); /* would fit the gap, too */
+    assert_ptr_equal(chosen, last);
+    assert_true(platform_populate(chosen, zone_block_bytes(&zone, chosen)));
+    char *fills_gap = must_block(6 * MIB, 1);
+    drop_block(chosen);
+    zone_release(&zone, 456 * GRANULE_BYTES); /* of its last two superpages something is left */
+    char *grows = must_block(2 * MIB, 1);
+    assert_ptr_equal(fills_gap, gap);
+    assert_ptr_equal(grows, chosen + 2 * MIB);
+    assert_true(counters().idle != 0 && zone.superpages[number_of(grows) + 1].idle != 0);
+    assert_ptr_equal(zone_block_resize(&zone, grows, 24 * MIB, false), grows);
+    ASSERT_SOUND();
+    drop_block(keeper), drop_block(fills_gap), drop_block(grows);
+    assert_empty();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(growth_puts_marks_off_and_counts_at_once, wide_zone),
@@ -251,6 +279,7 @@ int main(void) {
         cmocka_unit_test_setup(refusals_on_the_way_change_nothing, wide_zone),
         cmocka_unit_test(no_step_does_two_things_ahead),
         cmocka_unit_test(what_is_refused_ahead_is_had_as_needed),
+        cmocka_unit_test(a_place_that_was_chosen_by_its_pages_counts_as_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
