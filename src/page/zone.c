@@ -84,8 +84,8 @@ static bool reserve_window(struct zone *zone, uint64_t window_bytes, bool whole,
         zone->base = (uintptr_t)start;
         zone->reserved_bytes = window_bytes;
     } else {
-        /* Room to grow upwards: well below where the system has just put something, as it fills its space downwards. */
-        uintptr_t distance = (uintptr_t)1 << 36;
+        /* Room to grow upwards: well below where the system has just put something, as it fills its space downwards. The arrays end it. */
+        uintptr_t distance = max_u64((uintptr_t)1 << 36, window_bytes);
         uintptr_t at = (uintptr_t)start;
         zone->base = align_down(at > 2 * distance ? at - distance : at / 2, SUPERPAGE_BYTES);
         zone->reserved_bytes = 0;

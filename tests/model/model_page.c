@@ -8,6 +8,7 @@
 #include "model.h"
 #include "model_page_reference.h"
 #include "page/zone_internal.h"
+#include "../unit/below.h"
 
 static struct zone zone;
 static struct model *model;
@@ -343,15 +344,14 @@ static void step_failures(const struct model_record *record) {
 
 /* ------------------------------------------------------------------ the run */
 
-/* Under a limit on address space: see tests/unit/page/test_growth.c for the reservation that makes room below the arrays. */
+/* Under a limit on address space. */
 static bool begin_growing(const struct sim_config *sim, const struct zone_config *config, unsigned choice) {
     static const uint64_t others[] = {6 * MIB, 20 * MIB, 50 * MIB};
     struct sim_config limited_sim = *sim;
-    limited_sim.address_limit_bytes = 71 * GIB;
+    limited_sim.address_limit_bytes = BELOW_LIMIT;
     sim_reset(&limited_sim);
-    void *below = platform_reserve(NULL, 65 * GIB, 64 * KIB);
-    if (below == NULL || !zone_init(&zone, config)) return false;
-    platform_unreserve(below, 65 * GIB);
+    if (!below_keep(BELOW_BYTES, BELOW_APART) || !zone_init(&zone, config)) return false;
+    below_leave(BELOW_BYTES, BELOW_APART);
     for (unsigned i = 0; i < choice % 4; i++) /* others are in the way */
         if (!platform_reserve_at((char *)zone.base + others[i], 64 * KIB) ||
             !reference_set(others[i] >> GRANULE_SHIFT, 16, OWNER_NONE, OWNER_FOREIGN))

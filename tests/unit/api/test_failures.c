@@ -11,6 +11,7 @@
 #include "strata/malloc.h"
 #include "strata/strata.h"
 #include "unit/api/api_support.h"
+#include "unit/below.h"
 
 #define MS UINT64_C(1000000)
 
@@ -19,11 +20,10 @@ static bool growing; /* the address space is limited, so that the heap takes it 
 static void begin(const struct sim_config *sim, const char *conf) {
     new_process(sim, conf);
     if (!growing) return;
-    /* It grows upwards from 64 GiB below its tables: there must be something below them in this small world. */
-    void *below = platform_reserve(NULL, 65 * GIB, 4096);
-    sim_set_address_limit(71 * GIB);
+    assert_true(below_keep(BELOW_BYTES, BELOW_APART));
+    sim_set_address_limit(BELOW_LIMIT);
     assert_true(heap_init());
-    platform_unreserve(below, 65 * GIB);
+    below_leave(BELOW_BYTES, BELOW_APART);
     sim_set_address_limit(sim_reserved_bytes() + 300 * MIB);
 }
 

@@ -1,6 +1,7 @@
 /*
  * test_failures.c - every call to the platform fails once, one after the other: nothing is lost, the zone stays sound and works afterwards.
  */
+#include "unit/below.h"
 #include "unit/page/page_support.h"
 
 enum { THINGS = 24 };
@@ -170,7 +171,7 @@ static void each_call_fails_once_with_large_pages(void **state) {
     each_call_fails(&sim, busy_config(), 1);
 }
 
-/* A zone that grows piece by piece; see test_growth.c for the reservation below. */
+/* A zone that grows piece by piece. */
 static void each_call_fails_once_while_the_heap_grows(void **state) {
     (void)state;
     struct zone_config config = busy_config();
@@ -178,10 +179,10 @@ static void each_call_fails_once_while_the_heap_grows(void **state) {
     for (uint64_t n = 0; failed; n++) {
         memset(things, 0, sizeof things);
         sim_reset(NULL);
-        void *below = platform_reserve(NULL, 65 * GIB, 4096);
-        sim_set_address_limit(71 * GIB);
+        assert_true(below_keep(BELOW_BYTES, BELOW_APART));
+        sim_set_address_limit(BELOW_LIMIT);
         assert_true(zone_init(&zone, &config));
-        platform_unreserve(below, 65 * GIB);
+        below_leave(BELOW_BYTES, BELOW_APART);
         uint64_t arrays_bytes = sim_reserved_bytes();
         sim_set_address_limit(arrays_bytes + 300 * MIB);
         sim_fail_call(n, 1);

@@ -2,27 +2,24 @@
  * test_growth.c - the zone's address space: reserved whole, or piece by piece under a limit with holes where others have mapped; refusals
  * at the start; fork.
  */
+#include "unit/below.h"
 #include "unit/page/page_support.h"
 
-/*
- * A zone that grows puts its base 64 GiB below its arrays. To have room for that, the arrays are put above a reservation that is
- * given back before the first growth, and the limit comes down to what a test wants afterwards: `left` bytes more than is reserved.
- */
-#define BELOW (65 * GIB)
-
-static void begin_growing(uint64_t left) {
+/* The limit comes down to what a test wants once the arrays are there: `left` bytes more than is reserved. */
+static void begin_growing_below(uint64_t limit, uint64_t below, uint64_t apart, uint64_t left) {
     sim_reset(NULL);
-    void *below = platform_reserve(NULL, BELOW, 4096);
-    assert_non_null(below);
-    sim_set_address_limit(BELOW + 6 * GIB);
+    assert_true(below_keep(below, apart));
+    sim_set_address_limit(limit);
     struct zone_config config = plain_config();
     assert_true(zone_init(&zone, &config));
     assert_true(zone.growing);
     assert_int_equal(zone.extent_bytes, 0);
-    platform_unreserve(below, BELOW);
+    below_leave(below, apart);
     sim_set_address_limit(sim_reserved_bytes() + left);
-    assert_true(zone.base > (uintptr_t)sim_arena_base() && zone.base < (uintptr_t)sim_arena_base() + 2 * GIB);
+    assert_true(zone.base > (uintptr_t)sim_arena_base() && zone.base < (uintptr_t)sim_arena_base() + below);
 }
+
+static void begin_growing(uint64_t left) { begin_growing_below(BELOW_LIMIT, BELOW_BYTES, BELOW_APART, left); }
 
 static void all_is_reserved_at_once_without_a_limit(void **state) {
     (void)state;
@@ -301,6 +298,18 @@ static void a_block_reaches_over_pieces(void **state) {
     assert_empty();
 }
 
+/* The more there may be, the more room the base has above it. */
+static void a_large_limit_is_used_up(void **state) {
+    static const uint64_t limit = 200 * GIB;
+    (void)state;
+    begin_growing_below(limit, 420 * GIB, 8 * GIB, 0);
+    sim_set_address_limit(limit);
+    uint64_t had = 0;
+    while (zone_block_alloc(&zone, 4 * GIB, 1, NULL) != NULL) had += 4 * GIB;
+    assert_true(had >= limit - limit / 10); /* the arrays are the rest */
+    ASSERT_SOUND();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_reserved_at_once_without_a_limit),
@@ -315,6 +324,7 @@ int main(void) {
         cmocka_unit_test(pages_on_their_way_to_the_system_survive_a_fork),
         cmocka_unit_test(a_block_that_grows_is_one_in_the_child),
         cmocka_unit_test(a_block_reaches_over_pieces),
+        cmocka_unit_test(a_large_limit_is_used_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
