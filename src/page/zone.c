@@ -326,11 +326,14 @@ void zone_superpages_give(struct zone *zone, struct superpage *first, size_t cou
     CHECK(arena_free(&zone->addresses, address, (uint64_t)count << SUPERPAGE_SHIFT) == ARENA_OK);
 }
 
+/* What is on its way to the system is marked allocated (lookaside.c), and nobody's. */
+static uint64_t in_use(const struct zone *zone) { return zone->counters.allocated - zone->captured; }
+
 bool zone_within_limit(struct zone *zone, uint64_t granules) {
     uint64_t limit = zone->config.hard_limit_bytes >> GRANULE_SHIFT;
     granules += zone->outside;
     if (granules > limit) return false;
-    return zone->counters.allocated <= limit - granules || (zone_wake_runs(zone) && zone->counters.allocated <= limit - granules);
+    return in_use(zone) <= limit - granules || (zone_wake_runs(zone) && in_use(zone) <= limit - granules);
 }
 
 STRATA_COLD bool zone_outside_take(struct zone *zone, uint64_t granules) {

@@ -229,6 +229,38 @@ static void pages_on_their_way_to_the_system_survive_a_fork(void **state) {
     assert_true(exploration.runs > 5);
 }
 
+static void take_what_the_limit_leaves(void *argument) {
+    const char **wrong = argument;
+    struct zone_run run;
+    *wrong = zone_run_alloc(&zone, 20, 1, MOBILITY_UNMOVABLE, &run) ? NULL : "refused below the limit";
+}
+
+static const char *allocate_during_release(void *context) {
+    static const char *wrong;
+    struct zone_config config = plain_config();
+    (void)context;
+    config.hard_limit_bytes = 100 * GRANULE_BYTES;
+    sim_explore_ignore(true);
+    begin(NULL, config);
+    kept_run = must_run(10, 1, MOBILITY_UNMOVABLE);
+    hole = must_run(90, 1, MOBILITY_UNMOVABLE);
+    drop_run(hole);
+    wrong = "the thread that allocates did not run";
+    sim_explore_ignore(false);
+    sim_thread_start(0, hand_back, NULL);
+    sim_thread_start(1, take_what_the_limit_leaves, &wrong);
+    sim_run_threads();
+    return wrong != NULL ? wrong : zone_check(&zone);
+}
+
+/* They are marked as if somebody had them, but nobody has. */
+static void pages_on_their_way_to_the_system_are_within_no_limit(void **state) {
+    (void)state;
+    struct sim_exploration exploration = {.scenario = allocate_during_release, .deviations = 2};
+    if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+    assert_true(exploration.runs > 5);
+}
+
 static char *growing;
 static size_t grown_bytes;
 
@@ -322,6 +354,7 @@ int main(void) {
         cmocka_unit_test(impossible_requests_take_nothing),
         cmocka_unit_test(the_child_of_a_fork_goes_on),
         cmocka_unit_test(pages_on_their_way_to_the_system_survive_a_fork),
+        cmocka_unit_test(pages_on_their_way_to_the_system_are_within_no_limit),
         cmocka_unit_test(a_block_that_grows_is_one_in_the_child),
         cmocka_unit_test(a_block_reaches_over_pieces),
         cmocka_unit_test(a_large_limit_is_used_up),
