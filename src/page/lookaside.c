@@ -117,37 +117,76 @@ static unsigned part_start(const struct superpage *superpage, uint64_t want) {
 }
 
 /*
- * A superpage of which nothing is in use; the arena has it, so the lock stays held. Where more of it is idle than is wanted, its start stays: a few
- * fresh pages would cost a whole superpage of idle ones else, which the next blocks would have to touch again. A huge page goes whole, and what moves
- * have cut is one mapping again where all of it goes.
+ * Idle granules on their way to the system: marked allocated, owned by a thread that does not hold the lock. On its stack. Of a superpage that nobody
+ * has they are taken as a block, which keeps the rest of it from others; it is the arena's again when they have gone.
  */
-static unsigned release_free_superpage(struct zone *zone, struct superpage *superpage, uint64_t want) {
-    const unsigned start = superpage->huge || superpage->moved ? 0 : part_start(superpage, want), idle = superpage->idle;
-    char *address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
-    if (superpage->moved && platform_reset(address, SUPERPAGE_BYTES)) {
-        zone_note_reset(zone, superpage);
-    } else if (!platform_release(address, (size_t)(SUPERPAGE_GRANULES - start) << GRANULE_SHIFT)) {
-        return 0;
-    }
-    zone_mark_released(zone, superpage, start, SUPERPAGE_GRANULES - start);
-    if (start == 0) release_descriptors(zone, superpage);
-    return idle - superpage->idle;
-}
-
-/* Idle granules on their way to the system: marked allocated, owned by a thread that does not hold the lock. On its stack. */
 struct capture {
     struct list link; /* zone->captures */
     struct superpage *superpage;
     unsigned count;
+    bool whole; /* the superpage is nobody's */
     uint64_t picked[SUPERPAGE_WORDS];
 };
 
+static void begin_capture(struct zone *zone, struct capture *capture) {
+    list_push_back(&zone->captures, &capture->link);
+    zone->captured += capture->count;
+    mark_picked(zone, capture->superpage, capture->picked, true, false);
+    zone->counters.allocated += capture->count;
+}
+
 static void end_capture(struct zone *zone, struct capture *capture, bool released) {
+    struct superpage *superpage = capture->superpage;
     list_remove(&capture->link);
     zone->captured -= capture->count;
     zone->counters.allocated -= capture->count;
-    mark_picked(zone, capture->superpage, capture->picked, false, released);
-    zone_superpage_settle(zone, capture->superpage);
+    if (capture->whole) superpage->state = SUPERPAGE_FREE;
+    mark_picked(zone, superpage, capture->picked, false, released);
+    if (capture->whole)
+        zone_superpages_give(zone, superpage, 1);
+    else
+        zone_superpage_settle(zone, superpage);
+}
+
+/*
+ * Granules from `start` on of a superpage of which nothing is in use, without the lock: some GiB of them take the system a second. Where address
+ * space is limited, nobody is to miss one that is in the arena for others, and the lock stays held; so it does where the arena has no memory for
+ * that.
+ */
+static bool release_from(struct zone *zone, struct superpage *superpage, unsigned start) {
+    char *address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
+    const size_t bytes = (size_t)(SUPERPAGE_GRANULES - start) << GRANULE_SHIFT;
+    if (zone->growing || superpage->littered || !zone_superpages_take_at(zone, superpage, 1)) return platform_release(address, bytes);
+    struct capture capture = {.superpage = superpage, .whole = true};
+    capture.count = bits_count_range(superpage->populated, start, SUPERPAGE_GRANULES - start);
+    __builtin_memcpy(capture.picked, superpage->populated, sizeof capture.picked);
+    if (start != 0) bits_clear(capture.picked, 0, start);
+    superpage->state = SUPERPAGE_BLOCK;
+    begin_capture(zone, &capture);
+    platform_lock_release(&zone->lock);
+    const bool ok = platform_release(address, bytes);
+    zone_lock(zone);
+    end_capture(zone, &capture, ok);
+    return ok;
+}
+
+/*
+ * Where more of a free superpage is idle than is wanted, its start stays: a few fresh pages would cost a whole superpage of idle ones else, which the
+ * next blocks would have to touch again. A huge page goes whole, and what moves have cut is one mapping again where all of it goes. How many have
+ * gone.
+ */
+static unsigned release_free_superpage(struct zone *zone, struct superpage *superpage, uint64_t want) {
+    const unsigned start = superpage->huge || superpage->moved ? 0 : part_start(superpage, want);
+    const unsigned count = bits_count_range(superpage->populated, start, SUPERPAGE_GRANULES - start);
+    bool ok = release_from(zone, superpage, start);
+    if (superpage->moved && platform_reset(superpage_address(zone, superpage), SUPERPAGE_BYTES)) {
+        zone_note_reset(zone, superpage);
+        ok = true;
+    }
+    if (!ok) return 0;
+    zone_mark_released(zone, superpage, start, SUPERPAGE_GRANULES - start);
+    if (start == 0) release_descriptors(zone, superpage);
+    return count;
 }
 
 /*
@@ -162,10 +201,7 @@ static STRATA_RARE unsigned release_holes(struct zone *zone, struct superpage *s
         if (ok) mark_picked(zone, superpage, capture.picked, false, true);
         return ok ? count : 0;
     }
-    list_push_back(&zone->captures, &capture.link);
-    zone->captured += count;
-    mark_picked(zone, superpage, capture.picked, true, false);
-    zone->counters.allocated += count;
+    begin_capture(zone, &capture);
     platform_lock_release(&zone->lock);
     bool ok = zone_release_picked(zone, superpage, capture.picked);
     zone_lock(zone);

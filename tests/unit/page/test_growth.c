@@ -205,14 +205,23 @@ static void fork_and_look(void *argument) {
     if (*wrong == NULL && now.allocated != kept_run.granules) *wrong = "pages on their way to the system belong to nobody";
 }
 
+/* Holes of a superpage that is in use; or, with a context, superpages that are nobody's. */
+static void leave_pages(const void *context) {
+    kept_run = must_run(10, 1, MOBILITY_UNMOVABLE);
+    if (context == NULL) {
+        hole = must_run(20, 1, MOBILITY_UNMOVABLE);
+        drop_run(hole);
+    } else {
+        drop_block(must_block(4 * SUPERPAGE_BYTES, 1));
+        (void)counters(); /* it rests no more */
+    }
+}
+
 static const char *fork_during_release(void *context) {
     static const char *wrong;
-    (void)context;
     sim_explore_ignore(true);
     begin(NULL, plain_config());
-    kept_run = must_run(10, 1, MOBILITY_UNMOVABLE);
-    hole = must_run(20, 1, MOBILITY_UNMOVABLE);
-    drop_run(hole);
+    leave_pages(context);
     wrong = "the thread that forks did not run";
     sim_explore_ignore(false);
     sim_thread_start(0, hand_back, NULL);
@@ -224,9 +233,44 @@ static const char *fork_during_release(void *context) {
 /* The child has no thread that would finish handing them back: they are idle again there, at whichever moment the fork came. */
 static void pages_on_their_way_to_the_system_survive_a_fork(void **state) {
     (void)state;
-    struct sim_exploration exploration = {.scenario = fork_during_release, .deviations = 2};
+    for (unsigned whole = 0; whole < 2; whole++) {
+        struct sim_exploration exploration = {.scenario = fork_during_release, .context = whole != 0 ? &whole : NULL, .deviations = 2};
+        if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+        assert_true(exploration.runs > 5);
+    }
+}
+
+static uint64_t gone_meanwhile; /* most superpages that had gone, but not all of them, when another thread had the lock */
+
+static void allocate_beside(void *argument) {
+    const char **wrong = argument;
+    struct zone_run run;
+    *wrong = zone_run_alloc(&zone, 30, 1, MOBILITY_UNMOVABLE, &run) ? NULL : "no run";
+    const uint64_t gone = sim_calls(SIM_RELEASE);
+    if (gone < 4) gone_meanwhile = max_u64(gone_meanwhile, gone);
+    if (*wrong == NULL && zone_block_alloc(&zone, 3 * SUPERPAGE_BYTES, 1, NULL) == NULL) *wrong = "no block";
+}
+
+static const char *allocate_during_release_of_superpages(void *context) {
+    static const char *wrong;
+    sim_explore_ignore(true);
+    begin(NULL, plain_config());
+    leave_pages(context);
+    wrong = "the thread that allocates did not run";
+    sim_explore_ignore(false);
+    sim_thread_start(0, hand_back, NULL);
+    sim_thread_start(1, allocate_beside, &wrong);
+    sim_run_threads();
+    return wrong != NULL ? wrong : zone_check(&zone);
+}
+
+/* Many of them take the system a second, for which nobody else is to wait. */
+static void superpages_leave_one_by_one(void **state) {
+    (void)state;
+    struct sim_exploration exploration = {.scenario = allocate_during_release_of_superpages, .context = &gone_meanwhile, .deviations = 2};
+    gone_meanwhile = 0;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    assert_true(exploration.runs > 5);
+    assert_int_equal(gone_meanwhile, 3);
 }
 
 static void take_what_the_limit_leaves(void *argument) {
@@ -354,6 +398,7 @@ int main(void) {
         cmocka_unit_test(impossible_requests_take_nothing),
         cmocka_unit_test(the_child_of_a_fork_goes_on),
         cmocka_unit_test(pages_on_their_way_to_the_system_survive_a_fork),
+        cmocka_unit_test(superpages_leave_one_by_one),
         cmocka_unit_test(pages_on_their_way_to_the_system_are_within_no_limit),
         cmocka_unit_test(a_block_that_grows_is_one_in_the_child),
         cmocka_unit_test(a_block_reaches_over_pieces),
