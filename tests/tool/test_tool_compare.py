@@ -248,6 +248,21 @@ def test_interrupted_comparison_ends_its_program(tool, eventually, tmp_path, num
         process.wait()
 
 
+def test_a_signal_that_the_caller_ignores_ends_nothing(tool, eventually, tmp_path):
+    """As after nohup: neither the comparison nor what it runs."""
+    file, go = tmp_path / "pid", tmp_path / "go"
+    program = f"echo $$ > {file}; while ! [ -e {go} ]; do sleep 0.05; done; kill -HUP $$"
+    process = tool.start("compare", *ONCE[1:], "--", "sh", "-c", program, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    try:
+        eventually(lambda: file.exists() and file.read_text(), "the program runs")
+        process.send_signal(signal.SIGHUP)
+        go.touch()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_picture(tool, tmp_path):
     """--svg: the tables that were printed, as a picture."""
     done = tool("compare", "--runs", "1", "--warmup", "0", "--peers", "none", "--svg", str(tmp_path / "x.svg"), "--", "true")

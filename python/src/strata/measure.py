@@ -93,7 +93,9 @@ def measuring() -> Iterator[None]:
         # An exception, so that the program under measurement, in a session of its own, is ended on the way out.
         raise SystemExit(128 + number)
 
-    handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What the caller ignores, as nohup does, stays ignored, here and in the programs.
+    heeded = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:
