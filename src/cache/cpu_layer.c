@@ -210,7 +210,7 @@ static bool area_reopened(const struct cache_layer *caches, unsigned area, struc
 }
 
 /* Takes the closing back: nothing was taken, tops are what their owner made them. */
-static void open_area(struct cache_layer *caches, unsigned area, struct span span) {
+STRATA_INLINE void open_area(struct cache_layer *caches, unsigned area, struct span span) {
     for (unsigned cache = span.first; cache < span.end; cache++) {
         struct cpu_header *header = header_at(caches, area, cache);
         const struct depot *depot = &caches->depots[cache];

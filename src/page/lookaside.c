@@ -128,14 +128,14 @@ struct capture {
     uint64_t picked[SUPERPAGE_WORDS];
 };
 
-static void begin_capture(struct zone *zone, struct capture *capture) {
+static STRATA_RARE void begin_capture(struct zone *zone, struct capture *capture) {
     list_push_back(&zone->captures, &capture->link);
     zone->captured += capture->count;
     mark_picked(zone, capture->superpage, capture->picked, true, false);
     zone->counters.allocated += capture->count;
 }
 
-static void end_capture(struct zone *zone, struct capture *capture, bool released) {
+static STRATA_RARE void end_capture(struct zone *zone, struct capture *capture, bool released) {
     struct superpage *superpage = capture->superpage;
     list_remove(&capture->link);
     zone->captured -= capture->count;
@@ -153,7 +153,7 @@ static void end_capture(struct zone *zone, struct capture *capture, bool release
  * space is limited, nobody is to miss one that is in the arena for others, and the lock stays held; so it does where the arena has no memory for
  * that.
  */
-static bool release_from(struct zone *zone, struct superpage *superpage, unsigned start) {
+static STRATA_RARE bool release_from(struct zone *zone, struct superpage *superpage, unsigned start) {
     char *address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     const size_t bytes = (size_t)(SUPERPAGE_GRANULES - start) << GRANULE_SHIFT;
     if (zone->growing || superpage->littered || !zone_superpages_take_at(zone, superpage, 1)) return platform_release(address, bytes);

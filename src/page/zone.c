@@ -306,7 +306,7 @@ static void note_used(struct zone *zone, const struct superpage *end) {
 }
 
 /* Some of them may never have been used before, as the heap is committed ahead. */
-bool zone_superpages_take_at(struct zone *zone, const struct superpage *first, size_t count) {
+STRATA_RARE bool zone_superpages_take_at(struct zone *zone, const struct superpage *first, size_t count) {
     const uint64_t address = (uintptr_t)superpage_address(zone, first), bytes = (uint64_t)count << SUPERPAGE_SHIFT;
     uint64_t taken;
     if (arena_xalloc(&zone->addresses, bytes, 0, 0, 0, address, address + bytes, ARENA_INSTANT_FIT, &taken) != ARENA_OK) return false;
