@@ -226,6 +226,75 @@ static void populating_can_be_watched_and_ended(void **state) {
     assert_empty();
 }
 
+/* Blocks of a small heap, of which all counts as touched: what is said to be absent of one is so by exchanges and moves alone. */
+static void what_leaves_a_block_is_known_of_it(void **state) {
+    enum { SIZE = 300 * GRANULE_BYTES };
+    static const struct {
+        bool swap, backwards;
+    } ways[] = {{true, false}, {true, true}, {false, false}, {false, true}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(ways); i++) {
+        (void)plain_zone(state);
+        char *full = must_block(SIZE, 1), *empty = must_block(SIZE, 1);
+        mark(full, 300, 1);
+        mark(empty, 300, 2);
+        assert_false(zone_may_lack_pages(block_of(&zone, full)) || zone_may_lack_pages(block_of(&zone, empty)));
+        if (ways[i].swap || ways[i].backwards) assert_int_equal(zone_pages_release(&zone, empty, SIZE), ZONE_OK);
+        char *from = ways[i].backwards ? empty : full, *to = ways[i].backwards ? full : empty;
+        if (ways[i].swap)
+            assert_int_equal(zone_pages_swap(&zone, from, to, SIZE), ZONE_OK);
+        else
+            assert_int_equal(zone_pages_move(&zone, from, to, SIZE), ZONE_OK);
+        const uint64_t left = sim_populated_pages(full, SIZE), came = sim_populated_pages(empty, SIZE);
+        assert_true(sim_calls(SIM_MOVE) != 0 && left == 0 && came == (ways[i].swap || !ways[i].backwards ? 300 : 0));
+        drop_block(full);
+        assert_int_equal(counters().idle, left);
+        drop_block(empty);
+        assert_int_equal(counters().idle, left + came);
+        ASSERT_SOUND();
+        assert_empty();
+    }
+}
+
+static const char *watched;
+static unsigned ended;
+
+static void watches_end(char *address, size_t bytes) { ended += watched >= address && watched < address + bytes; }
+
+/* One page is watched, in the range itself, and its watch ends. */
+static void assert_ends(char *page, enum zone_status (*change)(char *a, char *b), char *a, char *b) {
+    watched = page;
+    ended = 0;
+    assert_int_equal(zone_pages_watch(&zone, page, GRANULE_BYTES, watches_end), ZONE_OK);
+    assert_int_equal(change(a, b), ZONE_OK);
+    assert_int_not_equal(ended, 0);
+}
+static enum zone_status swap_half(char *a, char *b) { return zone_pages_swap(&zone, a, b, MIB); }
+static enum zone_status move_half(char *a, char *b) { return zone_pages_move(&zone, a, b, MIB); }
+static enum zone_status swap_page(char *a, char *b) { return zone_pages_swap(&zone, a, b, GRANULE_BYTES); }
+static enum zone_status move_page(char *a, char *b) { return zone_pages_move(&zone, a, b, GRANULE_BYTES); }
+static enum zone_status release_half(char *a, char *b) {
+    (void)b;
+    return zone_pages_release(&zone, a, MIB);
+}
+
+static void watches_end_where_pages_go_and_come(void **state) {
+    (void)state;
+    enum zone_status (*const changes[])(char *a, char *b) = {swap_half, move_half, swap_page, move_page};
+    char *a = must_block(2 * MIB, 1), *b = must_block(2 * MIB, 1);
+    for (unsigned i = 0; i < ARRAY_LENGTH(changes); i++) {
+        assert_ends(a, changes[i], a, b);
+        assert_ends(b, changes[i], a, b);
+    }
+    assert_ends(a + MIB / 2, release_half, a, NULL);
+    watched = b + MIB; /* nothing has happened there */
+    ended = 0;
+    swap_half(a, b);
+    assert_int_equal(ended, 0);
+    drop_block(a), drop_block(b);
+    assert_int_not_equal(ended, 0);
+    assert_empty();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(contents_change_places, plain_zone),
@@ -239,6 +308,8 @@ int main(void) {
         cmocka_unit_test_setup(without_moves_all_goes_by_copies, plain_zone),
         cmocka_unit_test_setup(at_the_end_of_mappings_all_goes_by_copies, plain_zone),
         cmocka_unit_test_setup(populating_can_be_watched_and_ended, plain_zone),
+        cmocka_unit_test_setup(what_leaves_a_block_is_known_of_it, plain_zone),
+        cmocka_unit_test_setup(watches_end_where_pages_go_and_come, plain_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
