@@ -8,6 +8,10 @@ if(STRATA_WERROR)
     target_compile_options(strata_warnings INTERFACE -Werror)
 endif()
 
+# The layout (layout.ld) goes by the files that code comes from, and the archives are merged objects with local names: neither can be had of code that is
+# generated when it is linked, which packagers ask for in CFLAGS.
+add_compile_options(-fno-lto)
+
 # Sanitizers go on everything, tests included, so that one report covers both sides of a call.
 if(STRATA_SANITIZE)
     set(sanitize -fsanitize=${STRATA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
