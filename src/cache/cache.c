@@ -277,7 +277,7 @@ STRATA_COLD void cache_fork_parent(struct cache_layer *caches) {
 }
 /*
  * The child has one thread. Areas keep their rounds: with rseq any CPU may come to use them, and the drain reaches all.
- * Thread mode: the areas of threads that are gone are emptied and their ids are free again.
+ * Thread mode: the areas of threads that are gone keep theirs, too; cache_fork_child_settle.
  */
 STRATA_COLD void cache_fork_child(struct cache_layer *caches) {
     bool drains = false;

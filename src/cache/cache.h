@@ -152,6 +152,7 @@ struct cache_layer {
     uint64_t *used;                 /* bit a: area a has open headers; atomic */
     uint64_t *digests;              /* per area: its tops at the last tick; guarded by drain_lock; thread mode: NULL, as they are in the areas */
     uint32_t *spare_ids;            /* thread mode: ids to give out; guarded by drain_lock */
+    uint64_t *taken;                /* likewise; bit i: a thread has id i; atomic */
     uint32_t spare_count, ids_made; /* also read without the lock */
     uint32_t next_tick;             /* thread mode: the id whose area the next tick looks at first; guarded by drain_lock */
     uint64_t drains;
@@ -218,7 +219,7 @@ const char *cache_check(struct cache_layer *caches);
 void cache_fork_prepare(struct cache_layer *caches);
 void cache_fork_parent(struct cache_layer *caches);
 void cache_fork_child(struct cache_layer *caches);
-/* In the child, once the locks of all layers are free again: what threads that are gone had cached goes to the slabs. */
+/* In the child, once the locks of all layers are free again: ids of threads that are gone are free. What they had cached stays where it is. */
 void cache_fork_child_settle(struct cache_layer *caches);
 /*
  * Thread mode: the thread with this id has ended; platform_on_thread_exit's callback calls it, for the first layer last, as the id is free again

@@ -36,37 +36,25 @@ static void metadata_free(const struct cache_layer *caches, void *memory, size_t
     if (memory != NULL) zone_metadata_free(caches->slabs->zone, memory, bytes);
 }
 
-/*
- * So many threads can have a cache at once: as their areas take a 64th of a limit on address space, which counts what is reserved, and each layer of
- * object caches takes as much again. So many stacks of the usual size have room within twice the limit.
- */
-static unsigned thread_areas(uint64_t address_limit_bytes) {
-    if (address_limit_bytes < 4 * GIB) return 64;
-    return (unsigned)min_u64(address_limit_bytes / 64 >> CPU_AREA_SHIFT, CACHE_THREADS_MAX);
-}
-
 bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first) {
     const struct platform_info *info = platform_info();
     caches->thread_mode = platform_cpu_mode() == PLATFORM_CPU_THREAD;
     caches->areas = info->cpus;
-    if (caches->thread_mode) caches->areas = thread_areas(info->address_limit_bytes);
+    if (caches->thread_mode) caches->areas = cpu_thread_areas();
     /* In thread mode area 0 is every new thread's: it stays zeros. At first it and the areas of the ids there are, if any, are all that is committed.
      */
     uint32_t committed = !caches->thread_mode ? caches->areas + 1 : first != NULL ? first->ids_made : 1;
     size_t used_bytes = (caches->areas + 63) / 64 * sizeof(uint64_t), digest_bytes = caches->areas * sizeof(uint64_t);
-    size_t id_bytes = caches->areas * sizeof(uint32_t);
-    bool wants_ids = caches->thread_mode && first == NULL, few = caches->areas <= CACHE_AREAS_FEW;
+    bool few = caches->areas <= CACHE_AREAS_FEW;
     caches->areas_at = platform_reserve(NULL, areas_bytes(caches), info->page_bytes);
     if (caches->areas_at == NULL) return false;
     caches->used = few ? caches->used_few : metadata_alloc(caches, used_bytes);
     caches->digests = caches->thread_mode ? NULL : few ? caches->digests_few : metadata_alloc(caches, digest_bytes);
-    caches->spare_ids = wants_ids ? metadata_alloc(caches, id_bytes) : NULL;
-    if (!cpu_layer_commit(caches, 0, committed) || caches->used == NULL || (wants_ids && caches->spare_ids == NULL) ||
-        (!caches->thread_mode && caches->digests == NULL)) {
+    if (!cpu_layer_commit(caches, 0, committed) || caches->used == NULL || (!caches->thread_mode && caches->digests == NULL) ||
+        (caches->thread_mode && first == NULL && !cpu_thread_ids_init(caches))) {
         platform_unreserve(caches->areas_at, areas_bytes(caches));
         if (!few) metadata_free(caches, caches->used, used_bytes);
         if (!few) metadata_free(caches, caches->digests, digest_bytes);
-        metadata_free(caches, caches->spare_ids, id_bytes);
         return false;
     }
     caches->ids_made = committed; /* of a later layer: as the first one's */
@@ -220,7 +208,7 @@ STRATA_INLINE void open_area(struct cache_layer *caches, unsigned area, struct s
     }
 }
 
-STRATA_COLD void cpu_layer_reopen(struct cache_layer *caches) {
+STRATA_SELDOM void cpu_layer_reopen(struct cache_layer *caches) {
     for (unsigned area = 0; area < last_area(caches); area++)
         if (area_used(caches, area)) open_area(caches, area, all_of(caches));
 }

@@ -63,6 +63,9 @@ bool cpu_layer_commit(const struct cache_layer *caches, uint32_t from, uint32_t 
 
 /* Where the digest of an area is: at the first slot behind its headers. Behind it is the owner's word, in the first layer's area. */
 uint64_t *cpu_thread_digest(const struct cache_layer *caches, uint32_t id);
+/* How many areas the first layer, and so all, are to have; and its memory for ids, whole or not at all. */
+unsigned cpu_thread_areas(void);
+bool cpu_thread_ids_init(struct cache_layer *caches);
 /* The calling thread gets an id with a committed area; 0: none is left, or it can't be told when the thread ends. */
 uint32_t cpu_thread_take_id(struct cache_layer *caches);
 /* What a shut array of the calling thread still has goes to the backend. Elsewhere it was emptied when it was shut. */

@@ -137,7 +137,6 @@ void depot_init(struct depot *depot, size_t object_bytes, unsigned magazine_max,
     depot->went_past = depot->came_back = 0;
     depot->reaps = 0;
     depot->giving = 0;
-    depot->allocs = depot->frees = depot->contention = 0; /* of the object cache that had the place before */
     depot->visitor = 0;
     depot->shelved = false;
     depot->shelves_used = depot->shelf_visits = 0;

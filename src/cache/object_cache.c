@@ -169,6 +169,7 @@ enum object_cache_status object_cache_create(struct object_caches *objects, cons
         struct depot *depot = &owner->layer.depots[cache->index];
         depot_init(depot, cache->integers != 0 ? INTEGER_BYTES : min_u64(cache->slabs.stride, DEPOT_OBJECT_BYTES_MAX),
                    config->no_magazines ? 0 : objects->magazine_max, what_is_kept(cache));
+        depot->allocs = depot->frees = depot->contention = 0; /* those of who had the place before */
         depot->bottom = (uint16_t)(OBJECT_LAYER_CACHES + CPU_AREA_WORDS + cache->index * CACHE_ROUNDS_MAX);
         cache->owner = owner;
         cache->areas_at = owner->layer.areas_at;

@@ -106,7 +106,7 @@ STRATA_SELDOM void platform_cpu_return(void) {
 static void set_id(uint32_t id) { thread_block.mm_cid = id; }
 static void set_ended(void) { thread_block.flags = 1; }
 bool platform_thread_ended(void) { return thread_block.flags != 0; }
-STRATA_RARE uint32_t platform_thread_count_free(void) { return ++thread_block.frees; }
+STRATA_SELDOM uint32_t platform_thread_count_free(void) { return ++thread_block.frees; }
 uint32_t platform_thread_id(void) { return thread_block.mm_cid; }
 static const uint64_t *own_sequence(void) { return &thread_block.rseq_cs; }
 
