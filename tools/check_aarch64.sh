@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t sources < <(ls src/{api,cache,slab,page,arena,base,platform/linux}/*.c)
+mapfile -t sources < <(ls src/{api,cache,slab,page,arena,base,umem,platform/linux}/*.c)
 [ ${#sources[@]} -ge 20 ] || { echo "aarch64: only ${#sources[@]} source files found" >&2; exit 1; }
 failures=0
 for source in "${sources[@]}"; do
