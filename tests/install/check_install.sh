@@ -222,6 +222,14 @@ output=$("$work/consumer/c_strata" foreign) && fail "the consumer passed with st
 [ "$output" = "consumer: malloc is strata's" ] || fail "the consumer failed in another way: $output"
 passed
 
+# Folders that are named whole, as some distributions do, are told as they are.
+cmake -S . -B "$work/apart" -G Ninja -DCMAKE_INSTALL_LIBDIR=/elsewhere/lib -DCMAKE_INSTALL_INCLUDEDIR=/elsewhere/headers >"$work/log" 2>&1 ||
+    { cat "$work/log" >&2; fail "no configuration with folders of its own"; }
+told=$(export PKG_CONFIG_PATH=$work/apart && pkg-config --variable=libdir strata && pkg-config --variable=includedir strata)
+[ "$told" = "/elsewhere/lib
+/elsewhere/headers" ] || fail "pkg-config tells other folders: $told"
+passed
+
 # The command, installed with that prefix, finds the library there.
 pip="build/venv/bin/pip -q --disable-pip-version-check"
 cp -r python "$work/python"
