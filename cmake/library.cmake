@@ -139,7 +139,7 @@ target_compile_options(strata_umem_objects PRIVATE -fvisibility=hidden -ftls-mod
 target_link_libraries(strata_umem_objects PRIVATE strata_warnings Threads::Threads)
 add_library(strata_umem SHARED $<TARGET_OBJECTS:strata_umem_objects>)
 set_target_properties(strata_umem PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
-    LINK_DEPENDS ${umem_version_script} OUTPUT_NAME strata-umem EXPORT_NAME umem INSTALL_RPATH "$ORIGIN")
+    LINK_DEPENDS ${umem_version_script} OUTPUT_NAME strata-umem EXPORT_NAME umem INSTALL_RPATH "$ORIGIN" BUILD_RPATH_USE_ORIGIN ON)
 target_link_libraries(strata_umem PUBLIC strata PRIVATE Threads::Threads)
 target_link_options(strata_umem PRIVATE LINKER:-z,nodelete LINKER:-z,now LINKER:-z,relro LINKER:--version-script=${umem_version_script})
 if(STRATA_SANITIZE)
