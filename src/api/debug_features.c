@@ -199,6 +199,7 @@ bool debug_logs_parse(const char *who, const char *text, size_t length, uint64_t
             return complain(who, names[name], item.value, "not a size: 0, or 4K to 1M");
         sizes[name] = size;
     }
+    if (text[length - 1] == '+') return complain(who, "logs", whole, "ends in +");
     return true;
 }
 

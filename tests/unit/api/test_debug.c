@@ -43,10 +43,12 @@ static void wrong_text_is_refused(void **state) {
     assert_int_equal(strata_debug_set("*", NULL), STRATA_DEBUG_BAD_ARGUMENT);
     assert_int_equal(strata_debug_log_set("transaction=2M"), STRATA_DEBUG_BAD_ARGUMENT);
     assert_int_equal(strata_debug_log_set("failures"), STRATA_DEBUG_BAD_ARGUMENT);
+    assert_int_equal(strata_debug_log_set("fail=4K+"), STRATA_DEBUG_BAD_ARGUMENT);
     assert_string_equal(sim_output(), "strata: strata_debug_set(): pattern is NULL\n"
                                       "strata: strata_debug_set(): features is NULL\n"
                                       "strata: strata_debug_log_set(): transaction = \"2M\": not a size: 0, or 4K to 1M\n"
-                                      "strata: strata_debug_log_set(): logs = \"failures\": allowed: off, or of transaction, fail, joined by +\n");
+                                      "strata: strata_debug_log_set(): logs = \"failures\": allowed: off, or of transaction, fail, joined by +\n"
+                                      "strata: strata_debug_log_set(): logs = \"fail=4K+\": ends in +\n");
     assert_null(heap.debug); /* nothing was made for all that */
 }
 
