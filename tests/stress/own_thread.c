@@ -4,6 +4,7 @@
  * own_thread files: RLIMIT_NOFILE comes down to 0 under it, so that it can't wait on its files any more; prints the time that the idle process takes.
  *            vfork: a child of vfork is the first to make the heap large; prints how many threads its parent has once it does the same.
  *            fork: the child of a process with one thread makes the heap large; prints how many threads it has then.
+ *            vfork-fork: the same of a process that a child of vfork forks.
  *            proc: without /proc; the first thread ends, then the last one, and with it the process.
  *            frames: the program has registered unwind tables, for which the unwinder allocates at its next look.
  */
@@ -71,6 +72,24 @@ static void be_child(void) {
     REQUIRE(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/* Restartable sequences have left it with its parent's vfork, and its memory is its own all the same. */
+__attribute__((noinline)) static void be_grandchild(void) {
+    free(malloc(100));
+    pid_t pid = vfork();
+    if (pid == 0) {
+        pid_t own = fork();
+        if (own == 0) {
+            fill_and_empty();
+            printf("threads=%u\n", count_threads());
+            exit(0);
+        }
+        int status = 1;
+        _exit(own > 0 && waitpid(own, &status, 0) == own && status == 0 ? 0 : 1);
+    }
+    int status = 1;
+    REQUIRE(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+}
+
 static void *last_thread(void *unused) {
     (void)unused;
     sleep_ms(IDLE_MS);
@@ -115,6 +134,8 @@ int main(int argc, char **argv) {
         printf("threads=%u\n", count_threads());
     } else if (strcmp(argv[1], "fork") == 0) {
         be_child();
+    } else if (strcmp(argv[1], "vfork-fork") == 0) {
+        be_grandchild();
     } else if (strcmp(argv[1], "proc") == 0) {
         REQUIRE(argc == 3);
         without_proc(argv[2]);

@@ -185,6 +185,12 @@ def test_own_thread_is_begun_by_the_child_of_a_fork(strata, helper):
     assert figures(strata.run([helper("stress/own_thread"), "fork"]))["threads"] == 2
 
 
+@pytest.mark.strata_only
+@BOTH
+def test_own_thread_is_begun_by_a_process_that_a_child_of_vfork_forks(strata, helper):
+    assert figures(strata.run([helper("stress/own_thread"), "vfork-fork"]))["threads"] == 2
+
+
 @BOTH
 def test_a_process_ends_with_its_last_thread_without_proc(strata, helper, tmp_path):
     strata.run([helper("stress/own_thread"), "proc", tmp_path], prove=False, quiet=False, timeout_s=20)

@@ -80,13 +80,13 @@ static int create(struct start *start) {
 
 /*
  * As that of a child of vfork, whose parent sleeps meanwhile, is its parent's. Where the system doesn't say (a filter, or a kernel without the call)
- * such a child is known by the number that it reads (api/vfork.c).
+ * such a child is known by the number that it reads (api/vfork.c), which a process that it forks reads for good.
  */
 static bool has_memory_of_parent(unsigned process) {
     const int saved = errno;
-    const bool shares = !platform_is_filtered() && syscall(SYS_kcmp, process, getppid(), KCMP_VM, 0, 0) == 0;
+    const long differs = platform_is_filtered() ? -1 : syscall(SYS_kcmp, process, getppid(), KCMP_VM, 0, 0);
     errno = saved;
-    return shares || platform_cpu_has_left();
+    return differs < 0 ? platform_cpu_has_left() : differs == 0;
 }
 
 STRATA_SELDOM bool platform_thread_may_start(void) {
