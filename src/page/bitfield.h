@@ -47,13 +47,13 @@ STRATA_INLINE unsigned bitfield_next(const uint64_t *bits, unsigned from, unsign
     return found < end ? found : end;
 }
 
-/* The last set bit at or before `from`; BITFIELD_NONE where there is none. */
-STRATA_INLINE unsigned bitfield_last(const uint64_t *bits, unsigned from) {
+/* The last bit at or before `from` that is set; BITFIELD_NONE where there is none. */
+STRATA_INLINE unsigned bitfield_last(const uint64_t *bits, unsigned from, uint64_t invert) {
     unsigned w = from / 64;
-    uint64_t word = bits[w] & ~UINT64_C(0) >> (63 - from % 64);
+    uint64_t word = (bits[w] ^ invert) & ~UINT64_C(0) >> (63 - from % 64);
     while (word == 0) {
         if (w == 0) return BITFIELD_NONE;
-        word = bits[--w];
+        word = bits[--w] ^ invert;
     }
     return w * 64 + bit_highest(word);
 }

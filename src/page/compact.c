@@ -112,6 +112,7 @@ static bool set_apart(struct zone *zone, struct superpage *first, size_t count) 
         }
         superpage->apart = true;
         if (superpage->state == SUPERPAGE_RUNS) list_remove(&superpage->bucket);
+        zone_present_relink(zone, superpage, false);
     }
     return true;
 }

@@ -21,7 +21,7 @@ void frames_bits_clear(uint64_t *bits, unsigned first, unsigned count) {
 unsigned frames_bits_count(const uint64_t *bits, unsigned first, unsigned count) { return bitfield_count(bits, first, first + count); }
 unsigned frames_bits_next_set(const uint64_t *bits, unsigned from, unsigned end) { return bitfield_next(bits, from, end, 0); }
 unsigned frames_bits_next_clear(const uint64_t *bits, unsigned from, unsigned end) { return bitfield_next(bits, from, end, ~UINT64_C(0)); }
-unsigned frames_bits_last_set(const uint64_t *bits, unsigned from) { return bitfield_last(bits, from); }
+unsigned frames_bits_last_set(const uint64_t *bits, unsigned from) { return bitfield_last(bits, from, 0); }
 
 /* ------------------------------------------------------------------ free areas */
 

@@ -29,7 +29,7 @@
 
 static bool is_empty(const struct superpage *superpage) { return bits_count(superpage->populated) == 0; }
 
-void zone_note_advice(struct zone *zone, struct superpage *first, size_t count, bool on) {
+STRATA_RARE void zone_note_advice(struct zone *zone, struct superpage *first, size_t count, bool on) {
     if (first->huge == on) return;
     size_t at = (size_t)(first - zone->superpages), end = zone->extent_bytes >> SUPERPAGE_SHIFT;
     bool before = at != 0 && first[-1].huge, behind = at + count < end && first[count].huge;

@@ -11,9 +11,9 @@
  * granule), descriptors (64 bytes a granule, for the owner of the run), and superpages (256 bytes a superpage).
  *
  * Invariants (zone_check): for every superpage free = 512 - popcount(allocated), idle = popcount(populated & ~allocated),
- * largest_free = its longest clear run, and its bucket follows from that; the zone's counters are the sums; a granule that
- * is not dirty reads as zeros. Locks: zone->lock (LOCK_RANK_ZONE) guards superpages and lists; tags of a run belong to its
- * owner; LOCK_RANK_METADATA guards the bootstrap allocator.
+ * largest_free = its longest clear run, and its bucket follows from that; idle_run >= the longest run of idle ones, and its list of present.c follows
+ * from that; the zone's counters are the sums; a granule that is not dirty reads as zeros. Locks: zone->lock (LOCK_RANK_ZONE) guards superpages and
+ * lists; tags of a run belong to its owner; LOCK_RANK_METADATA guards the bootstrap allocator.
  */
 #ifndef STRATA_PAGE_PAGE_H
 #define STRATA_PAGE_PAGE_H
@@ -89,23 +89,26 @@ struct superpage {
     uint64_t dirty[SUPERPAGE_WORDS];     /* may hold something else than zeros */
     struct list bucket;                  /* RUNS with free granules: zone->buckets[mobility][..] */
     struct list idle_link;               /* idle != 0: zone->idle_free or zone->idle_holes, the longest there first */
+    struct list present_link;            /* present_list != 0 (present.c) */
     uint16_t free;
     uint16_t largest_free;
     uint16_t idle;
-    uint8_t state; /* enum superpage_state */
+    uint16_t idle_run; /* no run of idle granules is longer */
+    uint8_t state;     /* enum superpage_state */
     uint8_t mobility;
-    bool huge;      /* transparent huge pages were asked for */
-    bool moved;     /* pages have moved in or out: the mapping may be split here */
-    uint8_t linked; /* enum idle_list: where idle_link is */
-    bool described; /* descriptors and heads may be present: it was cut into runs */
-    bool young;     /* room is being made for its huge page, out of other superpages */
-    uint8_t splits; /* ends of ranges that moved here, each of which is counted as one mapping more */
-    bool apart;     /* being emptied by compact.c: in no bucket, and the arena's no more, whatever its state */
-    bool littered;  /* some pages may be present that count as absent: litter.c */
-    uint8_t spare[16];
+    uint8_t linked;       /* enum idle_list: where idle_link is */
+    uint8_t present_list; /* where present_link is; 0: nowhere */
+    uint8_t splits;       /* ends of ranges that moved here, each of which is counted as one mapping more */
+    bool huge;            /* transparent huge pages were asked for */
+    bool described;       /* descriptors and heads may be present: it was cut into runs */
+    bool moved : 1;       /* pages have moved in or out: the mapping may be split here */
+    bool young : 1;       /* room is being made for its huge page, out of other superpages */
+    bool apart : 1;       /* being emptied by compact.c: in no bucket, and the arena's no more, whatever its state */
+    bool littered : 1;    /* some pages may be present that count as absent: litter.c */
 };
 
-#define ZONE_BUCKETS 10 /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */
+#define ZONE_BUCKETS 10       /* by log2(largest_free): 1, 2..3, ... 256..511, 512 */
+#define ZONE_PRESENT_LISTS 32 /* by idle_run: 0, 1 ... 7, 8..9, 10..11, 12..13, 14..15, 16..19, ... 384..447, 448.. */
 
 struct zone_config {
     uint64_t reserve_bytes; /* of address space; 0: as much as suits the process */
@@ -225,11 +228,13 @@ struct zone {
     bool growing;                       /* the address space is limited: reserve piece by piece */
     unsigned page_granules;             /* granules in a page of the operating system */
     struct zone_config config;
-    struct arena addresses; /* of superpages, its source of truth for what is free beyond them */
-    struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS];
-    struct list idle_free;  /* superpages that are wholly free, with present pages */
-    struct list captures;   /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
-    struct list idle_holes; /* superpages in use, with present pages that are free */
+    struct arena addresses;                             /* of superpages, its source of truth for what is free beyond them */
+    struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS]; /* by largest_free */
+    struct list present[MOBILITY_GROUPS * ZONE_PRESENT_LISTS];
+    uint32_t present_any[MOBILITY_GROUPS]; /* a bit for each list that may not be empty */
+    struct list idle_free;                 /* superpages that are wholly free, with present pages */
+    struct list captures;                  /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
+    struct list idle_holes;                /* superpages in use, with present pages that are free */
     struct zone_counters counters;
     uint64_t outside;        /* granules of zone_outside_take */
     uint64_t populated_peak; /* the most that counters.populated was when room had been made, but for what was on its way out */

@@ -114,6 +114,7 @@ static enum zone_status grow_out_of_run(struct zone *zone, char *address, struct
     list_init(&superpage->bucket);
     zone->counters.idle_huge -= superpage_kept_idle(superpage, superpage->idle);
     superpage->state = SUPERPAGE_BLOCK;
+    zone_present_relink(zone, superpage, false);
     return resize_superpages(zone, address, block, granules, fresh);
 }
 

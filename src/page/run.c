@@ -33,6 +33,7 @@ static bool seeks_present(const struct zone *zone, enum mobility mobility, unsig
 
 void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsigned idle_before) {
     struct zone_counters *counters = &zone->counters;
+    zone_present_relink(zone, superpage, superpage->idle > idle_before);
     counters->idle += superpage->idle;
     counters->idle -= idle_before;
     counters->idle_huge += superpage_kept_idle(superpage, superpage->idle);
@@ -79,7 +80,7 @@ void zone_mark_free(struct zone *zone, struct superpage *superpage, unsigned sta
     zone_superpage_relink(zone, superpage, idle_before);
 }
 
-void zone_mark_released(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
+STRATA_RARE void zone_mark_released(struct zone *zone, struct superpage *superpage, unsigned start, unsigned granules) {
     unsigned idle_before = superpage->idle;
     unsigned present = bits_count_range(superpage->populated, start, granules);
     bits_clear(superpage->populated, start, granules);
@@ -108,22 +109,6 @@ static struct superpage *search_bucket(struct list *bucket, unsigned granules, u
         *start = at;
     }
     return best;
-}
-
-/* The same where all pages of the run are present: a first touch costs more than a place that is not the fullest. */
-static struct superpage *search_present(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
-    for (unsigned b = bit_highest(granules); b < ZONE_BUCKETS; b++) {
-        unsigned looks = 0;
-        LIST_FOR_EACH(&zone->buckets[mobility][b], node) {
-            if (looks++ == BUCKET_LOOKS) break;
-            struct superpage *superpage = CONTAINER_OF(node, struct superpage, bucket);
-            unsigned at = superpage->largest_free < granules ? SUPERPAGE_GRANULES : superpage_find_present(superpage, granules, align);
-            if (at == SUPERPAGE_GRANULES) continue;
-            *start = at;
-            return superpage;
-        }
-    }
-    return NULL;
 }
 
 struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
@@ -274,18 +259,18 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
     const uint64_t from = zone->config.grouped_granules;
     grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
     enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
-    if (zone->counters.idle >= granules) superpage = search_present(zone, group, granules, align, &start);
+    if (zone->counters.idle >= granules) superpage = zone_present_find(zone, group, granules, align, &start);
     /* A block begins a superpage whose pages are there rather than to have them moved, one by one, to one that is in use. */
     if (superpage == NULL && pages != RUN_PAGES_MOVED && seeks_present(zone, mobility, granules) && !zone->growing && !zone_is_sparse(zone, false))
         superpage = begin_runs(zone, zone_superpage_take_run(zone, granules, align), group, granules, pages, place, touches);
     /* What rests may have them, before any page is touched for the first time; then what CPUs keep. */
     if (superpage == NULL && zone->resting.count != 0) {
         zone_wake_resting_runs(zone);
-        superpage = search_present(zone, group, granules, align, &start);
+        superpage = zone_present_find(zone, group, granules, align, &start);
     }
-    if (superpage == NULL && zone_wake_own_runs(zone)) superpage = search_present(zone, group, granules, align, &start);
+    if (superpage == NULL && zone_wake_own_runs(zone)) superpage = zone_present_find(zone, group, granules, align, &start);
     if (superpage == NULL && pages != RUN_PAGES_PRESENT && zone_wake_used_runs(zone))
-        superpage = search_present(zone, group, granules, align, &start);
+        superpage = zone_present_find(zone, group, granules, align, &start);
     if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
     if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
     if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);

@@ -13,6 +13,10 @@ unsigned bits_count(const uint64_t bits[SUPERPAGE_WORDS]) {
     return count;
 }
 
+unsigned bits_run_from(const uint64_t bits[SUPERPAGE_WORDS], unsigned before, uint64_t invert) {
+    return before == 0 ? 0 : bitfield_last(bits, before - 1, invert) + 1; /* BITFIELD_NONE + 1 is 0 */
+}
+
 /* Behind the words as many of zeros, and one more, so that nobody need ask where they end. */
 #define STARTS_WORDS (2 * SUPERPAGE_WORDS + 1)
 
@@ -54,9 +58,15 @@ unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]) {
     return longest;
 }
 
+unsigned superpage_longest_idle(const struct superpage *superpage) {
+    uint64_t others[SUPERPAGE_WORDS];
+    for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) others[w] = ~superpage->populated[w] | superpage->allocated[w];
+    return bits_longest_clear(others);
+}
+
 unsigned superpage_find_present(const struct superpage *superpage, unsigned granules, unsigned align) {
     uint64_t candidates[SUPERPAGE_WORDS];
-    if (superpage->idle < granules) return SUPERPAGE_GRANULES;
+    if (superpage->idle_run < granules) return SUPERPAGE_GRANULES;
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) candidates[w] = superpage->populated[w] & ~superpage->allocated[w];
     return bits_find_run(candidates, granules, align);
 }
@@ -70,9 +80,10 @@ unsigned superpage_find_run(const struct superpage *superpage, unsigned granules
 }
 
 void superpage_set_allocated(struct superpage *superpage, unsigned start, unsigned granules) {
-    unsigned first = bits_clear_from(superpage->allocated, start), end = bits_next(superpage->allocated, start + granules, 0), run = end - first;
+    unsigned first = bits_run_from(superpage->allocated, start, 0), end = bits_next(superpage->allocated, start + granules, 0), run = end - first;
     superpage->free = (uint16_t)(superpage->free - granules);
     superpage->idle = (uint16_t)(superpage->idle - bits_count_range(superpage->populated, start, granules));
+    if (superpage->idle_run > superpage->idle) superpage->idle_run = superpage->idle;
     bits_set(superpage->allocated, start, granules);
     if (run != superpage->largest_free) return;
     /* What is left of the run is the longest, still, if it is half of all that is free. */
@@ -81,11 +92,17 @@ void superpage_set_allocated(struct superpage *superpage, unsigned start, unsign
 }
 
 void superpage_set_free(struct superpage *superpage, unsigned start, unsigned granules) {
-    unsigned run = bits_next(superpage->allocated, start + granules, 0) - bits_clear_from(superpage->allocated, start);
+    unsigned first = bits_run_from(superpage->allocated, start, 0), end = bits_next(superpage->allocated, start + granules, 0), run = end - first;
+    const unsigned present = bits_count_range(superpage->populated, start, granules);
     superpage->free = (uint16_t)(superpage->free + granules);
-    superpage->idle = (uint16_t)(superpage->idle + bits_count_range(superpage->populated, start, granules));
+    superpage->idle = (uint16_t)(superpage->idle + present);
     bits_clear(superpage->allocated, start, granules);
     if (run > superpage->largest_free) superpage->largest_free = (uint16_t)run;
+    if (present == granules) { /* else the free run will do as a bound */
+        first = (unsigned)max_u64(first, bits_run_from(superpage->populated, start, ~UINT64_C(0)));
+        end = (unsigned)min_u64(end, bits_next(superpage->populated, start + granules, ~UINT64_C(0)));
+    }
+    superpage->idle_run = (uint16_t)max_u64(superpage->idle_run, min_u64(end - first, superpage->idle));
 }
 
 bool superpage_set_all_allocated(struct superpage *superpage) {
@@ -94,14 +111,14 @@ bool superpage_set_all_allocated(struct superpage *superpage) {
         dirty |= superpage->dirty[w];
         superpage->allocated[w] = superpage->populated[w] = superpage->dirty[w] = ~UINT64_C(0);
     }
-    superpage->free = superpage->largest_free = superpage->idle = 0;
+    superpage->free = superpage->largest_free = superpage->idle = superpage->idle_run = 0;
     return dirty == 0;
 }
 
 /* What is allocated counts as populated. */
 void superpage_set_all_free(struct superpage *superpage) {
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) superpage->allocated[w] = 0;
-    superpage->free = superpage->largest_free = superpage->idle = SUPERPAGE_GRANULES;
+    superpage->free = superpage->largest_free = superpage->idle = superpage->idle_run = SUPERPAGE_GRANULES;
 }
 
 void superpage_recount_idle(struct superpage *superpage) {
@@ -110,7 +127,7 @@ void superpage_recount_idle(struct superpage *superpage) {
         uint64_t word = superpage->populated[w] & ~superpage->allocated[w];
         idle += word == 0 ? 0 : word == ~UINT64_C(0) ? 64 : bit_count(word); /* most are one of the first two */
     }
-    superpage->idle = (uint16_t)idle;
+    superpage->idle = superpage->idle_run = (uint16_t)idle;
 }
 
 void superpage_recount(struct superpage *superpage) {

@@ -27,15 +27,15 @@ STRATA_INLINE unsigned bits_next_gap(const uint64_t bits[SUPERPAGE_WORDS], unsig
     return first;
 }
 
-/* The first bit of the run of clear bits that ends before `before`; `before` itself where the bit in front of it is set. */
-STRATA_INLINE unsigned bits_clear_from(const uint64_t bits[SUPERPAGE_WORDS], unsigned before) {
-    return before == 0 ? 0 : bitfield_last(bits, before - 1) + 1; /* BITFIELD_NONE + 1 is 0 */
-}
+/* The first bit of the run of clear bits (or set ones, with invert all ones) that ends before `before`; `before` itself where there is none. */
+unsigned bits_run_from(const uint64_t bits[SUPERPAGE_WORDS], unsigned before, uint64_t invert);
 
 /* The lowest start of `granules` set bits, at a multiple of `align`; 512 where there is none. */
 unsigned bits_find_run(const uint64_t bits[SUPERPAGE_WORDS], unsigned granules, unsigned align);
 /* The length of the longest run of clear bits. */
 unsigned bits_longest_clear(const uint64_t bits[SUPERPAGE_WORDS]);
+/* The length of the longest run of granules that are idle, which idle_run is a bound of. */
+unsigned superpage_longest_idle(const struct superpage *superpage);
 /* The lowest place for a run whose granules are all present; 512 where there is none. */
 unsigned superpage_find_present(const struct superpage *superpage, unsigned granules, unsigned align);
 /* Where a run fits best: the lowest place whose granules are all present, else the lowest at all; 512 where there is none. */

@@ -102,6 +102,7 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
     zone->page_granules = info->page_bytes > GRANULE_BYTES ? (unsigned)(info->page_bytes >> GRANULE_SHIFT) : 1;
     for (unsigned m = 0; m < MOBILITY_GROUPS; m++)
         for (unsigned b = 0; b < ZONE_BUCKETS; b++) list_init(&zone->buckets[m][b]);
+    zone_present_init(zone);
     list_init(&zone->idle_free);
     list_init(&zone->idle_holes);
     list_init(&zone->captures);

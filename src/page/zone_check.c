@@ -70,6 +70,16 @@ static bool is_linked(const struct list *head, const struct list *node) {
     return false;
 }
 
+static const char *check_present(const struct zone *zone, const struct superpage *superpage) {
+    const unsigned list = zone_present_list_of(superpage);
+    if (superpage->state == SUPERPAGE_RUNS && superpage_longest_idle(superpage) > superpage->idle_run)
+        return "superpage: a run of idle granules is longer than is known";
+    if (superpage->present_list != list) return "superpage: on another list of present runs than its own";
+    if (list == 0) return NULL;
+    if ((zone->present_any[superpage->mobility] >> list % ZONE_PRESENT_LISTS & 1) == 0) return "zone: a list of present runs is not to be looked at";
+    return is_linked(&zone->present[list], &superpage->present_link) ? NULL : "superpage: says it is on a list of present runs, and is not";
+}
+
 static const char *check_superpage(struct zone *zone, const struct superpage *superpage) {
     struct superpage fresh = *superpage;
     superpage_recount(&fresh);
@@ -92,7 +102,7 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
             !is_linked(&zone->buckets[superpage->mobility][bit_highest(superpage->largest_free)], &superpage->bucket))
             return "superpage: not in the bucket of its longest run";
     }
-    return NULL;
+    return check_present(zone, superpage);
 }
 
 const char *zone_check(struct zone *zone) {

@@ -161,7 +161,7 @@ void platform_faults_close(struct platform_faults *faults) {
 }
 
 /* A table with all that is above closed as it is made; what is below is closed in it then. The program's own files are not touched by either. */
-bool platform_faults_keep(const struct platform_faults *faults) {
+STRATA_SELDOM bool platform_faults_keep(const struct platform_faults *faults) {
     int saved = errno;
     unsigned number = (unsigned)faults->file;
     bool ok = is_ours(faults) && syscall(SYS_CLOSE_RANGE, number + 1, UINT_MAX, CLOSE_RANGE_IN_OWN_TABLE) == 0;
@@ -219,8 +219,8 @@ void platform_faults_wake(struct platform_faults *faults, void *address, size_t 
  * What a call has given of `left` bytes is told to it in a field of its argument: a positive number below `left` where it stopped, or an error. It is
  * repeated for the rest, so that the caller sees the reason, not an interruption.
  */
-enum platform_faults_status platform_faults_copy(struct platform_faults *faults, void *to, const void *from, size_t bytes, bool protect,
-                                                 size_t *done) {
+STRATA_SELDOM enum platform_faults_status platform_faults_copy(struct platform_faults *faults, void *to, const void *from, size_t bytes, bool protect,
+                                                               size_t *done) {
     enum platform_faults_status status = PLATFORM_FAULTS_OK;
     size_t given = 0;
     int saved = errno;
@@ -238,7 +238,7 @@ enum platform_faults_status platform_faults_copy(struct platform_faults *faults,
     return status;
 }
 
-enum platform_faults_status platform_faults_zero(struct platform_faults *faults, void *to, size_t bytes, size_t *done) {
+STRATA_SELDOM enum platform_faults_status platform_faults_zero(struct platform_faults *faults, void *to, size_t bytes, size_t *done) {
     enum platform_faults_status status = PLATFORM_FAULTS_OK;
     size_t given = 0;
     int saved = errno;
@@ -305,8 +305,8 @@ void platform_faults_wait(struct platform_faults *faults, uint64_t timeout_ns) {
     errno = saved;
 }
 
-enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count, uint64_t timeout_ns,
-                                                 unsigned *got) {
+STRATA_SELDOM enum platform_faults_status platform_faults_read(struct platform_faults *faults, struct platform_fault *events, unsigned count,
+                                                               uint64_t timeout_ns, unsigned *got) {
     int saved = errno;
     uint64_t now_ns = platform_precise_ns(), deadline_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
     enum platform_faults_status status = PLATFORM_FAULTS_OK;

@@ -107,7 +107,7 @@ STRATA_COLD int platform_error_file(void) {
  * Before the C library is set up (a preinit function, a resolver of indirect functions) it has no environment yet; the kernel has
  * it. A value that exceeds the buffer is cut, which the reader of options then complains about.
  */
-static const char *getenv_of_kernel(const char *name, size_t length) {
+static STRATA_SELDOM const char *getenv_of_kernel(const char *name, size_t length) {
     static char value[4096];
     int saved = errno, file = linux_open("/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) {

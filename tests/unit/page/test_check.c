@@ -110,6 +110,20 @@ static void lists_of_a_superpage(void **state) {
     EXPECT_WITH(runs->mobility, MOBILITY_MOVABLE, "superpage: not in the bucket of its longest run");
 }
 
+static void lists_of_present_runs(void **state) {
+    (void)state;
+    assert_int_equal(runs->idle_run, 100);
+    EXPECT_WITH(runs->idle_run, 99, "superpage: a run of idle granules is longer than is known");
+    EXPECT_WITH(runs->idle_run, 200, "superpage: on another list of present runs than its own");
+    EXPECT_WITH(runs->present_list, 0, "superpage: on another list of present runs than its own");
+    EXPECT_WITH(idle->present_list, runs->present_list, "superpage: on another list of present runs than its own");
+    EXPECT_WITH(zone.present_any[MOBILITY_UNMOVABLE], 0, "zone: a list of present runs is not to be looked at");
+    list_remove(&runs->present_link);
+    expect("superpage: says it is on a list of present runs, and is not");
+    list_push_front(&zone.present[runs->present_list], &runs->present_link);
+    assert_null(zone_check(&zone));
+}
+
 /* The owner's run is freed in the bits, and the superpage forgotten. */
 static void a_superpage_that_should_be_given_back(void **state) {
     (void)state;
@@ -160,6 +174,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(counts_of_a_superpage, build_plain), cmocka_unit_test_setup(bits_of_a_superpage, build_plain),
         cmocka_unit_test_setup(lists_of_a_superpage, build_plain),  cmocka_unit_test_setup(a_superpage_that_should_be_given_back, build_plain),
+        cmocka_unit_test_setup(lists_of_present_runs, build_plain), cmocka_unit_test_setup(a_superpage_that_should_be_given_back, build_plain),
         cmocka_unit_test_setup(sums_of_the_zone, build_plain),      cmocka_unit_test_setup(addresses_that_nobody_has, build_plain),
         cmocka_unit_test_setup(damage_of_the_arena, build_plain),
     };

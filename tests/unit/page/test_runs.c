@@ -386,6 +386,56 @@ static void the_hard_limit_is_exact(void **state) {
     assert_empty();
 }
 
+/* Superpages with one hole each, whose pages are present: the first one's is longer. They come by the last one that had a change. */
+static void a_present_run_is_found_among_many(void **state) {
+    (void)state;
+    enum { MANY = 30, SHORT = 8, LONG = 12 };
+    struct zone_run hole[MANY], front[MANY], behind[MANY];
+    for (unsigned i = 0; i < MANY; i++) {
+        const unsigned length = i == 0 ? LONG : SHORT;
+        front[i] = must_run(400, 1, MOBILITY_UNMOVABLE);
+        hole[i] = must_run(length, 1, MOBILITY_UNMOVABLE);
+        behind[i] = must_run(SUPERPAGE_GRANULES - 400 - length, 1, MOBILITY_UNMOVABLE);
+        assert_int_equal(number_of(behind[i].address), number_of(front[i].address));
+    }
+    for (unsigned i = 0; i < MANY; i++) drop_run(hole[i]);
+    ASSERT_SOUND();
+    struct zone_run found = must_run(LONG, 1, MOBILITY_UNMOVABLE);
+    assert_ptr_equal(found.address, hole[0].address);
+    assert_int_equal(found.fresh, 0);
+    drop_run(found);
+    for (unsigned i = 0; i < MANY; i++) drop_run(front[i]), drop_run(behind[i]);
+    assert_empty();
+}
+
+/* What is known of a superpage's idle runs is a bound, until somebody has looked in vain: then the length, by which it is not looked at again. */
+static void who_looks_in_vain_for_present_pages_corrects_what_is_known(void **state) {
+    (void)state;
+    struct zone_run front = must_run(400, 1, MOBILITY_UNMOVABLE), hole[2], between[2];
+    for (unsigned i = 0; i < 2; i++) {
+        hole[i] = must_run(20, 1, MOBILITY_UNMOVABLE);
+        between[i] = must_run(36, 1, MOBILITY_UNMOVABLE);
+    }
+    struct superpage *superpage = superpage_of(&zone, front.address);
+    for (unsigned i = 0; i < 2; i++) drop_run(hole[i]);
+    assert_true(superpage->idle == 40 && superpage->idle_run == 20);
+    for (unsigned i = 0; i < 2; i++) hole[i] = must_run(11, 1, MOBILITY_UNMOVABLE);
+    assert_true(superpage->idle == 18 && superpage->idle_run == 18); /* of twice 9 */
+    const unsigned before = superpage->present_list;
+    struct zone_run other = must_run(14, 1, MOBILITY_UNMOVABLE);
+    assert_int_not_equal(number_of(other.address), number_of(front.address));
+    assert_int_equal(superpage->idle_run, 9);
+    assert_true(superpage->present_list < before);
+    ASSERT_SOUND();
+    drop_run(other), drop_run(front);
+    assert_int_equal(superpage->idle_run, 400);
+    drop_run(hole[0]);
+    assert_int_equal(superpage->idle_run, 420); /* what is freed joins what lies on both sides */
+    ASSERT_SOUND();
+    drop_run(hole[1]), drop_run(between[0]), drop_run(between[1]);
+    assert_empty();
+}
+
 static void tags_lead_to_the_start_of_a_run(void **state) {
     (void)state;
     struct zone_run run = must_run(200, 1, MOBILITY_UNMOVABLE);
@@ -421,6 +471,8 @@ int main(void) {
         cmocka_unit_test_setup(who_became_fewer_are_the_runs_of_no_block, plain_zone),
         cmocka_unit_test(exhausted_address_space_is_a_refusal),
         cmocka_unit_test(the_hard_limit_is_exact),
+        cmocka_unit_test_setup(a_present_run_is_found_among_many, plain_zone),
+        cmocka_unit_test_setup(who_looks_in_vain_for_present_pages_corrects_what_is_known, plain_zone),
         cmocka_unit_test_setup(tags_lead_to_the_start_of_a_run, plain_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

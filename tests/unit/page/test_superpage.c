@@ -54,6 +54,12 @@ static void find_sees_long_runs(void **state) {
     }
 }
 
+/* Where the bits in front of `before` begin to be as they are. */
+static unsigned run_before(const uint64_t *bits, unsigned before, bool bit) {
+    while (before != 0 && has_bit(bits, before - 1) == bit) before--;
+    return before;
+}
+
 static void counts_and_lengths(void **state) {
     (void)state;
     uint64_t bits[SUPERPAGE_WORDS], seed = 2;
@@ -74,6 +80,8 @@ static void counts_and_lengths(void **state) {
         assert_int_equal(bits_count(bits), set);
         assert_int_equal(bits_count_range(bits, start, granules), inside);
         assert_int_equal(bits_longest_clear(bits), longest);
+        assert_int_equal(bits_run_from(bits, start, 0), start == 0 || has_bit(bits, start - 1) ? start : run_before(bits, start, false));
+        assert_int_equal(bits_run_from(bits, start, ~UINT64_C(0)), start == 0 || !has_bit(bits, start - 1) ? start : run_before(bits, start, true));
         assert_int_equal(bits_next(bits, start, 0), next_set);
         assert_int_equal(bits_next(bits, start, ~UINT64_C(0)), next_clear);
     }
