@@ -17,7 +17,8 @@
  *   - threads: any thread may call at any time, and may free what another allocated. One lock an arena, which is never held while a function of
  *     the program runs; so these may use any arena, this one too. Such a function must return: no longjmp, no exception;
  *   - fork: the child of a fork has its own copy of every arena and may use them at once, also where the parent had other threads. What those were
- *     just about to import, or to give back to a function of the program, is lost to the child;
+ *     just about to import, or to give back to a function of the program, is lost to the child; until the arena is destroyed, so are integers that
+ *     were on their way through its quantum caches: half an array for each of those threads, or a slab, at most;
  *   - signals: not for signal handlers, as each function takes locks;
  *   - errno stays as it was;
  *   - cost: constant in steps, however many segments there are; in time as long as what strata keeps about those in use fits the processor's caches.

@@ -68,9 +68,20 @@ static void *create(void *ctx, struct arena *arena, uint64_t object_size, uint64
 struct quantum_arena *quantum_arena_of(const struct object_cache *cache) { return ((struct quantum_cache *)cache->slabs.source_context)->arena; }
 struct object_cache *quantum_cache_of(void *cache) { return ((struct quantum_cache *)cache)->cache; }
 
+/* Of what no array and no depot has any more: its mark says that nobody has it, so it was in the hands of a thread that a fork has left behind. */
+static bool give_lost(void *object, void *argument) {
+    struct object_slabs *slabs = argument;
+    unsigned done;
+    if (__atomic_load_n((const uint8_t *)object, __ATOMIC_RELAXED) == QUANTUM_FREE) CHECK(object_slabs_free(slabs, &object, 1, &done) == OBJECTS_OK);
+    return true;
+}
+
 static enum arena_status destroy(void *cache) {
     struct quantum_cache *quantum = cache;
-    if (object_cache_empty(&heap.objects, quantum->cache) != 0) return ARENA_BUSY;
+    if (object_cache_empty(&heap.objects, quantum->cache) != 0) {
+        (void)object_slabs_walk(&quantum->cache->slabs, give_lost, &quantum->cache->slabs);
+        if (object_cache_empty(&heap.objects, quantum->cache) != 0) return ARENA_BUSY;
+    }
     CHECK(object_cache_destroy(&heap.objects, quantum->cache) == 0);
     zone_metadata_free(&heap.zone, quantum, sizeof *quantum);
     return ARENA_OK;

@@ -130,9 +130,24 @@ bool quantum_table_start(struct quantum_arena *arena, uint64_t slab_size) {
     return true;
 }
 
+/* Slabs that no cache has any more were in the hands of threads that a fork has left behind, as their plots may have been. */
+static bool give_lost_slab(const struct arena_segment *segment, void *arena) {
+    (void)arena_slab_free(arena, segment->start, segment->size);
+    return true;
+}
+static void drop_lost(struct quantum_arena *arena) {
+    struct quantum_table *table = &arena->table;
+    if (arena->arena.slabs != 0) arena_walk(&arena->arena, ARENA_ALLOCATED, give_lost_slab, &arena->arena);
+    for (uint64_t i = 0; table->plots != 0; i++)
+        for (struct quantum_plot *plot = table->chains->heads[i], *next; plot != NULL; plot = next, table->plots--) {
+            next = plot->next;
+            zone_metadata_free(&heap.zone, plot, PLOT_BYTES);
+        }
+}
+
 void quantum_table_drop(struct quantum_arena *arena) {
     struct quantum_table *table = &arena->table;
-    CHECK(table->plots == 0);
+    drop_lost(arena);
     for (struct quantum_plot *plot = table->spare, *next; plot != NULL; plot = next) {
         next = plot->next;
         zone_metadata_free(&heap.zone, plot, PLOT_BYTES);

@@ -240,6 +240,35 @@ static void wrong_frees_are_statuses_after_a_destroy_that_failed(void **state) {
     sound(state);
 }
 
+/*
+ * As a fork leaves it behind: integers, and a slab, that threads which are not in the child had taken out of an array, or were about to put into one;
+ * or had just from the arena, or were about to give back.
+ */
+static void what_a_fork_has_lost_keeps_no_arena(void **state) {
+    for (unsigned kind = 0; kind < 2; kind++) {
+        new_still_process(NULL);
+        without_windows = kind != 0;
+        struct strata_arena *source = new_arena("source", 0, 4096, 1), *arena = with_caches("forked", 8192, 256, 1, 4);
+        struct quantum_arena *core = (struct quantum_arena *)(void *)arena;
+        ASSERT_OK(strata_arena_set_source(arena, source));
+        uint64_t kept = must_alloc(arena, 3), lost;
+        for (unsigned i = 0; i < 300; i++) assert_non_null(object_cache_alloc_near(quantum_cache_of(core->arena.qcaches[i % 4])));
+        assert_true(allocated_in(source) != 0);
+        assert_int_equal(arena_slab_alloc(&core->arena, core->table.slab_size, core->table.slab_size, &lost), ARENA_OK);
+        assert_non_null(quantum_table_add(core, lost));
+        assert_true((core->table.plots != 0) == without_windows);
+        ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
+        ASSERT_STATUS(strata_arena_destroy(arena), BUSY);
+        ASSERT_OK(strata_arena_free(arena, kept, 3));
+        ASSERT_OK(strata_arena_destroy(arena));
+        assert_int_equal(allocated_in(source), 0);
+        ASSERT_OK(strata_arena_destroy(source));
+        without_windows = false;
+        sim_fail_call(0, 0);
+        sound(state);
+    }
+}
+
 /* The window lies round the first slab, in the middle of what an arena may have; spans at its borders, inside and outside, are verified alike. */
 static void integers_beside_the_window_are_verified(void **state) {
     (void)state;
@@ -393,6 +422,7 @@ int main(void) {
         cmocka_unit_test(every_integer_can_be_had),
         cmocka_unit_test(wrong_frees_are_statuses),
         cmocka_unit_test(wrong_frees_are_statuses_after_a_destroy_that_failed),
+        cmocka_unit_test(what_a_fork_has_lost_keeps_no_arena),
         cmocka_unit_test(integers_beside_the_window_are_verified),
         cmocka_unit_test(slabs_far_apart_are_told_apart),
         cmocka_unit_test(nothing_is_given_twice),
