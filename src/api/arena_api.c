@@ -113,7 +113,7 @@ static bool reclaim(void *ctx, uint64_t size, bool again) {
     if (again)
         quantum_reap_around(&arena->core);
     else
-        object_caches_reap(&heap.objects);
+        quantum_reap_all();
     return true;
 }
 

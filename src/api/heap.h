@@ -20,7 +20,7 @@ struct strata_arena_stats;
 struct arenas {
     struct platform_lock lock;         /* LOCK_RANK_ARENAS */
     struct strata_arena *first, *last; /* by creation; guarded by the lock */
-    uint32_t looks;                    /* of all sleepers; atomic */
+    uint32_t emptied_ms;               /* when all caches were emptied for a request last; atomic */
 };
 
 /* The program's handlers for shortage of memory: see pressure.c. */

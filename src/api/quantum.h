@@ -337,7 +337,8 @@ struct object_cache *quantum_cache_of(void *cache);
 struct quantum_arena *quantum_arena_of(const struct object_cache *cache);
 /* Whoever sleeps looks again this often, whatever it is told: other caches may hold what it waits for. */
 #define QUANTUM_LOOK_NS UINT64_C(20000000)
-/* Empties the caches that may hold what this arena lacks, but for what their objects hold. */
+/* Empties all caches; and those that may hold what this arena lacks, but for what their objects hold, or all where that was a second ago. */
+void quantum_reap_all(void);
 void quantum_reap_around(const struct quantum_arena *arena);
 
 extern const struct arena_qcache_ops quantum_ops; /* its context is the struct quantum_arena */

@@ -116,11 +116,19 @@ static bool may_hold(const struct object_cache *cache, const void *argument) {
     return other.arena == root->arena || other.imports || root->imports;
 }
 
-/* Objects that stay constructed may hold integers of any arena: all caches are reaped too, some once a second. */
-#define LOOKS_TO_REAP 50
+/* Objects that stay constructed may hold integers of any arena: for their sake all caches are emptied so often, however many sleepers look. */
+#define EMPTY_ALL_MS 1000
+
+static uint32_t now_ms(void) { return (uint32_t)(platform_now_ns() / 1000000); }
+
+void quantum_reap_all(void) {
+    __atomic_store_n(&heap.arenas.emptied_ms, now_ms(), __ATOMIC_RELAXED);
+    object_caches_reap(&heap.objects);
+}
 
 void quantum_reap_around(const struct quantum_arena *arena) {
-    if (__atomic_add_fetch(&heap.arenas.looks, 1, __ATOMIC_RELAXED) % LOOKS_TO_REAP == 0) {
+    uint32_t now = now_ms(), seen = __atomic_load_n(&heap.arenas.emptied_ms, __ATOMIC_RELAXED);
+    if (now - seen >= EMPTY_ALL_MS && __atomic_compare_exchange_n(&heap.arenas.emptied_ms, &seen, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
         object_caches_reap(&heap.objects);
         return;
     }

@@ -101,6 +101,32 @@ static void a_look_asks_nobody(void **state) {
     }
 }
 
+/* Nor do many that look make it more often. */
+static void use_objects_beside_many(void *unused) {
+    (void)unused;
+    pause_ns(LOOKS_NS(1) / 2);
+    unsigned constructed_once = 0;
+    for (unsigned i = 0; i < 100; i++) {
+        void *one = strata_cache_alloc(cache, 0);
+        EXPECT(one != NULL);
+        strata_cache_free(cache, one);
+        if (i == 0) constructed_once = constructed;
+        pause_ns(LOOKS_NS(1) / 2);
+    }
+    EXPECT(stats_of(arena).waiters == 21);
+    EXPECT(constructed <= 3 * constructed_once);
+    for (unsigned i = 0; i < 16; i++) EXPECT_OK(strata_arena_free(arena, held[i], 1));
+}
+static void many_looks_empty_no_more_than_one(void **state) {
+    (void)state;
+    for (unsigned with_caches = 0; with_caches < 2; with_caches++) {
+        fill(with_caches != 0);
+        new_cache("objects", &(struct strata_cache_config){.size = 4096, .constructor = construct});
+        for (unsigned i = 0; i < 20; i++) sim_thread_start(i % 2, sleep_for, (void *)(uintptr_t)(1 + i % 2));
+        run(1, use_objects_beside_many, NULL);
+    }
+}
+
 /* A free that doesn't do ends the sleep: the next one is counted, and asked for. */
 static void free_too_little(void *unused) {
     (void)unused;
@@ -387,6 +413,7 @@ static void slabs_that_functions_lack_bother_nobody(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_look_asks_nobody, sound),
+        cmocka_unit_test_teardown(many_looks_empty_no_more_than_one, sound),
         cmocka_unit_test_teardown(a_free_that_does_not_do_is_another_sleep, sound),
         cmocka_unit_test_teardown(caches_with_a_source_are_looked_into, sound),
         cmocka_unit_test_teardown(quantum_caches_of_the_tree_are_looked_into, sound),
