@@ -1,10 +1,12 @@
 /*
  * test_walk.c - walks: what they show, in which order, and that they find their way while the visitor changes the arena.
  */
+#include <time.h>
+
 #include "unit/arena/arena_units.h"
 
 struct seen {
-    struct arena_segment segments[256];
+    struct arena_segment segments[257];
     unsigned n, limit;
     void (*disturb)(unsigned n);
 };
@@ -139,12 +141,75 @@ static void walk_goes_on_where_segments_are_joined(void **state) {
     ASSERT_SOUND(&arena);
 }
 
+/* Of what the walk has passed in one span, all is freed, or all but some; what is ahead is shown once, whatever is left to find the way by. */
+static unsigned kept_every;
+static void free_behind(unsigned n) {
+    static unsigned freed;
+    if (n == 1) freed = 0;
+    if (n % 32 != 0) return;
+    for (; freed < n; freed++)
+        if (kept_every == 0 || freed % kept_every != 0) ASSERT_OK(arena_xfree(&arena, 2 * freed, 2));
+}
+
+static void walk_goes_on_by_what_is_left(void **state) {
+    static const unsigned every[] = {0, 1, 2, 7, 31, 32, 33, 64, 100};
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_LENGTH(every); i++) {
+        struct seen seen = {.disturb = free_behind};
+        kept_every = every[i];
+        ASSERT_OK(arena_init(&arena, "units", 1, &memory_ops, &memory, 0));
+        ASSERT_OK(arena_add(&arena, 0, 512));
+        for (unsigned n = 0; n < 256; n++) assert_int_equal(must_alloc(&arena, 2, 0), 2 * n);
+        arena_walk(&arena, ARENA_ALLOCATED, remember, &seen);
+        assert_int_equal(seen.n, 256);
+        for (unsigned n = 0; n < 256; n++) assert_int_equal(seen.segments[n].start, 2 * n);
+        ASSERT_SOUND(&arena);
+        for (unsigned n = 0; n < 256; n++)
+            if (kept_every != 0 && n % kept_every == 0) ASSERT_OK(arena_xfree(&arena, 2 * n, 2));
+        ASSERT_OK(arena_destroy(&arena));
+    }
+}
+
+/* A visitor that changes the arena each time makes the walk no longer than its changes take: by a clock, with much to spare. */
+enum { MANY = 60000 };
+static uint64_t visits;
+static void change(void) {
+    uint64_t start;
+    ASSERT_OK(arena_alloc(&arena, 1, 0, &start));
+    ASSERT_OK(arena_xfree(&arena, start, 1));
+}
+static bool change_each_time(const struct arena_segment *segment, void *argument) {
+    (void)segment, (void)argument;
+    change();
+    visits++;
+    return true;
+}
+
+static void walk_of_many_is_linear(void **state) {
+    (void)state;
+    ASSERT_OK(arena_add(&arena, 0, 2 * MANY));
+    for (unsigned n = 0; n < MANY; n++) assert_int_equal(must_alloc(&arena, 1, 0), n);
+    clock_t begin = clock();
+    for (unsigned n = 0; n < MANY; n++) change();
+    clock_t changes = clock() - begin;
+    begin = clock();
+    visits = 0;
+    arena_walk(&arena, ARENA_ALLOCATED, change_each_time, NULL);
+    clock_t walk = clock() - begin;
+    assert_int_equal(visits, MANY);
+    print_message("%.1f times as long as the changes\n", (double)walk / (double)changes);
+    assert_true(walk < 10 * changes);
+    for (unsigned n = 0; n < MANY; n++) ASSERT_OK(arena_xfree(&arena, n, 1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(walk_shows_the_kinds_asked_for_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(walk_shows_once_what_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(walk_goes_on_wherever_it_stopped, setup, teardown),
         cmocka_unit_test_setup_teardown(walk_goes_on_where_segments_are_joined, setup, teardown),
+        cmocka_unit_test_setup_teardown(walk_goes_on_by_what_is_left, setup, teardown),
+        cmocka_unit_test_setup_teardown(walk_of_many_is_linear, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
