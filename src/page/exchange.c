@@ -83,16 +83,6 @@ static struct superpage *take_scratch(struct zone *zone, size_t count, const cha
     return first;
 }
 
-/* Nothing is left of what was cut inside the range before, as one mapping takes its place. */
-static void replace_cuts(struct zone *zone, char *address, size_t bytes) {
-    for (char *at = (char *)align_up((uintptr_t)address, SUPERPAGE_BYTES); at + SUPERPAGE_BYTES <= address + bytes; at += SUPERPAGE_BYTES) {
-        struct superpage *superpage = superpage_of(zone, at);
-        zone->counters.mappings -= superpage->splits;
-        superpage->splits = 0;
-    }
-    zone_note_cuts(zone, address, bytes);
-}
-
 /* The advice is the mapping's, and changes places, too: of whole superpages, as with a move. What is left in between has that of `a`. */
 static void advice_follows(struct zone *zone, char *a, char *b, char *through, size_t bytes) {
     if ((((uintptr_t)a | (uintptr_t)b) & (SUPERPAGE_BYTES - 1)) != 0) return;
@@ -115,7 +105,7 @@ bool zone_swap_tables(struct zone *zone, char *a, char *b, size_t bytes, bool ti
     if (ok) {
         zone_exchange_note(zone, a, b, bytes);
         zone_exchange_forget(zone, through, bytes);
-        replace_cuts(zone, through, bytes);
+        zone_inherit_cuts(zone, a, through, bytes);
         advice_follows(zone, a, b, through, bytes);
     }
     zone_superpages_give(zone, scratch, count);

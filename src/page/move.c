@@ -185,7 +185,40 @@ void zone_note_cuts(struct zone *zone, const char *address, size_t bytes) {
     note_end(zone, zone_granule_of(zone, address + bytes - 1));
 }
 
-static void forget_end(struct zone *zone, size_t granule) {
+/* Of the borders of a superpage that many are likely to lie in so many bytes of it. */
+static unsigned share_of_cuts(const struct superpage *superpage, size_t bytes) {
+    return (unsigned)((superpage->splits * bytes + SUPERPAGE_BYTES / 2) >> SUPERPAGE_SHIFT);
+}
+
+static void add_cuts(struct zone *zone, struct superpage *superpage, unsigned cuts) {
+    cuts = (unsigned)min_u64(cuts, UINT8_MAX - superpage->splits);
+    superpage->splits = (uint8_t)(superpage->splits + cuts);
+    zone->counters.mappings += cuts;
+}
+static void take_cuts(struct zone *zone, struct superpage *superpage, unsigned cuts) {
+    superpage->splits = (uint8_t)(superpage->splits - cuts);
+    zone->counters.mappings -= cuts;
+}
+
+/* What of a range lies in the superpage in which its granule at `done` does. */
+static size_t part_at(const char *address, size_t done, size_t bytes) {
+    return min_u64(bytes - done, SUPERPAGE_BYTES - ((uintptr_t)(address + done) & (SUPERPAGE_BYTES - 1)));
+}
+
+void zone_inherit_cuts(struct zone *zone, const char *from, const char *address, size_t bytes) {
+    for (size_t done = 0, part; done < bytes; done += part) {
+        struct superpage *superpage = superpage_of(zone, address + done);
+        part = part_at(address, done, bytes);
+        take_cuts(zone, superpage, share_of_cuts(superpage, part));
+    }
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = part_at(from, done, bytes);
+        add_cuts(zone, superpage_of(zone, address + done), share_of_cuts(superpage_of(zone, from + done), part));
+    }
+    zone_note_cuts(zone, address, bytes);
+}
+
+static STRATA_COLD void forget_end(struct zone *zone, size_t granule) {
     struct superpage *superpage = &zone->superpages[granule / SUPERPAGE_GRANULES];
     if (superpage->splits == 0 || superpage->splits == UINT8_MAX) return; /* of more than are known nothing is taken off */
     superpage->splits--;
@@ -200,8 +233,7 @@ void zone_forget_cuts(struct zone *zone, const char *address, size_t bytes) {
 void zone_note_reset(struct zone *zone, struct superpage *superpage) {
     superpage->moved = false;
     zone_note_advice(zone, superpage, 1, false);
-    zone->counters.mappings -= superpage->splits;
-    superpage->splits = 0;
+    take_cuts(zone, superpage, superpage->splits);
     zone_exchange_forget(zone, superpage_address(zone, superpage), SUPERPAGE_BYTES);
 }
 
@@ -250,7 +282,7 @@ bool zone_move(struct zone *zone, char *from, char *to, size_t bytes, size_t *ke
     *kept_bytes = 0;
     if (zone_can_move_tables(zone) && platform_move(from, to, bytes)) {
         note_moved(zone, from, bytes);
-        zone_note_cuts(zone, to, bytes);
+        zone_inherit_cuts(zone, from, to, bytes);
         zone_exchange_forget(zone, from, bytes);
         zone_exchange_forget(zone, to, bytes);
         advice_follows(zone, from, to, bytes);

@@ -283,6 +283,8 @@ size_t zone_target_move(struct zone *zone, char *from, char *to, size_t bytes, s
 void zone_target_close(struct zone *zone, char *to, size_t bytes);
 /* Page tables have moved here: mappings begin and end at both ends from now on. And no longer, as they have moved back. */
 void zone_note_cuts(struct zone *zone, const char *address, size_t bytes);
+/* The same where a copy of the mappings of another range has come with them, whose own stay; nothing is left of what was cut there before. */
+void zone_inherit_cuts(struct zone *zone, const char *from, const char *address, size_t bytes);
 void zone_forget_cuts(struct zone *zone, const char *address, size_t bytes);
 /* The superpage was mapped anew: its mapping is that of its neighbours, without advice. */
 void zone_note_reset(struct zone *zone, struct superpage *superpage);

@@ -267,6 +267,39 @@ static void another_place_that_can_not_be_had_goes_back(void **state) {
     assert_empty();
 }
 
+/*
+ * What moves takes the borders of its mappings along, and they stay where it was, too: without that blocks that grow for long have several times as
+ * many mappings as are counted.
+ */
+static void mappings_are_counted_where_they_move_on(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    char *blocks[8] = {NULL};
+    uint64_t seed = 7, most = 0;
+    config.reserve_bytes = 1 * GIB;
+    config.moves = ZONE_MOVES_MREMAP;
+    begin(NULL, config);
+    for (unsigned round = 0; round < 3000; round++) {
+        const unsigned i = (unsigned)(next_random(&seed) % ARRAY_LENGTH(blocks));
+        const size_t old = blocks[i] == NULL ? 0 : zone_block_bytes(&zone, blocks[i]);
+        if (old == 0) {
+            blocks[i] = must_block(MIB / 4 + next_random(&seed) % MIB, 1);
+        } else if (old > 16 * MIB) {
+            drop_block(blocks[i]);
+            blocks[i] = NULL;
+            continue;
+        } else {
+            blocks[i] = must_grow(blocks[i], old + old / 2 + next_random(&seed) % (64 * KIB));
+        }
+        assert_true(platform_populate(blocks[i], zone_block_bytes(&zone, blocks[i]))); /* used */
+        const uint64_t real = sim_mappings(), counted = zone.counters.mappings;
+        most = max_u64(most, real);
+        assert_in_range(counted, real / 3, 3 * real + 100);
+    }
+    assert_true(most > 1000);
+    ASSERT_SOUND();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_is_filled_from_idle_pages, plain_zone),
@@ -281,6 +314,7 @@ int main(void) {
         cmocka_unit_test(advice_moves_with_whole_superpages),
         cmocka_unit_test(advice_follows_a_block_that_moves),
         cmocka_unit_test(two_blocks_that_grow_in_turn_drop_no_pages),
+        cmocka_unit_test(mappings_are_counted_where_they_move_on),
         cmocka_unit_test_setup(another_place_that_can_not_be_had_goes_back, plain_zone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
