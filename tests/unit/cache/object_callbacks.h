@@ -22,6 +22,7 @@ struct thing {
 
 static struct thing *table[OBJECTS]; /* the program's; NULL: none */
 static uint64_t made, unmade, refuse_from;
+static void (*in_make)(void);
 
 static inline int make_thing(void *object, void *argument) {
     struct thing *thing = object;
@@ -30,6 +31,7 @@ static inline int make_thing(void *object, void *argument) {
     if (refuse_from != 0 && made >= refuse_from) return 1;
     *thing = (struct thing){.made = MADE};
     made++;
+    if (in_make != NULL) in_make();
     return 0;
 }
 static inline void unmake_thing(void *object, void *argument) {
@@ -116,6 +118,7 @@ static inline void begin_with(const struct sim_config *sim, uint64_t limit_bytes
     made = unmade = refuse_from = 0;
     reclaims = reclaim_gives = moves = moving = 0;
     in_reclaim = NULL;
+    in_make = NULL;
     in_move = NULL;
     const struct object_cache_config config = {.name = "things",
                                                .bytes = sizeof(struct thing),

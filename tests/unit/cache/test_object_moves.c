@@ -164,6 +164,23 @@ static void the_program_frees_meanwhile(void **state) {
     }
 }
 
+static void free_all(void) {
+    in_make = NULL;
+    for (unsigned k = 0; k < OBJECTS; k++) drop(k);
+}
+
+/* While the first new object is constructed all others are freed, the one among them that it was for: nobody is asked about what is no object now. */
+static void what_is_freed_before_it_is_asked_for_is_not(void **state) {
+    (void)state;
+    begin_with(NULL, UINT64_MAX, true);
+    fragment(OBJECTS, 8);
+    in_make = free_all;
+    assert_true(object_cache_consolidate(&objects, cache) != 0);
+    assert_int_equal(moves, 0);
+    assert_int_equal(expect_balance().slabs.in_use, 0);
+    end();
+}
+
 static void consolidate_again(unsigned i) {
     (void)i;
     if (object_cache_consolidate(&objects, cache) != 0) stack_fail("a consolidation within a move");
@@ -255,6 +272,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_known_stays),
         cmocka_unit_test(each_call_has_a_constructed_object),
         cmocka_unit_test(the_program_frees_meanwhile),
+        cmocka_unit_test(what_is_freed_before_it_is_asked_for_is_not),
         cmocka_unit_test(a_move_within_a_move_does_nothing),
         cmocka_unit_test(a_refused_construction_ends_the_pass),
         cmocka_unit_test(ticks_move_a_bounded_number),
