@@ -62,6 +62,35 @@ static void a_run_takes_its_pages_along(void **state) {
     end_runs();
 }
 
+static unsigned ended;
+
+static void watches_end(char *address, size_t bytes) { ended += address <= block && block + OLD * GRANULE_BYTES <= address + bytes; }
+
+/* Before the pages go: what is closed in the kernel is so at an address. */
+static void watches_of_a_block_that_moves_end(void **state) {
+    (void)state;
+    begin_runs();
+    assert_int_equal(zone_pages_watch(&zone, block, OLD * GRANULE_BYTES, watches_end), ZONE_OK);
+    ended = 0;
+    char *now = grown();
+    assert_true(now != NULL && now != block);
+    assert_int_equal(ended, 1);
+    block = now;
+    end_runs();
+
+    begin(NULL, plain_config());
+    block = must_block(3 * MIB, 1), wall = must_block(2 * MIB, 1);
+    mark(block, OLD, 1);
+    assert_int_equal(zone_pages_watch(&zone, block, OLD * GRANULE_BYTES, watches_end), ZONE_OK);
+    ended = 0;
+    now = zone_block_resize(&zone, block, 9 * MIB, true);
+    assert_true(now != NULL && now != block && sim_calls(SIM_MOVE) != 0);
+    assert_int_equal(ended, 1);
+    assert_true(is_marked(now, OLD, 1));
+    drop_block(now), drop_block(wall);
+    assert_empty();
+}
+
 /* From one superpage to another, and the last block of the old one. */
 static void a_superpage_that_is_left_goes_back(void **state) {
     (void)state;
@@ -279,13 +308,21 @@ static void nothing_is_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_takes_its_pages_along),          cmocka_unit_test(a_superpage_that_is_left_goes_back),
-        cmocka_unit_test(present_pages_are_copied_to),          cmocka_unit_test(absent_pages_stay_absent),
-        cmocka_unit_test(what_will_not_move_is_copied),         cmocka_unit_test(a_run_that_waits_is_left_to_malloc),
-        cmocka_unit_test(few_pages_are_left_to_a_copy),         cmocka_unit_test(where_threads_take_turns_blocks_are_copied),
-        cmocka_unit_test(who_was_refused_does_not_search),      cmocka_unit_test(nothing_comes_over_what_was_copied),
-        cmocka_unit_test(a_new_address_is_aligned_as_wanted),   cmocka_unit_test(small_heaps_open_no_file),
-        cmocka_unit_test(who_has_an_owner_or_an_address_stays), cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(a_run_takes_its_pages_along),
+        cmocka_unit_test(a_superpage_that_is_left_goes_back),
+        cmocka_unit_test(watches_of_a_block_that_moves_end),
+        cmocka_unit_test(present_pages_are_copied_to),
+        cmocka_unit_test(absent_pages_stay_absent),
+        cmocka_unit_test(what_will_not_move_is_copied),
+        cmocka_unit_test(a_run_that_waits_is_left_to_malloc),
+        cmocka_unit_test(few_pages_are_left_to_a_copy),
+        cmocka_unit_test(where_threads_take_turns_blocks_are_copied),
+        cmocka_unit_test(who_was_refused_does_not_search),
+        cmocka_unit_test(nothing_comes_over_what_was_copied),
+        cmocka_unit_test(a_new_address_is_aligned_as_wanted),
+        cmocka_unit_test(small_heaps_open_no_file),
+        cmocka_unit_test(who_has_an_owner_or_an_address_stays),
+        cmocka_unit_test(nothing_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
