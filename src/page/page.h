@@ -262,6 +262,7 @@ struct zone {
     } runs; /* see zone_runs_fewer; read without the lock */
     struct compaction compaction;
     struct metadata metadata;
+    unsigned young;           /* threads that make room for a superpage that is young */
     unsigned run_caches_used; /* changed under the lock */
     /* Last, and not looked at before they are used: most programs have none. */
     struct run_cache run_caches[RUN_CACHES];

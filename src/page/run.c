@@ -300,9 +300,12 @@ void zone_run_occupy(struct zone *zone, const struct run_place *place, unsigned 
 void zone_run_make_room(struct zone *zone, const struct run_place *place, enum mobility mobility, const struct zone_run *run) {
     if (run->fresh + place->fresh_huge == 0) return;
     const bool long_block = mobility == MOBILITY_MOVABLE && run->granules >= LONG_RUN_GRANULES;
-    place->superpage->young = place->fresh_huge != 0; /* what is not there yet can't be handed back */
+    const bool young = place->fresh_huge != 0;
+    place->superpage->young = young; /* what is not there yet can't be handed back */
+    zone->young += young;
     zone_make_room(zone, (long_block ? zone_expect_touched(zone, false, run->fresh) : run->fresh) + place->fresh_huge);
     place->superpage->young = false;
+    zone->young -= young;
 }
 
 bool zone_run_take(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,

@@ -375,6 +375,8 @@ STRATA_COLD void zone_fork_child(struct zone *zone) {
     zone_run_caches_unhold(zone);
     platform_lock_unhold(&zone->lock);
     zone_drop_captures(zone);
+    for (size_t i = 0; zone->young != 0 && i < zone->used_superpages; i++) zone->superpages[i].young = false; /* whose threads are not here */
+    zone->young = 0;
     platform_faults_close(&zone->mover.faults);
     zone->mover.process = 0;
     zone_compact_fork_child(zone);

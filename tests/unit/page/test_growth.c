@@ -305,6 +305,46 @@ static void pages_on_their_way_to_the_system_are_within_no_limit(void **state) {
     assert_true(exploration.runs > 5);
 }
 
+static void begin_superpage(void *argument) {
+    struct zone_run run;
+    (void)argument;
+    (void)zone_run_alloc(&zone, 20, 1, MOBILITY_RECLAIMABLE, &run);
+}
+
+static void fork_and_give_back(void *argument) {
+    const char **wrong = argument;
+    zone_fork_prepare(&zone);
+    sim_fork_child();
+    zone_fork_child(&zone);
+    *wrong = zone_check(&zone);
+    zone_release(&zone, 0);
+    if (*wrong == NULL && counters().idle != 0) *wrong = "pages that are idle in the child never go back";
+}
+
+/* Room is made for the huge page of a superpage that is begun, of which nothing goes back until then. */
+static const char *fork_beside_a_huge_page(void *context) {
+    static const char *wrong;
+    struct zone_config config = plain_config();
+    (void)context;
+    config.thp = ZONE_THP_ALWAYS;
+    sim_explore_ignore(true);
+    begin(NULL, config);
+    kept_run = must_run(10, 1, MOBILITY_UNMOVABLE);
+    wrong = "the thread that forks did not run";
+    sim_explore_ignore(false);
+    sim_thread_start(0, begin_superpage, NULL);
+    sim_thread_start(1, fork_and_give_back, &wrong);
+    sim_run_threads();
+    return wrong;
+}
+
+static void what_room_is_made_for_goes_back_in_the_child(void **state) {
+    (void)state;
+    struct sim_exploration exploration = {.scenario = fork_beside_a_huge_page, .deviations = 2};
+    if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
+    assert_true(exploration.runs > 5);
+}
+
 static char *growing;
 static size_t grown_bytes;
 
@@ -399,6 +439,7 @@ int main(void) {
         cmocka_unit_test(the_child_of_a_fork_goes_on),
         cmocka_unit_test(pages_on_their_way_to_the_system_survive_a_fork),
         cmocka_unit_test(superpages_leave_one_by_one),
+        cmocka_unit_test(what_room_is_made_for_goes_back_in_the_child),
         cmocka_unit_test(pages_on_their_way_to_the_system_are_within_no_limit),
         cmocka_unit_test(a_block_that_grows_is_one_in_the_child),
         cmocka_unit_test(a_block_reaches_over_pieces),
