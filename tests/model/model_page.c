@@ -5,10 +5,10 @@
  * Every operation is compared with the reference: no granule is handed out twice, contents stay, zeros are zeros, what must succeed does
  * (see must_have_run and must_have_block), what fails changes nothing, and the counters say what the reference says.
  */
+#include "../unit/below.h"
 #include "model.h"
 #include "model_page_reference.h"
 #include "page/zone_internal.h"
-#include "../unit/below.h"
 
 static struct zone zone;
 static struct model *model;
@@ -349,9 +349,11 @@ static bool begin_growing(const struct sim_config *sim, const struct zone_config
     static const uint64_t others[] = {6 * MIB, 20 * MIB, 50 * MIB};
     struct sim_config limited_sim = *sim;
     limited_sim.address_limit_bytes = BELOW_LIMIT;
+    limited_sim.map_count_limit = 0; /* of what keeps the room there are many; as many as were asked for from then on */
     sim_reset(&limited_sim);
     if (!below_keep(BELOW_BYTES, BELOW_APART) || !zone_init(&zone, config)) return false;
     below_leave(BELOW_BYTES, BELOW_APART);
+    if (sim->map_count_limit != 0) sim_set_map_count_limit(sim->map_count_limit);
     for (unsigned i = 0; i < choice % 4; i++) /* others are in the way */
         if (!platform_reserve_at((char *)zone.base + others[i], 64 * KIB) ||
             !reference_set(others[i] >> GRANULE_SHIFT, 16, OWNER_NONE, OWNER_FOREIGN))
