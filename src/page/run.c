@@ -244,7 +244,8 @@ static STRATA_COLD struct superpage *find_last(struct zone *zone, enum mobility 
     struct superpage *superpage = steal(zone, group, granules, align, start);
     if (superpage != NULL || !zone_wake_runs(zone)) return superpage;
     superpage = zone_group_find(zone, group, granules, align, start);
-    return superpage != NULL ? superpage : begin_runs(zone, take_fresh(zone), group, granules, pages, place, touches);
+    if (superpage == NULL) superpage = begin_runs(zone, take_fresh(zone), group, granules, pages, place, touches);
+    return superpage != NULL ? superpage : steal(zone, group, granules, align, start); /* what was kept may lie with another group */
 }
 
 bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mobility mobility, bool grouped, enum run_pages pages,

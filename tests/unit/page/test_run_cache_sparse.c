@@ -249,6 +249,26 @@ static void what_was_asked_for_is_known_where_it_grows(void **state) {
     end_sparse();
 }
 
+/* Where no superpage is left, what is kept as a guest in one of another group makes room for a run of any. */
+static void a_guest_makes_room_for_other_groups(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    struct zone_run others[4];
+    config.reserve_bytes = 24 * MIB;
+    begin(NULL, config);
+    become_sparse(RUN_GRANULES);
+    for (unsigned i = 0; i < 3; i++) others[i] = must_run(SUPERPAGE_GRANULES, 1, MOBILITY_UNMOVABLE);
+    others[3] = must_run(SUPERPAGE_GRANULES - RUN_GRANULES - 10, 1, MOBILITY_UNMOVABLE);
+    char *guest = keep_one(RUN_GRANULES);
+    assert_int_equal(number_of(guest), number_of(others[3].address));
+    struct zone_run run = must_run(60, 1, MOBILITY_RECLAIMABLE);
+    assert_int_equal(number_of(run.address), number_of(others[3].address));
+    ASSERT_SOUND();
+    drop_run(run);
+    for (unsigned i = 0; i < 4; i++) drop_run(others[i]);
+    end_sparse();
+}
+
 /* Used runs have a limit of their own, and lose nothing to hardly used ones, nor these to them. */
 static void each_kind_has_its_room(void **state) {
     (void)state;
@@ -273,6 +293,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_serves_who_wants_half_of_it, plain_zone),
         cmocka_unit_test_setup(so_does_a_block_of_superpages, plain_zone),
+        cmocka_unit_test(a_guest_makes_room_for_other_groups),
         cmocka_unit_test_setup(nobody_wakes_it_for_its_pages, plain_zone),
         cmocka_unit_test(it_goes_with_a_tick_and_when_asked_for_all),
         cmocka_unit_test_setup(it_costs_nobody_room, plain_zone),
