@@ -47,6 +47,22 @@ static void release_descriptors(struct zone *zone, struct superpage *superpage) 
     if (sizeof(struct head_area) % page == 0 && !platform_release(&zone->heads[at], sizeof(struct head_area))) return;
     superpage->described = false;
     zone->counters.described--;
+    zone_superpage_relink(zone, superpage, superpage->idle);
+}
+
+/*
+ * The same of superpages whose pages have gone in another way: blocks that nobody touched have none, others have moved. Some by one hold of the lock.
+ */
+#define BARE_PIECE 16
+static STRATA_RARE void release_bare(struct zone *zone) {
+    for (uint64_t left = zone->counters.described; left != 0 && !list_empty(&zone->idle[IDLE_BARE]); left--) {
+        struct superpage *superpage = CONTAINER_OF(zone->idle[IDLE_BARE].next, struct superpage, idle_link);
+        release_descriptors(zone, superpage);
+        if (superpage->described) return; /* the system refused, or its pages are too large */
+        if (left % BARE_PIECE != 0) continue;
+        platform_lock_release(&zone->lock);
+        zone_lock(zone);
+    }
 }
 
 /* Idle granules of a superpage, the highest of each run, at most `want` but whole runs where they are shorter than 64. */
@@ -216,8 +232,8 @@ void zone_drop_captures(struct zone *zone) {
 
 /* The next superpage to give back from: wholly free ones first, as they go in one call. NULL: none that may be touched. */
 static struct superpage *next_victim(struct zone *zone, unsigned holes_min, bool split_huge) {
-    if (!list_empty(&zone->idle_free)) return CONTAINER_OF(zone->idle_free.next, struct superpage, idle_link);
-    LIST_FOR_EACH(&zone->idle_holes, node) {
+    if (!list_empty(&zone->idle[IDLE_FREE])) return CONTAINER_OF(zone->idle[IDLE_FREE].next, struct superpage, idle_link);
+    LIST_FOR_EACH(&zone->idle[IDLE_HOLES], node) {
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
         if (!superpage->young && superpage->free >= holes_min && (split_huge || superpage_kept_idle(superpage, superpage->idle) == 0))
             return superpage;
@@ -247,7 +263,7 @@ static uint64_t reserve_granules(const struct zone *zone) {
 static struct superpage *emptiest_huge(struct zone *zone) {
     struct superpage *emptiest = NULL;
     unsigned looks = 0;
-    LIST_FOR_EACH(&zone->idle_holes, node) {
+    LIST_FOR_EACH(&zone->idle[IDLE_HOLES], node) {
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
         if (superpage_kept_idle(superpage, superpage->idle) == 0) continue;
         if (emptiest == NULL || superpage->idle > emptiest->idle) emptiest = superpage;
@@ -318,6 +334,7 @@ STRATA_COLD size_t zone_release(struct zone *zone, size_t keep_bytes) {
     zone_wake_blocks(zone);
     zone_litter_sweep(zone);
     uint64_t released = zone_release_idle(zone, keep_bytes >> GRANULE_SHIFT, UINT64_MAX, 0, true);
+    release_bare(zone);
     platform_lock_release(&zone->lock);
     return released << GRANULE_SHIFT;
 }
@@ -346,6 +363,7 @@ size_t zone_tick(struct zone *zone) {
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     zone->exchanged /= 2;
+    release_bare(zone);
     platform_lock_release(&zone->lock);
     if (STRATA_UNLIKELY(zone_is_untidy(zone))) zone_tidy(zone);
     return released << GRANULE_SHIFT;

@@ -81,14 +81,16 @@ enum superpage_state {
     SUPERPAGE_BLOCK, /* part of a block of whole superpages: allocated is all ones */
 };
 
-enum idle_list { IDLE_NONE, IDLE_FREE, IDLE_HOLES };
+/* Lists of the zone by what is idle of a superpage: none; wholly free, with present pages; in use, with some; wholly free without any, but described.
+ */
+enum idle_list { IDLE_NONE, IDLE_FREE, IDLE_HOLES, IDLE_BARE, IDLE_LISTS };
 
 struct superpage {
     uint64_t allocated[SUPERPAGE_WORDS];
     uint64_t populated[SUPERPAGE_WORDS]; /* taken to be present: since it was allocated or populated, until released or found absent */
     uint64_t dirty[SUPERPAGE_WORDS];     /* may hold something else than zeros */
     struct list bucket;                  /* RUNS with free granules: zone->buckets[mobility][..] */
-    struct list idle_link;               /* idle != 0: zone->idle_free or zone->idle_holes, the longest there first */
+    struct list idle_link;               /* linked != IDLE_NONE: zone->idle[..], the longest there first */
     struct list present_link;            /* present_list != 0 (present.c) */
     uint16_t free;
     uint16_t largest_free;
@@ -232,9 +234,8 @@ struct zone {
     struct list buckets[MOBILITY_GROUPS][ZONE_BUCKETS]; /* by largest_free */
     struct list present[MOBILITY_GROUPS * ZONE_PRESENT_LISTS];
     uint32_t present_any[MOBILITY_GROUPS]; /* a bit for each list that may not be empty */
-    struct list idle_free;                 /* superpages that are wholly free, with present pages */
-    struct list captures;                  /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
-    struct list idle_holes;                /* superpages in use, with present pages that are free */
+    struct list idle[IDLE_LISTS];
+    struct list captures; /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct zone_counters counters;
     uint64_t outside;        /* granules of zone_outside_take */
     uint64_t populated_peak; /* the most that counters.populated was when room had been made, but for what was on its way out */

@@ -45,7 +45,7 @@ static size_t present_granules(const struct zone *zone, const struct superpage *
 static struct superpage *find_present(struct zone *zone, const struct wish *wish, size_t least) {
     struct superpage *best = NULL;
     unsigned looks = 0;
-    LIST_FOR_EACH(&zone->idle_free, node) {
+    LIST_FOR_EACH(&zone->idle[IDLE_FREE], node) {
         struct superpage *first = CONTAINER_OF(node, struct superpage, idle_link);
         if (((uintptr_t)superpage_address(zone, first) & ((wish->align << SUPERPAGE_SHIFT) - 1)) == 0) {
             size_t present = present_granules(zone, first, wish);
@@ -62,7 +62,7 @@ static struct superpage *find_present(struct zone *zone, const struct wish *wish
 struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, size_t align, size_t from, size_t to) {
     struct superpage *first = zone_superpages_take(zone, count, align);
     to = min_u64(to, from + WEIGHED_SUPERPAGES * SUPERPAGE_GRANULES);
-    if (first == NULL || from >= to || list_empty(&zone->idle_free)) return first;
+    if (first == NULL || from >= to || list_empty(&zone->idle[IDLE_FREE])) return first;
     const struct wish wish = {.count = count, .align = align, .from = from, .to = to};
     struct superpage *better = find_present(zone, &wish, present_granules(zone, first, &wish) + PLACE_GAIN_GRANULES);
     if (better == NULL) return first;
@@ -72,7 +72,7 @@ struct superpage *zone_superpages_take_present(struct zone *zone, size_t count, 
 
 struct superpage *zone_superpage_take_run(struct zone *zone, unsigned granules, unsigned align) {
     unsigned looks = 0;
-    LIST_FOR_EACH(&zone->idle_free, node) {
+    LIST_FOR_EACH(&zone->idle[IDLE_FREE], node) {
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, idle_link);
         if (!superpage->apart && superpage_find_present(superpage, granules, align) < SUPERPAGE_GRANULES)
             return zone_superpages_take_at(zone, superpage, 1) ? superpage : NULL;
@@ -105,7 +105,7 @@ static struct superpage *take_another(struct zone *zone, size_t count, bool unus
 
 struct superpage *zone_superpages_take_moved(struct zone *zone, size_t count, size_t from, size_t to) {
     struct superpage *best = zone_superpages_take_present(zone, count, 1, from, to), *others[MOVE_PLACES];
-    if (best == NULL || list_empty(&zone->idle_free)) return best;
+    if (best == NULL || list_empty(&zone->idle[IDLE_FREE])) return best;
     unsigned held = 0;
     size_t lost = superpages_lost(best, count, from);
     for (unsigned tries = 0; lost != 0 && tries < MOVE_PLACES; tries++) {

@@ -133,8 +133,8 @@ static struct source find_source(struct zone *zone, struct target *target, const
     struct source source = {.count = least - 1};
     unsigned *dry = &target->dry[wanted >= COST_FILL_GRANULES_MIN];
     if (least >= *dry) return source;
-    look_for_source(&zone->idle_free, target, way, wanted, &source);
-    look_for_source(&zone->idle_holes, target, way, wanted, &source);
+    look_for_source(&zone->idle[IDLE_FREE], target, way, wanted, &source);
+    look_for_source(&zone->idle[IDLE_HOLES], target, way, wanted, &source);
     if (source.superpage == NULL) *dry = least;
     return source;
 }
@@ -206,7 +206,7 @@ static size_t fill_row(struct zone *zone, const struct target *target, struct su
     struct superpage *source = NULL;
     size_t longest = 0, kept_bytes;
     unsigned looks = 0;
-    LIST_FOR_EACH(&zone->idle_free, node) {
+    LIST_FOR_EACH(&zone->idle[IDLE_FREE], node) {
         if (longest == wanted || looks++ == SOURCE_LOOKS) break;
         struct superpage *first = CONTAINER_OF(node, struct superpage, idle_link);
         size_t row = present_row(zone, target, first, wanted);

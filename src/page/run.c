@@ -39,10 +39,10 @@ void zone_superpage_relink(struct zone *zone, struct superpage *superpage, unsig
     counters->idle_huge += superpage_kept_idle(superpage, superpage->idle);
     counters->idle_huge -= superpage_kept_idle(superpage, idle_before);
     counters->idle_low = min_u64(counters->idle_low, counters->idle - counters->idle_huge);
-    uint8_t wanted = superpage->idle == 0 ? IDLE_NONE : superpage->state == SUPERPAGE_FREE ? IDLE_FREE : IDLE_HOLES;
+    const uint8_t wanted = superpage_idle_list(superpage);
     if (wanted != superpage->linked) {
         if (superpage->linked != IDLE_NONE) list_remove(&superpage->idle_link);
-        if (wanted != IDLE_NONE) list_push_back(wanted == IDLE_FREE ? &zone->idle_free : &zone->idle_holes, &superpage->idle_link);
+        if (wanted != IDLE_NONE) list_push_back(&zone->idle[wanted], &superpage->idle_link);
         superpage->linked = wanted;
     }
     if (superpage->state != SUPERPAGE_RUNS) return;

@@ -49,6 +49,12 @@ STRATA_INLINE unsigned superpage_kept_idle(const struct superpage *superpage, un
     return superpage->huge && superpage->state == SUPERPAGE_RUNS && idle < HUGE_IDLE_GRANULES ? idle : 0;
 }
 
+/* Where its counts say that it is. */
+STRATA_INLINE uint8_t superpage_idle_list(const struct superpage *superpage) {
+    if (superpage->state != SUPERPAGE_FREE) return superpage->idle != 0 ? IDLE_HOLES : IDLE_NONE;
+    return superpage->idle != 0 ? IDLE_FREE : superpage->described ? IDLE_BARE : IDLE_NONE;
+}
+
 /* Granules [start, start + granules), all free, become allocated: the bits, and the counts that follow from them. */
 void superpage_set_allocated(struct superpage *superpage, unsigned start, unsigned granules);
 /* The way back. */

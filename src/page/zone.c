@@ -103,8 +103,7 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
     for (unsigned m = 0; m < MOBILITY_GROUPS; m++)
         for (unsigned b = 0; b < ZONE_BUCKETS; b++) list_init(&zone->buckets[m][b]);
     zone_present_init(zone);
-    list_init(&zone->idle_free);
-    list_init(&zone->idle_holes);
+    for (unsigned i = 0; i < IDLE_LISTS; i++) list_init(&zone->idle[i]);
     list_init(&zone->captures);
     zone->mover.faults = (struct platform_faults)PLATFORM_FAULTS_CLOSED;
 
@@ -260,7 +259,7 @@ static bool extend(struct zone *zone, uint64_t end_bytes, bool marks) {
 }
 
 /* Under a limit: one more piece of address space of at least `bytes`, committed at once. */
-static bool grow(struct zone *zone, uint64_t bytes) {
+static STRATA_SELDOM bool grow(struct zone *zone, uint64_t bytes) {
     uint64_t wanted = max_u64(bytes, 2 * SUPERPAGE_BYTES);
     uint64_t at = zone->reserved_bytes;
     for (;;) {

@@ -92,10 +92,9 @@ static const char *check_superpage(struct zone *zone, const struct superpage *su
     }
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++)
         if ((superpage->allocated[w] & ~superpage->populated[w]) != 0) return "superpage: allocated but not counted as populated";
-    unsigned wanted = fresh.idle == 0 ? IDLE_NONE : superpage->state == SUPERPAGE_FREE ? IDLE_FREE : IDLE_HOLES;
+    const unsigned wanted = superpage_idle_list(&fresh);
     if (superpage->linked != wanted) return "superpage: on an idle list where it does not belong, or not where it does";
-    if (wanted != IDLE_NONE && !is_linked(wanted == IDLE_FREE ? &zone->idle_free : &zone->idle_holes, &superpage->idle_link))
-        return "superpage: says it is on an idle list, and is not";
+    if (wanted != IDLE_NONE && !is_linked(&zone->idle[wanted], &superpage->idle_link)) return "superpage: says it is on an idle list, and is not";
     if (superpage->state == SUPERPAGE_RUNS) {
         if (superpage->free == SUPERPAGE_GRANULES) return "superpage: wholly free but not given back";
         if (superpage->largest_free != 0 && !superpage->apart &&

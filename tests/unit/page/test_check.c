@@ -86,15 +86,15 @@ static void lists_of_a_superpage(void **state) {
 
     list_remove(&runs->idle_link);
     expect("superpage: says it is on an idle list, and is not");
-    list_push_back(&zone.idle_free, &runs->idle_link);
+    list_push_back(&zone.idle[IDLE_FREE], &runs->idle_link);
     expect("superpage: says it is on an idle list, and is not");
     list_remove(&runs->idle_link);
-    list_push_back(&zone.idle_holes, &runs->idle_link);
+    list_push_back(&zone.idle[IDLE_HOLES], &runs->idle_link);
     assert_null(zone_check(&zone));
 
     list_remove(&idle->idle_link);
     expect("superpage: says it is on an idle list, and is not");
-    list_push_back(&zone.idle_free, &idle->idle_link);
+    list_push_back(&zone.idle[IDLE_FREE], &idle->idle_link);
     assert_null(zone_check(&zone));
 
     list_remove(&runs->bucket);

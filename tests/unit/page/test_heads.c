@@ -109,11 +109,34 @@ static void heads_without_runs_are_found(void **state) {
     assert_empty();
 }
 
+/* Of blocks that nobody has touched nothing is idle when they end, and of some hundred MiB of them the descriptors alone are MiBs. */
+static void descriptors_of_absent_superpages_go_back(void **state) {
+    (void)state;
+    for (unsigned tick = 0; tick < 2; tick++) {
+        begin(NULL, plain_config());
+        char *blocks[128];
+        for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) assert_non_null(blocks[i] = zone_block_alloc(&zone, 256 * KIB, 1, NULL));
+        assert_int_equal(counters().described, ARRAY_LENGTH(blocks) / 8);
+        for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) drop_block(blocks[i]);
+        ASSERT_SOUND();
+        if (tick != 0) /* what rested is idle then, and unused at the second */
+            zone_tick(&zone), zone_tick(&zone);
+        else
+            zone_release(&zone, 0);
+        assert_int_equal(counters().described, 0);
+        assert_int_equal(sim_populated_pages(zone.descs, ARRAY_LENGTH(blocks) / 8 * SUPERPAGE_GRANULES * sizeof(struct granule_desc)), 0);
+        ASSERT_SOUND();
+        drop_block(must_block(256 * KIB, 1));
+        assert_empty();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(room_never_ends),
         cmocka_unit_test(a_full_superpage_says_so),
         cmocka_unit_test(heads_without_runs_are_found),
+        cmocka_unit_test(descriptors_of_absent_superpages_go_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
