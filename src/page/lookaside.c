@@ -27,6 +27,9 @@
 #define HUGE_IDLE_SHARE 8
 #define HUGE_LOOKS 16
 
+/* Of the address space less than this share was never used. */
+#define SPACE_SHORT_SHARE 8
+
 /*
  * Holes of a superpage that leave by one call; they are described on the stack of whoever allocates. In a heap of this size, where there are many: a
  * program that locks itself into a few system calls has a small one, knows of madvise, and may be ended for the other call. Nor behind a filter.
@@ -164,15 +167,20 @@ static STRATA_RARE void end_capture(struct zone *zone, struct capture *capture, 
         zone_superpage_settle(zone, superpage);
 }
 
+/* Hardly any was never used: others may be refused superpages that are only on their way. */
+static bool is_space_short(const struct zone *zone) {
+    const uint64_t superpages = zone->window_bytes >> SUPERPAGE_SHIFT;
+    return zone->growing || zone->used_superpages > superpages - superpages / SPACE_SHORT_SHARE;
+}
+
 /*
  * Granules from `start` on of a superpage of which nothing is in use, without the lock: some GiB of them take the system a second. Where address
- * space is limited, nobody is to miss one that is in the arena for others, and the lock stays held; so it does where the arena has no memory for
- * that.
+ * space is short the lock stays held; so it does where the arena has no memory for what is taken out of it.
  */
 static STRATA_RARE bool release_from(struct zone *zone, struct superpage *superpage, unsigned start) {
     char *address = superpage_address(zone, superpage) + ((size_t)start << GRANULE_SHIFT);
     const size_t bytes = (size_t)(SUPERPAGE_GRANULES - start) << GRANULE_SHIFT;
-    if (zone->growing || superpage->littered || !zone_superpages_take_at(zone, superpage, 1)) return platform_release(address, bytes);
+    if (superpage->littered || is_space_short(zone) || !zone_superpages_take_at(zone, superpage, 1)) return platform_release(address, bytes);
     struct capture capture = {.superpage = superpage, .whole = true};
     capture.count = bits_count_range(superpage->populated, start, SUPERPAGE_GRANULES - start);
     __builtin_memcpy(capture.picked, superpage->populated, sizeof capture.picked);
