@@ -2,17 +2,17 @@
  * present.c - superpages by their longest run of idle granules, for who wants a run whose pages are present: a first touch costs more than a place in
  * a superpage that is not the fullest, and at the peak of the heap other pages have to go for it.
  *
- * The length is a bound: runs that are taken leave it as it is, and frees raise it by what they join. Who has looked in vain counts, so that each
- * superpage is looked at in vain once for what was taken of it, and a heap of many GiB is asked no more often than a small one. (Without that order
- * eight superpages of each length were looked at, by what is free of them, whether present or not: in a heap of 3 GiB of blocks to 60 KiB every third
- * or fourth was not found, docs/decisions.md, 190.) Lock: LOCK_RANK_ZONE.
+ * The length is a bound: runs that are taken leave it as it is, and frees raise it by what they join. Who has looked in vain corrects it, so that
+ * each superpage is looked at in vain once for what was taken of it. Of all that may have the run the one with the shortest free run serves, so that
+ * long ones stay whole. Lock: LOCK_RANK_ZONE. (What came of looking through the superpages by what is free of them, present or not:
+ * docs/decisions.md, 190.)
  */
 #include "page/superpage.h"
 #include "page/zone_internal.h"
 
-/* In each list: of those that are too short, or lie too badly; and of those that are found to be shorter than was known, under the lock. */
+/* So many of each list are looked at, the latest; and so many are asked in vain, under the lock. */
 #define PRESENT_LOOKS 8
-#define PRESENT_VAIN_LOOKS 32
+#define PRESENT_VAIN_LOOKS 8
 
 void zone_present_init(struct zone *zone) {
     for (unsigned i = 0; i < ARRAY_LENGTH(zone->present); i++) list_init(&zone->present[i]);
@@ -41,36 +41,40 @@ void zone_present_relink(struct zone *zone, struct superpage *superpage, bool re
     zone->present_any[list / ZONE_PRESENT_LISTS] |= UINT32_C(1) << list % ZONE_PRESENT_LISTS;
 }
 
-/* Not as long as was known? Then it goes where it belongs. */
-static bool was_known_wrong(struct zone *zone, struct superpage *superpage, unsigned granules) {
-    if (superpage->idle_run < granules) return false;
-    superpage->idle_run = (uint16_t)superpage_longest_idle(superpage);
-    zone_present_relink(zone, superpage, false);
-    return superpage->idle_run < granules;
-}
-
-static struct superpage *look_through(struct zone *zone, const struct list *head, unsigned granules, unsigned align, unsigned *start) {
-    unsigned looks = 0, vain = 0;
-    for (struct list *node = head->next, *next; node != head && looks < PRESENT_LOOKS && vain < PRESENT_VAIN_LOOKS; node = next) {
+/* In one list: of those that may have it the one with the shortest free run. */
+static struct superpage *tightest(const struct list *head, unsigned granules) {
+    struct superpage *best = NULL;
+    unsigned looks = 0;
+    for (struct list *node = head->next; node != head && looks < PRESENT_LOOKS; node = node->next, looks++) {
         struct superpage *superpage = CONTAINER_OF(node, struct superpage, present_link);
-        next = node->next;
-        *start = superpage_find_present(superpage, granules, align);
-        if (*start < SUPERPAGE_GRANULES) return superpage;
-        const bool wrong = was_known_wrong(zone, superpage, granules);
-        looks += !wrong;
-        vain += wrong;
+        if (superpage->idle_run >= granules && (best == NULL || superpage->largest_free < best->largest_free)) best = superpage;
     }
-    return NULL;
+    return best;
 }
 
-struct superpage *zone_present_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+static struct superpage *tightest_of_all(struct zone *zone, enum mobility mobility, unsigned granules) {
     uint32_t *const any = &zone->present_any[mobility];
+    struct superpage *best = NULL;
     for (uint32_t left = *any & ~UINT32_C(0) << length_of(granules); left != 0; left &= left - 1) {
         const unsigned length = bit_lowest(left);
         const struct list *head = &zone->present[mobility * ZONE_PRESENT_LISTS + length];
-        struct superpage *found = look_through(zone, head, granules, align, start);
-        if (found != NULL) return found;
+        struct superpage *found = tightest(head, granules);
+        if (found != NULL && (best == NULL || found->largest_free < best->largest_free)) best = found;
         if (list_empty(head)) *any &= ~(UINT32_C(1) << length);
+    }
+    return best;
+}
+
+/* What is longer by the alignment has it for sure. */
+struct superpage *zone_present_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start) {
+    const unsigned length = granules + (align > zone->page_granules ? align - zone->page_granules : 0);
+    for (unsigned vain = 0; vain < PRESENT_VAIN_LOOKS && length < SUPERPAGE_GRANULES; vain++) {
+        struct superpage *superpage = tightest_of_all(zone, mobility, length);
+        if (superpage == NULL) return NULL;
+        *start = superpage_find_present(superpage, granules, align);
+        if (*start < SUPERPAGE_GRANULES) return superpage;
+        superpage->idle_run = (uint16_t)superpage_longest_idle(superpage); /* shorter than was known */
+        zone_present_relink(zone, superpage, false);
     }
     return NULL;
 }

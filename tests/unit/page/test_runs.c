@@ -400,10 +400,12 @@ static void a_present_run_is_found_among_many(void **state) {
     }
     for (unsigned i = 0; i < MANY; i++) drop_run(hole[i]);
     ASSERT_SOUND();
-    struct zone_run found = must_run(LONG, 1, MOBILITY_UNMOVABLE);
-    assert_ptr_equal(found.address, hole[0].address);
-    assert_int_equal(found.fresh, 0);
-    drop_run(found);
+    for (unsigned align = 1; align <= 4; align *= 4) { /* 400 is a multiple of 4 */
+        struct zone_run found = must_run(LONG - align + 1, align, MOBILITY_UNMOVABLE);
+        assert_ptr_equal(found.address, hole[0].address);
+        assert_int_equal(found.fresh, 0);
+        drop_run(found);
+    }
     for (unsigned i = 0; i < MANY; i++) drop_run(front[i]), drop_run(behind[i]);
     assert_empty();
 }
