@@ -70,10 +70,10 @@ static void fill(bool with_caches) {
     ASSERT_OK(strata_arena_set_reclaim(arena, ask, NULL));
 }
 
-static void use_objects(void *unused) {
-    (void)unused;
-    pause_ns(LOOKS_NS(1) / 2); /* the other one is asleep, and has emptied all caches once */
+/* Once others are asleep, and have emptied all caches once: these are reaped once a second, not with each look of anybody. */
+static void keep_using_objects(void) {
     unsigned constructed_once = 0;
+    pause_ns(LOOKS_NS(1) / 2);
     for (unsigned i = 0; i < 100; i++) {
         void *one = strata_cache_alloc(cache, 0);
         EXPECT(one != NULL);
@@ -81,13 +81,21 @@ static void use_objects(void *unused) {
         if (i == 0) constructed_once = constructed;
         pause_ns(LOOKS_NS(1) / 2);
     }
+    EXPECT(constructed <= 3 * constructed_once);
+}
+static void give_all_back(void) {
+    for (unsigned i = 0; i < 16; i++) EXPECT_OK(strata_arena_free(arena, held[i], 1));
+}
+
+static void use_objects(void *unused) {
+    (void)unused;
+    keep_using_objects();
     const struct strata_arena_stats stats = stats_of(arena);
     EXPECT(stats.waiters == 1);
     EXPECT(stats.waits == 1);
     EXPECT(stats.failures == 0);
     EXPECT(asked == 1);
-    EXPECT(constructed <= 3 * constructed_once); /* all caches are reaped once a second, not with each look */
-    for (unsigned i = 0; i < 16; i++) EXPECT_OK(strata_arena_free(arena, held[i], 1));
+    give_all_back();
 }
 
 /* A size of a quantum cache, one of none, and one in an arena without. */
@@ -104,18 +112,9 @@ static void a_look_asks_nobody(void **state) {
 /* Nor do many that look make it more often. */
 static void use_objects_beside_many(void *unused) {
     (void)unused;
-    pause_ns(LOOKS_NS(1) / 2);
-    unsigned constructed_once = 0;
-    for (unsigned i = 0; i < 100; i++) {
-        void *one = strata_cache_alloc(cache, 0);
-        EXPECT(one != NULL);
-        strata_cache_free(cache, one);
-        if (i == 0) constructed_once = constructed;
-        pause_ns(LOOKS_NS(1) / 2);
-    }
+    keep_using_objects();
     EXPECT(stats_of(arena).waiters == 21);
-    EXPECT(constructed <= 3 * constructed_once);
-    for (unsigned i = 0; i < 16; i++) EXPECT_OK(strata_arena_free(arena, held[i], 1));
+    give_all_back();
 }
 static void many_looks_empty_no_more_than_one(void **state) {
     (void)state;

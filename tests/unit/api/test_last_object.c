@@ -17,13 +17,17 @@ static unsigned take_all(size_t bytes) {
     return count;
 }
 
+/* The same in a process of its own. */
+static const size_t sizes[] = {16, 400, 3000};
+static unsigned take_all_of_two_cpus(size_t bytes) {
+    new_process(&(struct sim_config){.cpus = 2}, "background:off,hard_limit:8M");
+    return take_all(bytes);
+}
+
 static void any_cpu_gets_the_last_object(void **state) {
-    static const size_t sizes[] = {16, 400, 3000};
     (void)state;
     for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
-        const struct sim_config sim = {.cpus = 2};
-        new_process(&sim, "background:off,hard_limit:8M");
-        unsigned count = take_all(sizes[i]);
+        unsigned count = take_all_of_two_cpus(sizes[i]);
         sim_cpu_set(1);
         strata_free(p[--count]);
         sim_cpu_set(0);
@@ -35,12 +39,9 @@ static void any_cpu_gets_the_last_object(void **state) {
 
 /* So does a batch, also where nothing that is released makes it worth another try. */
 static void a_batch_gets_the_last_objects(void **state) {
-    static const size_t sizes[] = {16, 400, 3000};
     (void)state;
     for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
-        const struct sim_config sim = {.cpus = 2};
-        new_process(&sim, "background:off,hard_limit:8M");
-        unsigned count = take_all(sizes[i]);
+        unsigned count = take_all_of_two_cpus(sizes[i]);
         (void)heap_release(0);
         sim_cpu_set(1);
         for (unsigned freed = 0; freed < 2; freed++) strata_free(p[--count]);
