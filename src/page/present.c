@@ -25,6 +25,7 @@ STRATA_INLINE unsigned length_of(unsigned granules) {
     return granules < 8 ? granules : 4 * high - 4 + (granules >> (high - 2) & 3);
 }
 _Static_assert(ZONE_PRESENT_LISTS == 4 * 8 - 4 + 3 + 1 && SUPERPAGE_GRANULES == 512, "one for each length");
+
 unsigned zone_present_list_of(const struct superpage *superpage) {
     if (superpage->state != SUPERPAGE_RUNS || superpage->apart || superpage->idle_run == 0) return 0;
     return superpage->mobility * ZONE_PRESENT_LISTS + length_of(superpage->idle_run);

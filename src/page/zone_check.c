@@ -72,7 +72,7 @@ static bool is_linked(const struct list *head, const struct list *node) {
 
 static const char *check_present(const struct zone *zone, const struct superpage *superpage) {
     const unsigned list = zone_present_list_of(superpage);
-    if (superpage->state == SUPERPAGE_RUNS && superpage_longest_idle(superpage) > superpage->idle_run)
+    if (superpage->linked != IDLE_NONE && superpage_longest_idle(superpage) > superpage->idle_run)
         return "superpage: a run of idle granules is longer than is known";
     if (superpage->present_list != list) return "superpage: on another list of present runs than its own";
     if (list == 0) return NULL;

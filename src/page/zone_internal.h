@@ -193,10 +193,11 @@ struct superpage *zone_group_find(struct zone *zone, enum mobility mobility, uns
  * The same where all pages of the run are present (present.c). relink: once idle_run, state, mobility or apart have changed; recent: granules became
  * idle.
  */
-void zone_present_init(struct zone *zone);
-unsigned zone_present_list_of(const struct superpage *superpage); /* 0: none */
 struct superpage *zone_present_find(struct zone *zone, enum mobility mobility, unsigned granules, unsigned align, unsigned *start);
 void zone_present_relink(struct zone *zone, struct superpage *superpage, bool recent);
+/* The list that it belongs to; 0: none. */
+unsigned zone_present_list_of(const struct superpage *superpage);
+void zone_present_init(struct zone *zone);
 /* Commits what the arena has given out anyway, for a range that grew in place. `marks`: they are written to next. */
 bool zone_superpages_commit(struct zone *zone, const struct superpage *first, size_t count, bool marks);
 /* Makes the marks of many superpages present by one call, in place of a fault for each page of them. */
