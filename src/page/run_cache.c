@@ -22,8 +22,12 @@
 
 /* Longer ones lie alone in their superpages, where the zone finds them as fast: resting.c. */
 #define CACHED_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
-/* A cache keeps so much of what is used, or its part of this share of what is present; or one run that is longer. */
+/*
+ * A cache keeps so much of what is used, or its part of this share of what is present; or one run that is longer. Beside other threads about what a
+ * processor's own cache holds: what the zone hands on was written by another CPU as often as not, and its lines are dearer than the search.
+ */
 #define KEPT_GRANULES_MIN 96
+#define KEPT_GRANULES_BESIDE_OTHERS 512
 #define KEPT_SHARE 8
 /*
  * Likewise of what is hardly used, as many as there is room for: what a block that goes had is touched anew by the next one, at another place. Of
@@ -180,7 +184,8 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     const unsigned number = own_number();
     if (STRATA_UNLIKELY(number >= caches_used(zone)) && !begin(zone, number)) return false;
     struct run_cache *cache = &zone->run_caches[number];
-    const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE, least = is_sparse(&run) ? SPARSE_GRANULES_MIN : KEPT_GRANULES_MIN;
+    const uint64_t least_used = platform_thread_is_alone() ? KEPT_GRANULES_MIN : KEPT_GRANULES_BESIDE_OTHERS;
+    const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE, least = is_sparse(&run) ? SPARSE_GRANULES_MIN : least_used;
     const uint64_t most = max_u64(least, present / share / max_u64(caches_used(zone), KEEPERS_MIN));
     if (run.present > most && (is_sparse(&run) || count_of(cache, false) != 0)) return false; /* a long one alone, for who has no others */
     if (is_sparse(&run)) {

@@ -194,24 +194,24 @@ static void no_more_is_kept_than_has_room(void **state) {
     (void)counters();
     assert_int_equal(kept(), 0);
 
-    char *large = must_block(64 * GRANULE_BYTES, 1), *other = must_block(64 * GRANULE_BYTES, 1), *whole = must_block(MIB, 1);
-    drop_block(large);
-    assert_int_equal(kept(), 1);
-    drop_block(other); /* both are more than a small heap keeps */
-    assert_int_equal(kept(), 1);
-    assert_ptr_equal(cached(64, 1), other);
-    drop_block(whole); /* a long one alone */
-    assert_int_equal(kept(), 1);
+    char *large = must_block(200 * GRANULE_BYTES, 1), *second = must_block(200 * GRANULE_BYTES, 1), *other = must_block(200 * GRANULE_BYTES, 1);
+    char *whole = must_block(MIB, 1);
+    drop_block(large), drop_block(second);
+    assert_int_equal(kept(), 2);
+    drop_block(other); /* the three are more than a small heap keeps */
+    assert_int_equal(kept(), 2);
+    assert_ptr_equal(cached(200, 1), other);
+    drop_block(whole); /* nor has a long one room beside them */
+    assert_int_equal(kept(), 2);
     assert_ptr_equal(cached(MIB / GRANULE_BYTES, 1), whole);
-    drop_block(other), drop_block(whole);
-    assert_int_equal(kept(), 1);
-    assert_ptr_equal(cached(64, 1), other);
-    drop_block(must_block(MIB, 1)); /* which rested meanwhile */
-    assert_int_equal(kept(), 1);
     drop_block(other);
-    assert_int_equal(kept(), 1);
-    assert_ptr_equal(cached(64, 1), other);
-    drop_block(other);
+    assert_int_equal(kept(), 2);
+    drop_block(whole);
+    assert_int_equal(kept(), 2);
+    assert_ptr_equal(cached(MIB / GRANULE_BYTES, 1), whole);
+    drop_block(whole);
+    drop_block(must_block(MIB / 2, 1)); /* 128 beside these 456 */
+    assert_int_equal(kept(), 2);
     end();
 }
 
