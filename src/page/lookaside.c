@@ -312,6 +312,23 @@ void zone_make_room(struct zone *zone, uint64_t fresh) {
     zone_trim_to_limit(zone);
 }
 
+/*
+ * Of a large block hardly more than the start is touched, often, and all of it counts as populated. Where that alone is above the limit, what comes
+ * and goes beside it would be handed back each time. So the system is asked at each tick, and where less is there than the limit, some of it may stay
+ * idle: little, as the program may touch the rest before the next tick.
+ */
+#define ALLOWED_SHARE 16
+#define ALLOWED_ROOM_SHARE 4
+static STRATA_COLD uint64_t look_at_soft_limit(const struct zone *zone) {
+    const uint64_t limit = __atomic_load_n(&zone->config.soft_limit_bytes, __ATOMIC_RELAXED) >> GRANULE_SHIFT;
+    if (STRATA_LIKELY(__atomic_load_n(&zone->counters.populated, __ATOMIC_RELAXED) <= limit) || platform_is_filtered()) return 0;
+    const uint64_t resident = platform_resident_bytes() >> GRANULE_SHIFT; /* 0: unknown */
+    return resident == 0 || resident >= limit ? 0 : min_u64(limit / ALLOWED_SHARE, (limit - resident) / ALLOWED_ROOM_SHARE);
+}
+STRATA_RARE uint64_t zone_above_soft_limit(const struct zone *zone, uint64_t over) {
+    return zone->idle_allowed == 0 ? over : min_u64(over, zone->counters.idle - min_u64(zone->counters.idle, zone->idle_allowed));
+}
+
 void zone_trim_to_limit(struct zone *zone) {
     /* Those that rest are idle for this. */
     if (zone->counters.populated >= LIMIT_HEAP_GRANULES && zone->counters.populated - zone->counters.allocated >= LIMIT_IDLE_GRANULES)
@@ -327,6 +344,7 @@ void zone_trim_to_limit(struct zone *zone) {
 STRATA_COLD void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
     zone_lock(zone);
     __atomic_store_n(&zone->config.soft_limit_bytes, bytes, __ATOMIC_RELAXED); /* slabs read it without the lock */
+    zone->idle_allowed = 0;
     platform_lock_release(&zone->lock);
 }
 
@@ -360,6 +378,7 @@ uint64_t zone_idle_granules(struct zone *zone) {
 #define TICK_PIECES 100
 
 size_t zone_tick(struct zone *zone) {
+    const uint64_t allowed = look_at_soft_limit(zone);
     zone_lock(zone);
     for (unsigned pieces = 0; pieces < TICK_PIECES && zone_wake_some_runs(zone); pieces++) { /* others wait no longer than for a piece */
         platform_lock_release(&zone->lock);
@@ -371,6 +390,8 @@ size_t zone_tick(struct zone *zone) {
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     zone->exchanged /= 2;
+    zone->idle_allowed = allowed;
+    if (STRATA_UNLIKELY(zone_over_soft_limit(zone) != 0)) zone_trim_to_limit(zone);
     release_bare(zone);
     platform_lock_release(&zone->lock);
     if (STRATA_UNLIKELY(zone_is_untidy(zone))) zone_tidy(zone);

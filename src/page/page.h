@@ -240,6 +240,7 @@ struct zone {
     uint64_t outside;        /* granules of zone_outside_take */
     uint64_t populated_peak; /* the most that counters.populated was when room had been made, but for what was on its way out */
     uint64_t captured;       /* granules on their way to the system: those of captures */
+    uint64_t idle_allowed;   /* above the soft limit, where less is there than counts as populated: as of the last zone_tick */
     uint64_t exchanged;      /* idle granules that left for fresh ones, of late, with a bound: halved by each zone_tick. See lookaside.c */
     uint64_t head_units;     /* taken; changed atomically */
     uint32_t limit_state;    /* enum zone_limit: atomically, as its owner reads it without the lock */

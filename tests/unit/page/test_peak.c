@@ -1,5 +1,6 @@
 /*
- * test_peak.c - what leaves in exchange where a heap is about to be larger than ever, and what stays where it was; and runs lie where pages are.
+ * test_peak.c - what leaves in exchange where a heap is about to be larger than ever, and what stays where it was or above a soft limit; and runs lie
+ * where pages are.
  */
 #include "unit/page/page_support.h"
 
@@ -106,6 +107,49 @@ static void a_run_lies_where_most_is_present(void **state) {
     assert_empty();
 }
 
+static char *touched_block(size_t granules) {
+    char *block = must_block(granules * GRANULE_BYTES, 1);
+    mark(block, granules, 1);
+    return block;
+}
+static void come_and_go(unsigned count) {
+    char *blocks[20];
+    for (unsigned i = 0; i < count; i++) blocks[i] = touched_block(20);
+    for (unsigned i = 0; i < count; i++) drop_block(blocks[i]);
+}
+/* Of a large block only the start is touched: above the soft limit by that alone, a heap may keep a little for who comes and goes. */
+static void what_nobody_touched_does_not_count_for_long(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.soft_limit_bytes = 16 * MIB;
+    begin(NULL, config);
+    char *large = zone_block_alloc(&zone, 24 * MIB, 1, NULL);
+    assert_non_null(large);
+    mark(large, 1, 1);
+    drop_block(touched_block(20));
+    assert_int_equal(counters().idle, 0); /* nobody has asked yet */
+    zone_tick(&zone);
+    drop_block(touched_block(20));
+    assert_int_equal(counters().idle, 20);
+    come_and_go(20);
+    assert_in_range(counters().idle, 256 - 20, 256 + 20); /* a sixteenth of the limit, but for the last one, which rested */
+    ASSERT_SOUND();
+    mark(large, 14 * MIB / GRANULE_BYTES, 1);
+    zone_tick(&zone);
+    come_and_go(20);
+    assert_in_range(counters().idle, 1, 2 * 256 / 4 + 20); /* a quarter of what is left below it */
+    mark(large, 16 * MIB / GRANULE_BYTES, 1);
+    zone_tick(&zone);
+    assert_int_equal(counters().idle, 0);
+    drop_block(touched_block(20));
+    assert_int_equal(counters().idle, 0);
+    zone_set_soft_limit(&zone, 64 * MIB); /* below it all may */
+    drop_block(touched_block(20));
+    assert_int_equal(counters().idle, 20);
+    drop_block(large);
+    assert_empty();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(below_its_peak_a_heap_keeps_its_holes, plain_zone),
@@ -113,6 +157,7 @@ int main(void) {
         cmocka_unit_test_setup(few_fresh_pages_cost_few_idle_ones, plain_zone),
         cmocka_unit_test_setup(what_is_about_to_leave_is_no_peak, plain_zone),
         cmocka_unit_test_setup(a_run_lies_where_most_is_present, plain_zone),
+        cmocka_unit_test(what_nobody_touched_does_not_count_for_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
