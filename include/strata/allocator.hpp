@@ -98,8 +98,9 @@ class batch_stock {
     bool serves(std::size_t bytes, std::size_t alignment) const noexcept { return bytes == bytes_ && alignment == alignment_; }
     batch_stock *next() const noexcept { return next_; }
 
+    /* A new_handler may free nodes of this stock: they are what it asked for, and a fetch would forget them. */
     void *take() {
-        if (count_ == 0) insist([this] { return fetch() ? nodes_ : nullptr; });
+        if (count_ == 0) insist([this] { return count_ != 0 || fetch() ? nodes_ : nullptr; });
         return nodes_[--count_];
     }
     void put(void *node) noexcept {

@@ -191,6 +191,30 @@ void memory_ends() {
     EXPECT(strata_check() == nullptr);
 }
 
+/* A new_handler that lets go of nodes of the same stock, once: what it frees serves, and nothing of it is lost. */
+using Spared = std::array<char, 2000>;
+std::list<Spared, Batch<Spared>> *spare;
+void free_spare() {
+    spare->clear();
+    std::set_new_handler(nullptr);
+}
+
+void handler_frees() {
+    const std::size_t before = strata_mallinfo2().uordblks;
+    {
+        std::list<Spared, Batch<Spared>> list, rest(list.get_allocator());
+        rest.resize(200);
+        spare = &rest;
+        std::set_new_handler(free_spare);
+        EXPECT(throws<std::bad_alloc>([&] {
+            for (;;) list.emplace_back();
+        }));
+        EXPECT(rest.empty() && std::get_new_handler() == nullptr);
+    }
+    const std::size_t after = strata_mallinfo2().uordblks;
+    EXPECT(after < before + 8 * sizeof(Spared));
+}
+
 /* -------------------------------------------------------------------------------- containers beside those of std::allocator */
 
 /* Each of them with its pair; a step does the same to both. */
@@ -353,6 +377,7 @@ int main(int argc, char **argv) {
     random_operations();
     threads();
     memory_ends();
+    handler_frees();
     std::puts("api_allocators: well");
     return 0;
 }
