@@ -7,6 +7,7 @@ the allocator, and what it reports takes the place of what was measured of its d
 Invariant: a run whose result was not checked gives no figures; a table without any check is refused.
 """
 
+import math
 import os
 import re
 import subprocess
@@ -39,7 +40,7 @@ class Prepared:
     folder: Path
     command: list[str]
     env: dict[str, str]
-    output: str = ""  # of the first run, where all have to be the same
+    output: str | None = None  # of the first run, where all have to be the same
 
 
 def suite(folder: Path, files: Sequence[str] = FILES) -> list[Workload]:
@@ -127,7 +128,8 @@ def run_once(prepared: Prepared, allocator: Allocator, launcher: Launcher) -> di
 def _check(prepared: Prepared, sample: Sample) -> None:
     workload, folder = prepared.workload, prepared.folder
     if workload.same_output:
-        prepared.output = prepared.output or sample.output
+        if prepared.output is None:
+            prepared.output = sample.output
         if sample.output != prepared.output:
             raise RunFailed("its output differs from that of the first run")
     if workload.expect_output:
@@ -158,4 +160,12 @@ def _beside(prepared: Prepared, what: str, words: Sequence[str], extra: Mapping[
 
 
 def _reported(text: str) -> dict[str, float]:
-    return {name: float(value) for name, value in REPORT_LINE.findall(text)}
+    reported = {}
+    for name, value in REPORT_LINE.findall(text):
+        try:
+            reported[name] = float(value)
+        except ValueError as error:
+            raise RunFailed(f"reported {name}={value}, which is no number") from error
+        if not math.isfinite(reported[name]):
+            raise RunFailed(f"reported {name}={value}, which is no number")
+    return reported

@@ -231,6 +231,8 @@ def programs_of(tmp_path):
         ('command = ["sh", "-c", "echo $LD_PRELOAD$W"]\nsame_output = true\nenv = { W = "{work}" }', ""),
         ('command = ["sh", "-c", "true"]\ncheck = ["sh", "-c", "echo not so >&2; exit 9"]', "its check ended with status 9: not so"),
         ('command = ["sh", "-c", "true"]\nrequired_metrics = ["wall_s"]', "did not report wall_s"),
+        ('command = ["sh", "-c", "echo BENCH_METRIC wall_s=no >>$STRATA_METRICS_FILE"]\nsame_output = true', "reported wall_s=no, which is no number"),
+        ('command = ["sh", "-c", "echo BENCH_METRIC wall_s=nan >>$STRATA_METRICS_FILE"]\nsame_output = true', "reported wall_s=nan, which is no number"),
         ('command = ["sh", "-c", "exit 3"]\nsame_output = true', "exit status 3"),
         ('command = ["sh", "-c", "sleep 60"]\nsame_output = true\ntimeout_s = 1', "timed out"),
         ('command = ["sh", "-c", "true"]\nprepare = ["sh", "-c", "exit 4"]\nsame_output = true', "its prepare ended with status 4"),
@@ -249,6 +251,14 @@ def test_a_program_whose_output_differs_gives_no_figures(launcher, programs_of):
     found = Collected()
     workloads = programs_of('command = ["sh", "-c", "echo $WORD"]\nsame_output = true')
     run_programs(workloads, [Allocator("a", env={"WORD": "x"}), Allocator("b", env={"WORD": "y"})], launcher, 1, found, quiet)
+    assert set(found.samples["program:w"]) == {"a"} and "its output differs" in found.problems[0]
+
+
+def test_a_program_that_printed_nothing_the_first_time_has_to_print_nothing_again(launcher, programs_of):
+    found = Collected()
+    workloads = programs_of('command = ["sh", "-c", "printf \'%s\' $WORD"]\nsame_output = true')
+    silent, loud = Allocator("a", env={"WORD": ""}), Allocator("b", env={"WORD": "y"})
+    run_programs(workloads, [silent, loud], launcher, 1, found, quiet)
     assert set(found.samples["program:w"]) == {"a"} and "its output differs" in found.problems[0]
 
 
