@@ -1,7 +1,8 @@
 """What strata has to reach, and whether it does: verdicts, each a claim with its value and the bound. No input or output here.
 
 The best other is always the best of the rivals of the bar (allocators.py). A bound that nothing was measured for gives no
-verdict; where strata failed in a load, none is met, as a load that it failed in must not make the bar easier.
+verdict; where strata failed in a load, none is met, as a load that it failed in must not make the bar easier. Likewise that on its
+fallback where that failed.
 """
 
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ def verdicts(
     depot_visits: Sequence[dict],
     strata_failed: bool,
     pages: dict | None = None,
+    fallback_failed: bool = False,
 ) -> list[dict]:
     """`medians` without controls; `tiny` the loads that are starts of tiny programs; `scaling` of strata; `depot_visits` as visits.count has them;
     `pages` as pages.py builds it."""
@@ -55,6 +57,7 @@ def verdicts(
     fallback = figures.against_peers(medians, [FALLBACK, STRATA], [], "wall_s")[FALLBACK][STRATA]
     if fallback is not None:
         found.append(_verdict("wall time without rseq against that with", fallback, FALLBACK_BAR))
+        found[-1]["met"] &= not fallback_failed
     found += _pages(pages)
     found += _visits(depot_visits)
     if strata_failed:

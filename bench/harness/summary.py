@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from . import bar, figures, pages
-from .allocators import STRATA, Allocator
+from .allocators import FALLBACK, STRATA, Allocator
 from .catalogue import LOADS, STARTUPS
 from .measuring import Collected
 
@@ -117,7 +117,8 @@ def _bar(collected: Collected, counted: dict, names: Sequence[str], rivals: Sequ
     scaling = _scaling(collected, names)["work"].get(STRATA)
     tiny = [startup.name for startup in STARTUPS if startup.tiny]
     failed = any(STRATA not in row for row in collected.samples.values()) or any(f" under {STRATA}: " in p for p in collected.problems)
-    return bar.verdicts(counted, rivals, tiny, scaling, collected.depot_visits, failed, pages.build(collected.pages))
+    fallback_failed = any(f" under {FALLBACK}: " in problem for problem in collected.problems)
+    return bar.verdicts(counted, rivals, tiny, scaling, collected.depot_visits, failed, pages.build(collected.pages), fallback_failed)
 
 
 def with_pages_of(document: dict, later: dict) -> dict:

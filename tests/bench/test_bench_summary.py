@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from conftest import BENCH
 from harness import figures, markdown, plots, summary, tables
-from harness.allocators import Allocator
+from harness.allocators import FALLBACK, Allocator
 from harness.catalogue import LOADS, QUICK_PROGRAMS, STARTUPS
 from harness.programs import suite
 
@@ -59,6 +59,21 @@ def test_the_schema_refuses_what_lacks_figures(document):
 def test_where_strata_failed_no_bar_is_met(document):
     assert any(verdict["met"] for verdict in document()["bar"])
     assert not any(verdict["met"] for verdict in document(["program:gxx under strata: exit status 1"])["bar"])
+
+
+def test_where_the_fallback_failed_its_bar_is_not_met(collected):
+    walls = {"strata": [1, 1], "glibc": [2, 2], "mimalloc": [2, 2], FALLBACK: [1, 1]}
+    found = collected({"ring": {name: {"wall_s": values} for name, values in walls.items()}})
+    several = [*ALLOCATORS, Allocator(FALLBACK, "/x/libstrata.so", {"STRATA_CONF": "rseq:off"})]
+
+    def met():
+        made = summary.build(found, several, {"CPU": "one"}, "abc", SETTINGS, True, {})
+        return {verdict["what"]: verdict["met"] for verdict in made["bar"]}
+
+    whole = met()
+    found.drop("server", FALLBACK, "ended by signal 11")
+    bar = "wall time without rseq against that with"
+    assert whole[bar] and met() == whole | {bar: False}
 
 
 def test_a_benchmark_without_figures_of_the_others_is_shown_and_in_no_mean(collected):
