@@ -171,6 +171,7 @@ def run_micro(
     for program in programs:
         options = ["--benchmark_format=json", f"--benchmark_min_time={min_time_s}", f"--benchmark_filter={pattern}"]
         left = list(allocators)
+        names: set[str] = set()  # of its benchmarks
         for turn in range(repetitions):
             for allocator in in_turn(list(allocators), turn):
                 progress(f"{program.name} {turn + 1}/{repetitions} {allocator.name}")
@@ -182,12 +183,13 @@ def run_micro(
                         if result.get("error_occurred"):
                             _skip(collected, result, allocator)
                             continue
+                        names.add(result["name"])
                         row = collected.micro.setdefault(result["name"], {}).setdefault(allocator.name, [])
                         row.append({"ns": _nanoseconds(result)})
                 except (RunFailed, ValueError, KeyError) as failure:
                     left.remove(allocator)
-                    for row in collected.micro.values():
-                        row.pop(allocator.name, None)
+                    for name in names:
+                        collected.micro[name].pop(allocator.name, None)
                     collected.problems.append(f"{program.name} under {allocator.name}: {failure}")
 
 

@@ -196,6 +196,18 @@ def test_a_benchmark_that_was_skipped_gives_no_figures(launcher, load, tmp_path)
     assert figures == {"plain/1": {"strata": 2, "glibc": 2}, "batch/1": {"strata": 2}, "batch/16": {"strata": 2}}
 
 
+def test_a_benchmark_that_fails_takes_no_figures_of_other_programs_along(launcher, load, tmp_path):
+    row = 'echo "{\\"benchmarks\\": [{\\"name\\": \\"NAME\\", \\"time_unit\\": \\"ns\\", \\"real_time\\": 5, \\"cpu_time\\": 5}]}"\n'
+    load(row.replace("NAME", "first"), "micro_first")
+    load("[ $FAILS$(cat seen 2>/dev/null) = yesonce ] && exit 3; [ $FAILS = yes ] && echo once >seen\n".replace("seen", f"{tmp_path}/seen") + row.replace("NAME", "second"), "micro_second")
+    found = Collected()
+    well, failing = Allocator("strata", env={"FAILS": "no"}), Allocator("glibc", env={"FAILS": "yes"})
+    run_micro([tmp_path / "micro_first", tmp_path / "micro_second"], ".", [well, failing], launcher, 2, 0.01, found, quiet)
+    assert len(found.problems) == 1 and "micro_second under glibc: exit status 3" in found.problems[0]
+    figures = {name: {allocator: len(samples) for allocator, samples in row.items()} for name, row in found.micro.items()}
+    assert figures == {"first": {"strata": 2, "glibc": 2}, "second": {"strata": 2}}
+
+
 def test_times_of_benchmarks_are_in_nanoseconds_and_of_the_clock_where_threads_run(launcher, load, tmp_path):
     rows = [
         {"name": "alone", "time_unit": "us", "real_time": 7, "cpu_time": 5},
