@@ -30,6 +30,18 @@ static void forbidden(void) {
     EXPECT(strata_paging_close(paging, STRATA_PAGING_SAVE) == STRATA_PAGING_OK && file_byte(200) == (char)(200 + 9));
 }
 
+/* Mappings of one page each, in address space of many, until the process may have no more. */
+#define MAPPED_PAGES ((size_t)1 << 20)
+static char *use_up_mappings(void) {
+    char *mappings = mmap(NULL, MAPPED_PAGES * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(mappings != MAP_FAILED);
+    size_t taken = 0;
+    while (taken < MAPPED_PAGES && mprotect(mappings + taken * page_bytes, page_bytes, PROT_READ) == 0) taken += 2;
+    EXPECT(taken < MAPPED_PAGES);
+    (void)mprotect(mappings + (MAPPED_PAGES - 1) * page_bytes, page_bytes, PROT_READ); /* each took two, this at the end takes one */
+    return mappings;
+}
+
 /*
  * By signals, in a process that has used up its mappings: borders between pages that can be had go, and nothing else does. And a resident limit that
  * would take more mappings than there are is lowered.
@@ -42,12 +54,7 @@ static void few_mappings(void) {
     EXPECT(strata_paging_close(paging, STRATA_PAGING_DISCARD) == STRATA_PAGING_OK);
     paging = open_new();
     fill(paging, 1);
-    size_t pages = (size_t)1 << 20;
-    char *mappings = mmap(NULL, pages * page_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    EXPECT(mappings != MAP_FAILED);
-    size_t taken = 0;
-    while (taken < pages && mprotect(mappings + taken * page_bytes, page_bytes, PROT_READ) == 0) taken += 2;
-    EXPECT(taken < pages);
+    char *mappings = use_up_mappings();
     /*
      * Ten are left, for five pages at a time where the limit is more. Not two, which one needs: a runtime, as a sanitizer's, may take one meanwhile,
      * and without a mapping to be had a page in the middle can't be either.
@@ -58,8 +65,25 @@ static void few_mappings(void) {
         fill(paging, (char)round);
         for (unsigned i = PAGES; i-- != 0;) bad += page_of(paging, i)[1] != (char)(i + round);
     }
-    munmap(mappings, pages * page_bytes);
+    munmap(mappings, MAPPED_PAGES * page_bytes);
     EXPECT(bad == 0);
+    discard(paging);
+}
+
+/* All of a block can be written to, as one mapping, and no other is to be had: to take the rights of all of it away takes none. */
+static void no_mapping_left(void) {
+    struct strata_paging_config config = usual();
+    const unsigned pages = LIMIT / 2; /* so few are not written before they are to be */
+    config.bytes = pages * page_bytes;
+    config.dirty_limit_bytes = LIMIT * page_bytes;
+    unlink(path);
+    struct strata_paging *paging = open_as(&config);
+    for (unsigned i = 0; i < pages; i++) memset(page_of(paging, i), (char)i, page_bytes);
+    char *mappings = use_up_mappings();
+    enum strata_paging_status status = strata_paging_sync(paging, NULL, 0);
+    munmap(mappings, MAPPED_PAGES * page_bytes);
+    EXPECT(status == STRATA_PAGING_OK && file_byte(pages - 1) == (char)(pages - 1));
+    for (unsigned i = 0; i < pages; i++) EXPECT(page_of(paging, i)[1] == (char)i);
     discard(paging);
 }
 
@@ -171,6 +195,7 @@ int main(int argc, char **argv) {
     way = STRATA_PAGING_BY_SIGNALS;
     in_child(descriptors_closed_by_signals);
     in_child(few_mappings);
+    in_child(no_mapping_left);
     in_child(foreign_faults);
     unlink(path);
     return 0;

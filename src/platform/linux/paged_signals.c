@@ -106,7 +106,8 @@ enum platform_faults_status paged_signals_open(struct platform_paged *paged) {
     signals->block = paged->block;
     signals->bytes = paged->bytes;
     signals->footprint_bytes = footprint;
-    bool closed = mprotect(paged->block, paged->bytes, PROT_NONE) == 0;
+    /* And the page behind, which nobody touches: open, it were one mapping with a last page that is, and to close that would take another. */
+    bool closed = mprotect(paged->block, paged->bytes + page_bytes(), PROT_NONE) == 0;
     if (!closed || !platform_on_access_fault(serve_signal)) {
         munmap(signals, footprint);
         return closed ? PLATFORM_FAULTS_FORBIDDEN : PLATFORM_FAULTS_NO_MEMORY;
