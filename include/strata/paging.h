@@ -38,6 +38,7 @@
  *   - signals: not async-signal-safe. A thread that waits for a page may run its handlers meanwhile;
  *   - two threads of strata serve each paging, with all signals blocked: they end with strata_paging_close, and keep a process alive whose own
  *     threads have all ended by pthread_exit;
+ *   - the block can't be locked in memory: what mlock or mlockall have locked of it is so no longer than until a page leaves;
  *   - two file descriptors serve each paging, or one by signals. A program that closes what it does not know, as by closefrom, must not do so
  * meanwhile: when that is noticed, at the next fault or within two seconds, the block goes out of reach (SIGSEGV); who waits at that moment may see
  * zeros;

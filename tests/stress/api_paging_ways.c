@@ -87,6 +87,23 @@ static void no_mapping_left(void) {
     discard(paging);
 }
 
+/* What the program locks in memory leaves it all the same, and what it locks in advance does not come in at once. */
+static void locked(void) {
+    struct strata_paging *paging = open_new();
+    (void)mlock(page_of(paging, 0), 4 * page_bytes); /* the system may have no way to bring the pages; locked they are */
+    fill(paging, 2);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 2));
+    discard(paging);
+    if (geteuid() != 0 || mlockall(MCL_FUTURE) != 0) return; /* for others there is a limit */
+    paging = open_new();
+    unsigned char present[PAGES];
+    EXPECT(mincore(page_of(paging, 0), PAGES * page_bytes, present) == 0);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT((present[i] & 1) == 0);
+    fill(paging, 3);
+    for (unsigned i = 0; i < PAGES; i++) EXPECT(page_of(paging, i)[1] == (char)(i + 3));
+    discard(paging);
+}
+
 /* As below, by signals: nobody notices at once, but the calls have an error, and what is not in memory can't be had. */
 static void descriptors_closed_by_signals(void) {
     struct strata_paging *paging = open_new();
@@ -190,12 +207,14 @@ int main(int argc, char **argv) {
     in_child(no_io_uring);
     in_child(no_liburing);
     in_child(io_uring_fails);
+    in_child(locked);
     way = STRATA_PAGING_NO_IO_URING;
     in_child(works_without_ring);
     way = STRATA_PAGING_BY_SIGNALS;
     in_child(descriptors_closed_by_signals);
     in_child(few_mappings);
     in_child(no_mapping_left);
+    in_child(locked);
     in_child(foreign_faults);
     unlink(path);
     return 0;

@@ -44,9 +44,12 @@ static enum platform_faults_status serve(struct platform_paged *paged, size_t of
     return errno == ENOMEM ? PLATFORM_FAULTS_NO_MEMORY : PLATFORM_FAULTS_UNSUPPORTED;
 }
 
-/* NULL: none. */
+/*
+ * NULL: none. Without rights: where the program has all locked that it maps from now on (mlockall), none of it comes into memory by that, nor when
+ * it is mapped again.
+ */
 static char *map_shared(size_t bytes, int flags, int file) {
-    char *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | flags, file, 0);
+    char *address = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE | flags, file, 0);
     return address == MAP_FAILED ? NULL : address;
 }
 static char *map_again(char *address, size_t bytes) {
@@ -66,7 +69,7 @@ static char *map_nothing(void) {
 /* Not inherited; and never huge pages, as memory is counted and given back page by page. */
 static bool set_up(char *address, size_t bytes) {
     (void)madvise(address, bytes, MADV_NOHUGEPAGE);
-    return madvise(address, bytes, MADV_DONTFORK) == 0;
+    return madvise(address, bytes, MADV_DONTFORK) == 0 && mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
 /* Both mappings, and the page that is nothing. */
@@ -183,18 +186,25 @@ enum platform_faults_status platform_paged_protect(struct platform_paged *paged,
     return platform_faults_protect(&paged->faults, paged->block + offset, bytes, true);
 }
 
+/* The system takes nothing out of memory that the program has locked: what is paged is locked no longer than until the first page leaves. */
+static void take_out(const struct platform_paged *paged, char *mapping, size_t offset, size_t bytes, int advice) {
+    if (STRATA_LIKELY(madvise(mapping + offset, bytes, advice) == 0)) return;
+    munlock(mapping, paged->bytes + page_bytes());
+    CHECK(madvise(mapping + offset, bytes, advice) == 0);
+}
+
 void platform_paged_hide(struct platform_paged *paged, size_t offset, size_t bytes) {
     int saved = errno;
     if (paged->signals != NULL)
         paged_signals_hide(paged, offset, bytes);
     else
-        CHECK(madvise(paged->block + offset, bytes, MADV_DONTNEED) == 0);
+        take_out(paged, paged->block, offset, bytes, MADV_DONTNEED);
     errno = saved;
 }
 
 void platform_paged_drop(struct platform_paged *paged, size_t offset, size_t bytes) {
     int saved = errno;
-    CHECK(madvise(paged->own + offset, bytes, MADV_REMOVE) == 0);
+    take_out(paged, paged->own, offset, bytes, MADV_REMOVE);
     errno = saved;
 }
 
