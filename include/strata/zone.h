@@ -269,7 +269,8 @@ STRATA_API enum strata_zone_status strata_zone_query(struct strata_zone *zone, u
 /* strata_zone_address - where all frames are always in reach, in order: those of the first begin at frame 0. NULL: no such frame, or no memory.
  * Cost: constant, no lock. */
 STRATA_API void *strata_zone_address(struct strata_zone *zone, uint64_t frame) STRATA_NOEXCEPT;
-/* The file number of the memory, which stays strata's; -1: none. The file keeps its size whatever others do with it, where the system has seals.
+/* The file number of the memory, which stays strata's; -1: none. The file keeps its size whatever others do with it, where the system has seals. A
+ * program that closes it, as by closefrom, has lost the number alone: what it has under the same number later is its own.
  * strata_zone_frame_bytes: of a frame; 0 for NULL. */
 STRATA_API int strata_zone_file(struct strata_zone *zone) STRATA_NOEXCEPT;
 STRATA_API size_t strata_zone_frame_bytes(struct strata_zone *zone) STRATA_NOEXCEPT;
@@ -332,8 +333,8 @@ STRATA_API enum strata_zone_status strata_zone_window_close(struct strata_zone *
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: not in a window, or no multiple of a frame's size; STRATA_ZONE_MAPPED: of either side;
  * STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_BUSY; STRATA_ZONE_NO_MEMORY: the process has no mappings left; STRATA_ZONE_UNSUPPORTED. The run counts as
- * pinned meanwhile (a free answers STRATA_ZONE_PINNED), by a pin that strata_zone_unpin does not reach. Cost: the zone's lock, one call of the system
- * under it, linear in frames and in windows.
+ * pinned meanwhile (a free answers STRATA_ZONE_PINNED), by a pin that strata_zone_unpin does not reach. Cost: the zone's lock, two calls of the
+ * system under it, linear in frames and in windows.
  */
 STRATA_API enum strata_zone_status strata_zone_map(struct strata_zone *zone, uint64_t frame, uint64_t frames, void *address) STRATA_NOEXCEPT;
 /* strata_zone_unmap - the pages show nothing any more: touching them raises SIGSEGV. STRATA_ZONE_NOT_MAPPED: some showed nothing; nothing has

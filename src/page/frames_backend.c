@@ -9,7 +9,8 @@
 #include "page/frames_internal.h"
 
 static struct platform_shared shared_of(const struct frame_zone *zone) {
-    return (struct platform_shared){.base = zone->base, .bytes = zone->frames << zone->frame_shift, .file = zone->file};
+    return (struct platform_shared){
+        .base = zone->base, .bytes = zone->frames << zone->frame_shift, .file = zone->file, .device = zone->file_device, .inode = zone->file_inode};
 }
 
 /* ------------------------------------------------------------------ shared memory */
@@ -24,6 +25,8 @@ static enum frames_status open_shared(struct frame_zone *zone, unsigned node, bo
     if (status != PLATFORM_SHARED_OK) return statuses[status];
     zone->base = shared.base;
     zone->file = shared.file;
+    zone->file_device = shared.device;
+    zone->file_inode = shared.inode;
     if ((zone->flags & FRAMES_ON_NODE) == 0 || platform_bind_node(shared.base, shared.bytes, node)) return FRAMES_OK;
     platform_shared_close(&shared);
     return FRAMES_UNSUPPORTED;

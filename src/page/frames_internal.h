@@ -141,7 +141,8 @@ struct frame_zone {
     uint64_t *droppable;             /* a bit a superpage: frames_is_droppable; atomic, changed by the superpage's lock */
     uint64_t *referenced, *dirty;    /* a bit a frame: frames_used_word; atomic: set by frames_touch. dirty: of FRAMES_SIM alone. frames_used.c */
     int file;
-    char *memory; /* all the arrays, and this struct */
+    uint64_t file_device, file_inode; /* by which it is known */
+    char *memory;                     /* all the arrays, and this struct */
     size_t memory_bytes;
 
     struct platform_lock lock STRATA_ALIGNED(128); /* LOCK_RANK_FRAMES; guards the rest, where nothing else is said */

@@ -134,6 +134,7 @@ struct platform_shared {
     char *base;
     size_t bytes;
     int file;
+    uint64_t device, inode; /* of the file: a program may close its number, and have another one under it */
 };
 /* bytes: a multiple of 2 MiB, as is the base's alignment. huge: of huge pages, taken from the system's pool now; else pages come when they are
  * touched. */

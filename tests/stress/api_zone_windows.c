@@ -2,8 +2,11 @@
  * api_zone_windows.c - windows on real memory: what a page shows is the frame, by both addresses; what is refused is told and changes nothing; huge
  * pages and private memory, where the system has them, or the documented status.
  */
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <strata/zone.h>
 
@@ -200,6 +203,26 @@ static void check_what_the_pool_has_back(struct strata_zone *zone) {
     EXPECT(strata_zone_free(zone, frame, 512) == STRATA_ZONE_OK);
 }
 
+/* The program has closed the file, and has one of its own under the number: windows show frames all the same, and its file stays its own. */
+static void check_closed_file(void) {
+    enum strata_zone_status status;
+    struct strata_zone *zone = make(STRATA_ZONE_MEMFD, &status);
+    uint64_t frame;
+    void *window;
+    EXPECT(status == STRATA_ZONE_OK && strata_zone_alloc(zone, 2, STRATA_ZONE_MOVABLE, &frame) == STRATA_ZONE_OK);
+    EXPECT(strata_zone_window_open(zone, 2 * FRAME, &window) == STRATA_ZONE_OK);
+    FILE *own = tmpfile();
+    int number = strata_zone_file(zone);
+    EXPECT(own != NULL && ftruncate(fileno(own), SUPERPAGES * (off_t)STRATA_ZONE_SUPERPAGE_BYTES) == 0 && dup2(fileno(own), number) == number);
+    EXPECT(strata_zone_map(zone, frame, 2, window) == STRATA_ZONE_OK);
+    memset(window, 0x3c, 2 * FRAME);
+    EXPECT(*((char *)strata_zone_address(zone, frame + 1) + FRAME - 1) == 0x3c);
+    for (int c; (c = getc(own)) != EOF;) EXPECT(c == 0);
+    EXPECT(strata_zone_populate(zone, frame, 2) == STRATA_ZONE_OK && strata_zone_check(zone) == NULL);
+    EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
+    EXPECT(fcntl(number, F_GETFD) >= 0 && close(number) == 0 && fclose(own) == 0);
+}
+
 static void check_huge_pages(bool moves) {
     enum strata_zone_status status;
     void *window;
@@ -235,6 +258,7 @@ int main(void) {
     EXPECT(strata_zone_destroy(zone) == STRATA_ZONE_OK);
 
     check_without_files(moves);
+    check_closed_file();
     check_huge_pages(moves);
     expect_sound();
     return 0;

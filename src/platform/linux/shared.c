@@ -1,6 +1,9 @@
 /*
  * shared.c - memory with a file number, shown at several addresses: memfd, of ordinary or of huge pages. No locks, no state but the caller's.
  *
+ * The program may close the number, as daemons do, and have a file of its own under it: so the file is known by device and inode, and looked at
+ * before each call that takes the number. The memory stays without it.
+ *
  * Ordinary pages are taken by MAP_NORESERVE when they are touched; huge ones are reserved from the system's pool by the first mapping, which fails
  * where it has too few. The file keeps its size for good (seals, where the system has them): whoever else is given its number can't take pages away
  * that are in use here. errno is kept.
@@ -10,6 +13,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,6 +33,19 @@ static bool set_size(int file, size_t bytes) {
     return ok;
 }
 
+static bool is_ours(const struct platform_shared *shared) {
+    struct stat status;
+    return shared->file >= 0 && fstat(shared->file, &status) == 0 && status.st_dev == shared->device && status.st_ino == shared->inode;
+}
+
+static bool keep(struct platform_shared *shared) {
+    struct stat status;
+    if (fstat(shared->file, &status) != 0) return false;
+    shared->device = status.st_dev;
+    shared->inode = status.st_ino;
+    return true;
+}
+
 enum platform_shared_status platform_shared_open(struct platform_shared *shared, size_t bytes, bool huge, const char *name) {
     int saved = errno;
     enum platform_shared_status status = PLATFORM_SHARED_OK;
@@ -36,7 +53,7 @@ enum platform_shared_status platform_shared_open(struct platform_shared *shared,
     shared->file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | HUGE_2MB : 0));
     if (shared->file < 0)
         status = errno == ENOSYS || errno == EINVAL || errno == ENOENT || errno == ENODEV ? PLATFORM_SHARED_UNSUPPORTED : PLATFORM_SHARED_NO_MEMORY;
-    else if (!set_size(shared->file, bytes))
+    else if (!keep(shared) || !set_size(shared->file, bytes))
         status = PLATFORM_SHARED_NO_MEMORY;
     else if ((shared->base = platform_reserve(NULL, bytes, HUGE_BYTES)) == NULL)
         status = PLATFORM_SHARED_NO_MEMORY;
@@ -56,14 +73,24 @@ enum platform_shared_status platform_shared_open(struct platform_shared *shared,
 void platform_shared_close(struct platform_shared *shared) {
     int saved = errno;
     if (shared->base != NULL) munmap(shared->base, shared->bytes);
-    if (shared->file >= 0) linux_close(shared->file);
+    if (is_ours(shared)) linux_close(shared->file);
     *shared = (struct platform_shared){.file = -1};
     errno = saved;
 }
 
+/* Without the file: as the memory is at its base, once more. */
+static bool show_again(const struct platform_shared *shared, size_t offset, size_t bytes, void *address) {
+    char *again = mremap(shared->base + offset, 0, bytes, MREMAP_MAYMOVE);
+    if (again == MAP_FAILED) return false;
+    if (mremap(again, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address) return true;
+    munmap(again, bytes);
+    return false;
+}
+
 bool platform_shared_show(const struct platform_shared *shared, size_t offset, size_t bytes, void *address) {
-    int saved = errno;
-    bool ok = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, shared->file, (off_t)offset) != MAP_FAILED;
+    const int protection = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE, saved = errno;
+    bool ok = is_ours(shared) ? mmap(address, bytes, protection, flags, shared->file, (off_t)offset) != MAP_FAILED
+                              : show_again(shared, offset, bytes, address);
     errno = saved;
     return ok;
 }
@@ -80,7 +107,7 @@ bool platform_shared_hide(void *address, size_t bytes) {
 bool platform_shared_populate(const struct platform_shared *shared, size_t offset, size_t bytes) {
     int saved = errno;
     bool ok = madvise(shared->base + offset, bytes, POPULATE_WRITE) == 0;
-    if (!ok && errno == EINVAL) ok = linux_fallocate(shared->file, 0, (off_t)offset, (off_t)bytes) == 0;
+    if (!ok && errno == EINVAL && is_ours(shared)) ok = linux_fallocate(shared->file, 0, (off_t)offset, (off_t)bytes) == 0;
     errno = saved;
     return ok;
 }
