@@ -2,7 +2,7 @@
  * zone_fork.c - the zones of the process (strata/zone.h), and what becomes of them where it forks: page/frames_fork.c does it for each.
  *
  * Lock: zones.lock (LOCK_RANK_ARENAS), for the list; held from settle to the end of parent and child, so that one fork at a time settles zones. A
- * zone is in the list from its creation to the moment in which it is found that it may go.
+ * zone is in the list from its creation to the moment in which it is found that it goes.
  */
 #include "api/zone_fork.h"
 
@@ -28,11 +28,13 @@ static void leave(struct frame_zone *zone) {
     platform_lock_release(&zones.lock);
 }
 
+/* It is in the list until it is sure to go, and no longer than its memory is there: the child of a fork meanwhile may go on with one that stays. */
 enum frames_status zones_destroy(struct frame_zone *zone) {
-    leave(zone); /* before its memory goes; a child that is forked meanwhile has a zone that nobody uses */
-    enum frames_status status = frames_zone_destroy(zone);
-    if (status != FRAMES_OK) zones_enter(zone);
-    return status;
+    enum frames_status status = frames_zone_end(zone);
+    if (status != FRAMES_OK) return status;
+    leave(zone);
+    frames_zone_free(zone);
+    return FRAMES_OK;
 }
 
 /* ------------------------------------------------------------------ fork */

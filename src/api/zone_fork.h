@@ -6,7 +6,7 @@
 
 #include "page/frames.h"
 
-/* A zone that was created; one that shall go: frames_zone_destroy, and it stays where that says no. */
+/* A zone that was created; one that shall go: as frames_zone_destroy. */
 void zones_enter(struct frame_zone *zone);
 enum frames_status zones_destroy(struct frame_zone *zone);
 

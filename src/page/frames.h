@@ -103,6 +103,9 @@ enum frames_status frames_config_check(const struct frames_config *config, struc
 enum frames_status frames_zone_create(const struct frames_config *config, struct frame_zone **zone);
 /* No thread uses it any more. FRAMES_PINNED, FRAMES_BUSY: it stays. */
 enum frames_status frames_zone_destroy(struct frame_zone *zone);
+/* Its two halves: where the first says yes, its threads have ended, and nothing but its memory is left to go. */
+enum frames_status frames_zone_end(struct frame_zone *zone);
+void frames_zone_free(struct frame_zone *zone);
 
 /*
  * Round each function of the program's that is called for a zone, whatever it is for. What its thread asks for in there, of this zone or another,

@@ -128,7 +128,7 @@ enum frames_status frames_zone_create(const struct frames_config *config, struct
     return FRAMES_OK;
 }
 
-enum frames_status frames_zone_destroy(struct frame_zone *zone) {
+enum frames_status frames_zone_end(struct frame_zone *zone) {
     for (unsigned i = 0; i < FRAMES_CAPTURES_MAX; i++)
         if (zone->captures[i].frames != 0) return FRAMES_BUSY;
     for (uint64_t i = 0; i < zone->superpage_count; i++)
@@ -140,13 +140,21 @@ enum frames_status frames_zone_destroy(struct frame_zone *zone) {
     if (own_threads ? frames_compaction_is_callers(zone) : __atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
     /* Reclaim first, which says no where a caller is in it; of compaction there is nothing more to say no to. */
     if (frames_reclaim_stop(zone) != FRAMES_OK || frames_compactor_stop(zone) != FRAMES_OK) return FRAMES_BUSY;
-    if (__atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0) return FRAMES_BUSY;
+    return __atomic_load_n(&zone->moving, __ATOMIC_RELAXED) != 0 ? FRAMES_BUSY : FRAMES_OK;
+}
+
+void frames_zone_free(struct frame_zone *zone) {
     frames_compaction_end(zone);
     frames_backings_close(zone);
     frames_windows_close(zone);
     zone->backend->close(zone);
     platform_unreserve(zone->memory, zone->memory_bytes);
-    return FRAMES_OK;
+}
+
+enum frames_status frames_zone_destroy(struct frame_zone *zone) {
+    enum frames_status status = frames_zone_end(zone);
+    if (status == FRAMES_OK) frames_zone_free(zone);
+    return status;
 }
 
 /* Between two looks at whether an owner is still being asked. */
