@@ -89,7 +89,7 @@ enum strata_paging_decision {
      * A write: it stays in memory; and while no page can leave for that reason, one that would need its room can't be had, as above.
      */
     STRATA_PAGING_GIVE_UP = 0,
-    STRATA_PAGING_RETRY, /* at once: the handler waits itself, if there is something to wait for */
+    STRATA_PAGING_RETRY, /* at once: the handler waits itself, if there is something to wait for. Once a close has nothing to save: GIVE_UP */
     STRATA_PAGING_GO_ON, /* a read: the page reads as zeros, which before Linux 6.4 go to the file. A write: it stays in memory, beyond the limit if
                             need be, and is tried again later */
 };

@@ -18,7 +18,7 @@ enum pager_decision pager_decide(struct pager *pager, bool write, int error, uin
     platform_lock_release(&pager->lock);
     enum pager_decision decision = pager->config.trouble(&trouble, pager->config.trouble_argument);
     platform_lock_acquire(&pager->lock);
-    return decision;
+    return decision == PAGER_RETRY && pager->stopping ? PAGER_GIVE_UP : decision; /* what is still to be written is to be lost */
 }
 
 int pager_read(struct pager *pager, uint32_t first_page, uint32_t count) {

@@ -132,6 +132,36 @@ static void test_no_mapping_for_a_page_that_failed(void **unused) {
     assert_int_equal(strata_paging_close(paging, STRATA_PAGING_DISCARD), STRATA_PAGING_OK);
 }
 
+static enum strata_paging_status closed;
+static void close_it(void *unused) {
+    (void)unused;
+    closed = strata_paging_close(paging, STRATA_PAGING_DISCARD);
+}
+/* Later, at first; then at once, after a nap. From the tenth time on another thread closes it. */
+static enum strata_paging_decision retry(const struct strata_paging_error *error, void *argument) {
+    struct platform_event nobody = {0};
+    (void)error;
+    (void)platform_event_wait(&nobody, 1000);
+    unsigned asked = ++*(unsigned *)argument;
+    if (asked == 10) (void)sim_thread_start(1, close_it, NULL);
+    return asked == 1 ? STRATA_PAGING_GO_ON : asked < 1000 ? STRATA_PAGING_RETRY : STRATA_PAGING_GIVE_UP;
+}
+/* What is to be lost is not tried for as long as the handler says so. */
+static void test_close_beside_a_write_that_fails(void **unused) {
+    (void)unused;
+    unsigned asked = 0;
+    config.handler = retry;
+    config.handler_argument = &asked;
+    closed = STRATA_PAGING_FORKED;
+    assert_int_equal(strata_paging_open(&config, &paging), STRATA_PAGING_OK);
+    sim_store_set_room(0);
+    for (unsigned i = 0; i < 20; i++) assert_true(sim_paged_write((char *)strata_paging_address(paging) + i * (size_t)4096, "a", 1));
+    (void)sim_run_threads_for(UINT64_C(1000000000));
+    assert_int_equal(closed, STRATA_PAGING_OK);
+    assert_in_range(asked, 10, 20);
+    assert_int_equal(sim_reserved_bytes(), 0);
+}
+
 /* Where only so many pages can be in reach, no more are kept; fewer than an instruction may need are none. */
 static void test_lowered_limit(void **unused) {
     (void)unused;
@@ -173,10 +203,15 @@ static void test_nothing(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_forbidden, new_process),     cmocka_unit_test_setup(test_no_memory, new_process),
-        cmocka_unit_test_setup(test_sync, new_process),          cmocka_unit_test_setup(test_errors_of_the_file, new_process),
-        cmocka_unit_test_setup(test_lowered_limit, new_process), cmocka_unit_test_setup(test_no_protection, new_process),
-        cmocka_unit_test_setup(test_nothing, new_process),       cmocka_unit_test_setup(test_no_mapping_for_a_page_that_failed, new_process),
+        cmocka_unit_test_setup(test_forbidden, new_process),
+        cmocka_unit_test_setup(test_no_memory, new_process),
+        cmocka_unit_test_setup(test_sync, new_process),
+        cmocka_unit_test_setup(test_errors_of_the_file, new_process),
+        cmocka_unit_test_setup(test_lowered_limit, new_process),
+        cmocka_unit_test_setup(test_no_protection, new_process),
+        cmocka_unit_test_setup(test_nothing, new_process),
+        cmocka_unit_test_setup(test_no_mapping_for_a_page_that_failed, new_process),
+        cmocka_unit_test_setup(test_close_beside_a_write_that_fails, new_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
