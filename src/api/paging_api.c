@@ -84,7 +84,7 @@ static enum platform_paged_way way_of(unsigned flags) {
                                                      : PLATFORM_PAGED_ANY;
 }
 
-/* Limits above the size of the block are the size; each is above 0. */
+/* Each limit is above 0; one above the size of the block stays as it is. */
 static struct pager_config config_of(const struct strata_paging_config *config, struct strata_paging *paging) {
     size_t page = page_size();
     uint64_t limit = min_u64(config->resident_limit_bytes / page, PAGER_PAGES_MAX);

@@ -91,7 +91,8 @@ enum pager_status pager_open(const struct pager_config *config, struct pager **o
     pager->config.path = NULL; /* the caller's */
     limit_pages(pager, pager->memory.pages_max);
     /* A group that can't hold the file beside the pages would be short of memory for what nobody wants twice, and its processes killed for it. */
-    if (platform_memory_limit_bytes() < config->bytes + pager_offset(pager, pager->config.limit_pages)) platform_store_pass(&pager->store);
+    uint32_t most = (uint32_t)min_u64(pager->config.limit_pages, pager->pages);
+    if (platform_memory_limit_bytes() < config->bytes + pager_offset(pager, most)) platform_store_pass(&pager->store);
     if (config->wants_ring) pager->ring = platform_store_ring_open(PAGER_JOBS);
     bool served = start(pager, pager_server);
     if (!served || !start(pager, pager_worker)) {

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "page/pager.h"
 #include "platform/sim/sim.h"
 #include "strata/paging.h"
 
@@ -179,6 +180,20 @@ static void test_lowered_limit(void **unused) {
     assert_int_equal(sim_reserved_bytes(), 0);
 }
 
+/* What the group can hold is file and pages, of which there are no more than the block has, whatever their limit is. */
+static void test_limit_of_the_group(void **unused) {
+    (void)unused;
+    const struct pager_config all = {.path = "file", .bytes = MIB, .limit_pages = 100000, .dirty_limit_pages = 1};
+    struct pager *pager;
+    int error;
+    for (unsigned i = 0; i < 2; i++) {
+        sim_set_memory_limit(i == 0 ? 3 * MIB / 2 : 4 * MIB);
+        assert_int_equal(pager_open(&all, &pager, &error), PAGER_OK);
+        assert_int_equal(pager->store.passing, i == 0);
+        pager_close(pager);
+    }
+}
+
 /* Before Linux 6.4: who reads counts as one who writes, and the dirty limit holds for that too. */
 static void test_no_protection(void **unused) {
     (void)unused;
@@ -212,6 +227,7 @@ int main(void) {
         cmocka_unit_test_setup(test_nothing, new_process),
         cmocka_unit_test_setup(test_no_mapping_for_a_page_that_failed, new_process),
         cmocka_unit_test_setup(test_close_beside_a_write_that_fails, new_process),
+        cmocka_unit_test_setup(test_limit_of_the_group, new_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
