@@ -81,6 +81,19 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* To be cancelled from its start: what it asks for ends all the same, as any other call on a zone, and with nothing half done. */
+static void *cancelled(void *unused) {
+    (void)unused;
+    EXPECT(pthread_cancel(pthread_self()) == 0);
+    struct page *page = &pages[0];
+    pthread_mutex_lock(&page->lock);
+    EXPECT(bring(page));
+    words_of(page)[0] = ++page->writes;
+    pthread_mutex_unlock(&page->lock);
+    EXPECT(strata_zone_reclaim(zone, 1, 0, NULL) == STRATA_ZONE_OK && strata_zone_backing_sync(zone, owner) == STRATA_ZONE_OK);
+    return zone;
+}
+
 int main(int argc, char **argv) {
     const struct strata_zone_config config = {
         .name = "pool", .backend = STRATA_ZONE_MEMFD, .bytes = SUPERPAGES * STRATA_ZONE_SUPERPAGE_BYTES, .frame_bytes = FRAME};
@@ -101,6 +114,8 @@ int main(int argc, char **argv) {
         EXPECT(pthread_mutex_init(&pages[i].lock, NULL) == 0);
         pages[i].frame = NOWHERE;
     }
+    void *through;
+    EXPECT(pthread_create(&threads[0], NULL, cancelled, NULL) == 0 && pthread_join(threads[0], &through) == 0 && through == zone);
     for (uintptr_t i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 

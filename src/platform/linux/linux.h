@@ -49,8 +49,8 @@ void linux_store_passed(struct platform_store *store, bool write, size_t bytes, 
 
 /*
  * System calls as such (calls.c). The C library's functions of these names end a thread that is cancelled, which malloc does not, least of all under
- * a lock; and a program may have others in their place. What waits, or works on the files of stores, is done by threads of ours, and by the C
- * library.
+ * a lock; and a program may have others in their place. What waits is done by threads of ours, and by the C library; what works on the files of
+ * stores too, with cancellation off (store.c).
  */
 int linux_open(const char *path, int flags, unsigned mode);
 void linux_close(int file);

@@ -3,10 +3,14 @@
  *
  * The program may close our file number, as daemons do, and have another file of its own under it: what is written is its data, so the file is
  * known by device and inode, and looked at before each call. No locks, no state but the caller's; errno is kept.
+ *
+ * The calls on the file are cancellation points of the C library. They may be those of a thread of the program's, which writes a block of a zone
+ * that is half its own: so none is cancelled there.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,7 +94,8 @@ void platform_store_pass(struct platform_store *store) {
 static int error_of(int error) { return error == EFAULT ? ENOMEM : error; }
 
 int platform_store_read(struct platform_store *store, void *to, size_t bytes, uint64_t offset) {
-    int saved = errno, error = platform_store_is_ours(store) ? 0 : EBADF;
+    int saved = errno, error = platform_store_is_ours(store) ? 0 : EBADF, cancels;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     for (size_t done = 0; error == 0 && done < bytes;) {
         ssize_t got = pread(store->file, (char *)to + done, bytes - done, (off_t)(offset + done));
         if (got > 0)
@@ -101,12 +106,14 @@ int platform_store_read(struct platform_store *store, void *to, size_t bytes, ui
             error = error_of(errno);
     }
     if (error == 0) linux_store_passed(store, false, bytes, offset);
+    pthread_setcancelstate(cancels, NULL);
     errno = saved;
     return error;
 }
 
 int platform_store_write(struct platform_store *store, const void *from, size_t bytes, uint64_t offset) {
-    int saved = errno, error = platform_store_is_ours(store) ? 0 : EBADF;
+    int saved = errno, error = platform_store_is_ours(store) ? 0 : EBADF, cancels;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     for (size_t done = 0; error == 0 && done < bytes;) {
         ssize_t got = pwrite(store->file, (const char *)from + done, bytes - done, (off_t)(offset + done));
         if (got > 0)
@@ -117,17 +124,20 @@ int platform_store_write(struct platform_store *store, const void *from, size_t 
             error = error_of(errno);
     }
     if (error == 0) linux_store_passed(store, true, bytes, offset);
+    pthread_setcancelstate(cancels, NULL);
     errno = saved;
     return error;
 }
 
 int platform_store_sync(struct platform_store *store) {
-    int saved = errno, error = EBADF;
+    int saved = errno, error = EBADF, cancels;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     if (platform_store_is_ours(store)) {
         error = fdatasync(store->file) == 0 ? 0 : errno;
         int earlier = __atomic_exchange_n(&store->error, 0, __ATOMIC_RELAXED);
         if (error == 0) error = earlier;
     }
+    pthread_setcancelstate(cancels, NULL);
     errno = saved;
     return error;
 }
