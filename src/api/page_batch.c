@@ -111,17 +111,22 @@ static enum strata_page_status look_at(const struct strata_page_op *op, size_t n
     }
 }
 
+/* By their starts; of two with one start that of a whole block comes first, as of a block and any range inside. */
+static bool comes_after(const struct claim *claim, const struct claim *other) {
+    return claim->start != other->start ? claim->start > other->start : other->whole && !claim->whole;
+}
+
 static void sift(struct claim *claims, size_t at, size_t count) {
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && claims[child + 1].start > claims[child].start) child++;
-        if (claims[at].start >= claims[child].start) return;
+        if (child + 1 < count && comes_after(&claims[child + 1], &claims[child])) child++;
+        if (!comes_after(&claims[child], &claims[at])) return;
         struct claim claim = claims[at];
         claims[at] = claims[child];
         claims[child] = claim;
     }
 }
 
-/* By start, in place: qsort may allocate. */
+/* In place: qsort may allocate. */
 static void sort(struct claim *claims, size_t count) {
     for (size_t i = count / 2; i-- != 0;) sift(claims, i, count);
     for (size_t end = count; end > 1; end--) {
@@ -132,21 +137,22 @@ static void sort(struct claim *claims, size_t count) {
     }
 }
 
-/* Two that overlap, one of which is whole: in order of their starts, it is enough to know how far any, and any whole one, has come. */
+/*
+ * Two that overlap, one of which is whole, which is the first of them in this order: it is enough to know how far any whole one has come. Blocks are
+ * apart, so that those that are whole are so as well, or the same.
+ */
 static bool find_conflicts(struct strata_page_op *ops, struct claim *claims, size_t count) {
-    uintptr_t any_end = 0, whole_end = 0;
-    size_t any = 0, whole = 0;
+    uintptr_t whole_end = 0;
+    size_t whole = 0;
     bool found = false;
     sort(claims, count);
     for (size_t i = 0; i < count; i++) {
         const struct claim *claim = &claims[i];
-        bool with_whole = claim->start < whole_end && claim->op != whole, with_any = claim->whole && claim->start < any_end && claim->op != any;
-        if (with_whole || with_any) {
-            ops[claim->op].status = ops[with_whole ? whole : any].status = STRATA_PAGE_OVERLAP;
+        if (claim->start < whole_end && claim->op != whole) {
+            ops[claim->op].status = ops[whole].status = STRATA_PAGE_OVERLAP;
             found = true;
-        }
-        if (claim->end > any_end) any_end = claim->end, any = claim->op;
-        if (claim->whole && claim->end > whole_end) whole_end = claim->end, whole = claim->op;
+        } else if (claim->whole)
+            whole_end = claim->end, whole = claim->op;
     }
     return found;
 }
