@@ -8,6 +8,7 @@
 
 #include "forbid.h"
 #include "paging_support.h"
+#include "sanitizers.h"
 
 #if __has_include(<liburing.h>)
 #define BUILT_WITH_LIBURING true
@@ -213,7 +214,7 @@ int main(int argc, char **argv) {
     way = STRATA_PAGING_BY_SIGNALS;
     in_child(descriptors_closed_by_signals);
     in_child(few_mappings);
-    in_child(no_mapping_left);
+    if (!UNDER_ADDRESS_SANITIZER && !UNDER_THREAD_SANITIZER) in_child(no_mapping_left); /* whose runtime takes mappings itself */
     in_child(locked);
     in_child(foreign_faults);
     unlink(path);
