@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,8 +50,14 @@ class Step:
     failure: str = ""
 
 
-def build(preset: str) -> Step:
-    return Step(f"build:{preset}", ["tools/build.sh", preset], rf"^build: {preset} done in \d+ s$")
+def build(preset: str, shares: bool = False) -> Step:
+    """What one of those that share has compiled, another one takes as it is, where source, headers and flags are the same."""
+    command = ["tools/build.sh", preset]
+    if shares and shutil.which("ccache"):
+        # The folder of the build is in what debuggers read, alone. A miss costs a look at the source, as the preprocessor need not run (depend mode).
+        settings = {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CCACHE_DIR": str(BUILD / "ccache"), "CCACHE_NOHASHDIR": "1", "CCACHE_DEPEND": "1"}
+        command = ["env", *(f"{name}={value}" for name, value in settings.items()), *command]
+    return Step(f"build:{preset}", command, rf"^build: {preset} done in \d+ s$")
 
 
 def ctest(preset: str, *arguments: str) -> Step:
@@ -74,17 +81,17 @@ def all_steps() -> list[Step]:
     suites = ["integration", "stress", "fault", "model", "tool"]
     suites += sorted(found - set(suites))
     return [
-        build("release"),
+        build("release", shares=True),
         build("no-rseq"),
         *[pytest_suite(folder) for folder in suites if folder != "model"],
-        build("sim"),
+        build("sim", shares=True),
         pytest_suite("model"),
         ctest("sim"),
         build("asan"),  # and UndefinedBehaviorSanitizer
         ctest("asan"),
         build("tsan"),
         ctest("tsan"),
-        build("experiments"),  # pytest:papers waits for it, and takes two minutes
+        build("experiments", shares=True),  # the library as in release, the layers as in sim; pytest:papers waits for it, and takes two minutes
         build("clang-debug"),
         ctest("clang-debug", "-L", "^(api|locks)$"),  # what the other compiler makes of the library; the unit tests run in sim and asan
         build("musl"),

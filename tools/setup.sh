@@ -29,6 +29,7 @@ test  clang-19                command -v clang-19
 test  clang-format-19         command -v clang-format-19
 test  clang-tidy-19           command -v clang-tidy-19
 test  mold                    command -v mold
+test  ccache                  command -v ccache
 test  libclang-rt-19-dev
 test  libc6-dev-arm64-cross
 test  libcmocka-dev           have_header cmocka.h
