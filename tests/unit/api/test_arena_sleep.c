@@ -4,6 +4,7 @@
  */
 #include "api/quantum.h"
 #include "unit/api/arena_api_support.h"
+#include "unit/sparse.h"
 
 static const char *wrong;
 #define EXPECT(condition)                                      \
@@ -18,9 +19,10 @@ static const char *end(void) {
 }
 
 static void explore_all(struct sim_exploration *exploration) {
+    exploration->deviations = sparse_deviations(exploration->deviations);
     bool good = sim_explore(exploration);
     if (!good) fail_msg("%s", exploration->failure);
-    assert_true(exploration->runs > 20); /* there was something to explore */
+    assert_true(exploration->runs > sparse_runs(20)); /* there was something to explore */
 }
 static void explore(const char *(*scenario)(void *), unsigned deviations) {
     explore_all(&(struct sim_exploration){.scenario = scenario, .deviations = deviations});

@@ -7,6 +7,7 @@
 #include "api/handle_state.h"
 #include "base/check.h"
 #include "unit/api/handles_support.h"
+#include "unit/sparse.h"
 
 #define ERRNO_BEFORE 4711
 enum { HANDLES = 2048 };
@@ -384,10 +385,10 @@ static const char *run(void *context) {
 }
 
 static void explore(struct scene scene) {
-    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = scene.deviations};
+    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = sparse_deviations(scene.deviations)};
     moved = false;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    if (exploration.runs < scene.runs_min) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    if (exploration.runs < sparse_runs(scene.runs_min)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
     assert_true(moved);
 }
 

@@ -123,9 +123,9 @@ static void a_cache_is_destroyed_beside_a_reap(void **state) {
     static void (*const reapers[])(void *) = {reap, reap_all};
     (void)state;
     for (unsigned i = 0; i < ARRAY_LENGTH(reapers); i++) {
-        struct sim_exploration exploration = {.scenario = run, .context = (void *)(uintptr_t)&reapers[i], .deviations = 2};
+        struct sim_exploration exploration = {.scenario = run, .context = (void *)(uintptr_t)&reapers[i], .deviations = sparse_deviations(2)};
         if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-        if (exploration.runs < RUNS_MIN) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+        if (exploration.runs < sparse_runs(RUNS_MIN)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
     }
 }
 
@@ -159,9 +159,9 @@ static void a_cache_is_created_beside_a_setter(void **state) {
     static const char *const rules[][2] = {{"guards", "off"}, {"off", "guards"}, {"audit", "guards"}};
     (void)state;
     for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++) {
-        struct sim_exploration exploration = {.scenario = create_and_set, .context = (void *)(uintptr_t)rules[i], .deviations = 2};
+        struct sim_exploration exploration = {.scenario = create_and_set, .context = (void *)(uintptr_t)rules[i], .deviations = sparse_deviations(2)};
         if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-        if (exploration.runs < RUNS_MIN) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+        if (exploration.runs < sparse_runs(RUNS_MIN)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
     }
 }
 
@@ -206,9 +206,9 @@ static void a_buffer_is_freed_twice_as_its_slab_goes(void **state) {
     static const struct twice cases[] = {{"guards", free_it}, {"firewall", free_it}, {"guards", resize_it}};
     (void)state;
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
-        struct sim_exploration exploration = {.scenario = free_twice, .context = (void *)(uintptr_t)&cases[i], .deviations = 2};
+        struct sim_exploration exploration = {.scenario = free_twice, .context = (void *)(uintptr_t)&cases[i], .deviations = sparse_deviations(2)};
         if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-        if (exploration.runs < 20) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+        if (exploration.runs < sparse_runs(20)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
     }
 }
 

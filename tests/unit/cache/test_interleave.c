@@ -5,6 +5,7 @@
  * array is left behind unmarked, and what the interrupted thread held is still its own.
  */
 #include "unit/cache/cache_test.h"
+#include "unit/sparse.h"
 
 #define M 4              /* rounds in an array: few, so that all states can be tried */
 #define MINE (2 * M + 3) /* objects that the interrupted thread holds at first */
@@ -180,10 +181,10 @@ static void explore_states(const char *(*operation)(void)) {
 
 /* Every pair of intruders at every pair of points. */
 static void explore_pairs(struct scenario scenario) {
-    struct sim_exploration exploration = {.scenario = run, .context = &scenario, .deviations = 2};
+    struct sim_exploration exploration = {.scenario = run, .context = &scenario, .deviations = sparse_deviations(2)};
     scenario.cpus = 2;
     explore(&exploration, &scenario);
-    assert_true(exploration.runs > (INTRUDERS - 1) * (INTRUDERS - 1));
+    assert_true(exploration.runs > sparse_runs((INTRUDERS - 1) * (INTRUDERS - 1)));
 }
 
 /* ------------------------------------------------------------------ operations */
@@ -289,10 +290,10 @@ static const char *open_elsewhere(void *context) {
 }
 
 static void a_first_use_opens_the_array_where_the_thread_is(void **state) {
-    struct sim_exploration exploration = {.scenario = open_elsewhere, .deviations = 2};
+    struct sim_exploration exploration = {.scenario = open_elsewhere, .deviations = sparse_deviations(2)};
     (void)state;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    assert_true(exploration.runs > (INTRUDERS - 1) * (INTRUDERS - 1));
+    assert_true(exploration.runs > sparse_runs((INTRUDERS - 1) * (INTRUDERS - 1)));
 }
 
 int main(void) {

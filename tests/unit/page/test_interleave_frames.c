@@ -3,6 +3,7 @@
  * every lock and in the middle of the owner's function. A pinned block stays, a freed one is free, contents survive, no frame is lost.
  */
 #include "unit/page/frames_compact_support.h"
+#include "unit/sparse.h"
 
 enum { FRAMES_EACH = 32 }; /* of 64 KiB */
 
@@ -57,10 +58,10 @@ static const char *run(void *context) {
 }
 
 static void explore(struct scene scene) {
-    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = scene.deviations};
+    struct sim_exploration exploration = {.scenario = run, .context = &scene, .deviations = sparse_deviations(scene.deviations)};
     passed = false;
     if (!sim_explore(&exploration)) fail_msg("%s", exploration.failure);
-    if (exploration.runs < scene.runs_min) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
+    if (exploration.runs < sparse_runs(scene.runs_min)) fail_msg("%llu runs only", (unsigned long long)exploration.runs);
     assert_true(passed);
 }
 
