@@ -325,8 +325,16 @@ static STRATA_COLD uint64_t look_at_soft_limit(const struct zone *zone) {
     const uint64_t resident = platform_resident_bytes() >> GRANULE_SHIFT; /* 0: unknown */
     return resident == 0 || resident >= limit ? 0 : min_u64(limit / ALLOWED_SHARE, (limit - resident) / ALLOWED_ROOM_SHARE);
 }
+/* What is in nobody's hands: idle, kept by CPUs, or resting. */
+static uint64_t kept_granules(const struct zone *zone) {
+    uint64_t kept = zone->counters.idle + zone_cached_granules(zone);
+    for (unsigned i = 0; i < zone->resting.count; i++) kept += zone->resting.blocks[i].granules;
+    return kept;
+}
 STRATA_RARE uint64_t zone_above_soft_limit(const struct zone *zone, uint64_t over) {
-    return zone->idle_allowed == 0 ? over : min_u64(over, zone->counters.idle - min_u64(zone->counters.idle, zone->idle_allowed));
+    if (zone->idle_allowed == 0) return over;
+    const uint64_t kept = kept_granules(zone);
+    return min_u64(over, kept - min_u64(kept, zone->idle_allowed));
 }
 
 void zone_trim_to_limit(struct zone *zone) {
@@ -368,10 +376,9 @@ STRATA_COLD size_t zone_release(struct zone *zone, size_t keep_bytes) {
 /* Counters alone: growth keeps its marks put off. */
 uint64_t zone_idle_granules(struct zone *zone) {
     platform_lock_acquire(&zone->lock);
-    uint64_t idle = zone->counters.idle + zone_cached_granules(zone);
-    for (unsigned i = 0; i < zone->resting.count; i++) idle += zone->resting.blocks[i].granules;
+    const uint64_t kept = kept_granules(zone);
     platform_lock_release(&zone->lock);
-    return idle;
+    return kept;
 }
 
 /* Of what CPUs keep so many pieces go one by one, more than there usually are. */
@@ -391,7 +398,8 @@ size_t zone_tick(struct zone *zone) {
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     zone->exchanged /= 2;
     zone->idle_allowed = allowed;
-    if (STRATA_UNLIKELY(zone_over_soft_limit(zone) != 0)) zone_trim_to_limit(zone);
+    const uint64_t over = zone_over_soft_limit(zone);
+    if (STRATA_UNLIKELY(over != 0) && zone->counters.idle != 0) released += zone_release_idle(zone, 0, over, 0, true);
     release_bare(zone);
     platform_lock_release(&zone->lock);
     if (STRATA_UNLIKELY(zone_is_untidy(zone))) zone_tidy(zone);

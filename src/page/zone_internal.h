@@ -227,7 +227,7 @@ STRATA_INLINE void zone_want_limit(struct zone *zone) {
     if (STRATA_UNLIKELY(__atomic_load_n(&zone->limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_LATER))
         __atomic_store_n(&zone->limit_state, ZONE_LIMIT_WANTED, __ATOMIC_RELAXED);
 }
-/* How many granules more are populated than the soft limit allows, or of them idle ones than may stay all the same. */
+/* How many granules more are populated than the soft limit allows; or of what is in nobody's hands, by how much more than may stay all the same. */
 uint64_t zone_above_soft_limit(const struct zone *zone, uint64_t over);
 STRATA_INLINE uint64_t zone_over_soft_limit(const struct zone *zone) {
     const uint64_t limit = zone->config.soft_limit_bytes >> GRANULE_SHIFT;
