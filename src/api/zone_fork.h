@@ -6,7 +6,7 @@
 
 #include "page/frames.h"
 
-/* A zone that was created; one that shall go: as frames_zone_destroy. */
+/* A zone that was created; one that shall go, by frames_zone_end and _free. */
 void zones_enter(struct frame_zone *zone);
 enum frames_status zones_destroy(struct frame_zone *zone);
 

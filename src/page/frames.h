@@ -101,9 +101,10 @@ struct frames_config {
 /* FRAMES_OK, or what is wrong with it. */
 enum frames_status frames_config_check(const struct frames_config *config, struct frames_complaint *complaint);
 enum frames_status frames_zone_create(const struct frames_config *config, struct frame_zone **zone);
-/* No thread uses it any more. FRAMES_PINNED, FRAMES_BUSY: it stays. */
-enum frames_status frames_zone_destroy(struct frame_zone *zone);
-/* Its two halves: where the first says yes, its threads have ended, and nothing but its memory is left to go. */
+/*
+ * No thread uses it any more. end: FRAMES_PINNED, FRAMES_BUSY: it stays; where it says yes, the zone's threads have ended, and nothing but its memory
+ * is left to go, by free.
+ */
 enum frames_status frames_zone_end(struct frame_zone *zone);
 void frames_zone_free(struct frame_zone *zone);
 

@@ -151,12 +151,6 @@ void frames_zone_free(struct frame_zone *zone) {
     platform_unreserve(zone->memory, zone->memory_bytes);
 }
 
-enum frames_status frames_zone_destroy(struct frame_zone *zone) {
-    enum frames_status status = frames_zone_end(zone);
-    if (status == FRAMES_OK) frames_zone_free(zone);
-    return status;
-}
-
 /* Between two looks at whether an owner is still being asked. */
 #define OWNER_NAP_NS UINT64_C(50000)
 

@@ -337,16 +337,18 @@ STRATA_RARE uint64_t zone_above_soft_limit(const struct zone *zone, uint64_t ove
     return min_u64(over, kept - min_u64(kept, zone->idle_allowed));
 }
 
+static uint64_t release_above_soft_limit(struct zone *zone) {
+    const uint64_t over = zone_over_soft_limit(zone);
+    return over != 0 && zone->counters.idle != 0 ? zone_release_idle(zone, 0, over, 0, true) : 0;
+}
+
 void zone_trim_to_limit(struct zone *zone) {
     /* Those that rest are idle for this. */
     if (zone->counters.populated >= LIMIT_HEAP_GRANULES && zone->counters.populated - zone->counters.allocated >= LIMIT_IDLE_GRANULES)
         zone_want_limit(zone);
-    uint64_t over = zone_over_soft_limit(zone);
-    if (over != 0) { /* of what wakes some may prove to be absent */
-        zone_wake_blocks(zone);
-        over = zone_over_soft_limit(zone);
-    }
-    if (over != 0 && zone->counters.idle != 0) zone_release_idle(zone, 0, over, 0, true);
+    if (STRATA_LIKELY(zone_over_soft_limit(zone) == 0)) return;
+    zone_wake_blocks(zone); /* some may prove to be absent */
+    release_above_soft_limit(zone);
 }
 
 STRATA_COLD void zone_set_soft_limit(struct zone *zone, uint64_t bytes) {
@@ -398,8 +400,7 @@ size_t zone_tick(struct zone *zone) {
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     zone->exchanged /= 2;
     zone->idle_allowed = allowed;
-    const uint64_t over = zone_over_soft_limit(zone);
-    if (STRATA_UNLIKELY(over != 0) && zone->counters.idle != 0) released += zone_release_idle(zone, 0, over, 0, true);
+    released += release_above_soft_limit(zone);
     release_bare(zone);
     platform_lock_release(&zone->lock);
     if (STRATA_UNLIKELY(zone_is_untidy(zone))) zone_tidy(zone);

@@ -120,7 +120,7 @@ struct zone_config {
     uint64_t huge_heap_granules;    /* and of heaps in which so many are allocated: a superpage that fills slowly shall be a small share of them */
     unsigned populate_granules;     /* at most so many are made present at once; 1: none ahead of need */
     uint64_t hard_limit_bytes;      /* of allocated pages; UINT64_MAX: none */
-    uint64_t soft_limit_bytes;      /* of populated pages, above which nothing stays idle; UINT64_MAX: none */
+    uint64_t soft_limit_bytes;      /* of populated pages, above which nothing stays idle, but for idle_allowed; UINT64_MAX: none */
     uint64_t grouped_granules;      /* until the zone had so many present, runs of any mobility share superpages, as if there were one group */
 };
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,18 @@ ssize_t linux_write(int file, const void *from, size_t bytes) { return syscall(S
 void linux_send(int socket, const void *from, size_t bytes, int flags) { (void)syscall(SYS_sendto, socket, from, bytes, flags, NULL, 0); }
 int linux_msync(void *address, size_t bytes, int flags) { return (int)syscall(SYS_msync, address, bytes, flags); }
 int linux_fallocate(int file, int mode, off_t offset, off_t bytes) { return (int)syscall(SYS_fallocate, file, mode, offset, bytes); }
+
+bool linux_file_identify(int file, uint64_t *device, uint64_t *inode) {
+    struct stat status;
+    if (file < 0 || fstat(file, &status) != 0) return false;
+    *device = status.st_dev;
+    *inode = status.st_ino;
+    return true;
+}
+bool linux_file_is(int file, uint64_t device, uint64_t inode) {
+    uint64_t own_device, own_inode;
+    return linux_file_identify(file, &own_device, &own_inode) && own_device == device && own_inode == inode;
+}
 
 int linux_duplicate(int file) {
     const int high = fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);

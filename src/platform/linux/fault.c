@@ -17,7 +17,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -89,26 +88,20 @@ static bool agree(int file, uint64_t wanted, uint64_t *had) {
     return true;
 }
 
-static bool is_ours(const struct platform_faults *faults) {
-    struct stat status;
-    return faults->file >= 0 && fstat(faults->file, &status) == 0 && status.st_dev == faults->device && status.st_ino == faults->inode;
-}
+static bool is_ours(const struct platform_faults *faults) { return linux_file_is(faults->file, faults->device, faults->inode); }
 
 /* Takes over an open file that has agreed on its features. */
 static bool keep(struct platform_faults *faults, int file) {
-    struct stat status;
     int high = fcntl(file, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
     if (high >= 0) {
         linux_close(file);
         file = high;
     }
-    if (fstat(file, &status) != 0) {
+    if (!linux_file_identify(file, &faults->device, &faults->inode)) {
         linux_close(file);
         return false;
     }
     faults->file = file;
-    faults->device = status.st_dev;
-    faults->inode = status.st_ino;
     return true;
 }
 

@@ -60,6 +60,12 @@ ssize_t linux_write(int file, const void *from, size_t bytes);
 void linux_send(int socket, const void *from, size_t bytes, int flags);
 int linux_msync(void *address, size_t bytes, int flags);
 int linux_fallocate(int file, int mode, off_t offset, off_t bytes);
+/*
+ * A program may close numbers that it does not know, as daemons do, and have files of its own under them: so ours are known by device and inode.
+ * identify: false: there is no such file. is: whether the number is that file's still. errno may change.
+ */
+bool linux_file_identify(int file, uint64_t *device, uint64_t *inode);
+bool linux_file_is(int file, uint64_t device, uint64_t inode);
 /* A duplicate of a file of the program's, with one of our numbers, where the process may have such; -1 on failure. */
 int linux_duplicate(int file);
 

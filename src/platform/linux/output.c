@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -80,12 +79,12 @@ STRATA_COLD void platform_die(void) {
 void platform_exit(int status) { _exit(status); }
 
 /* Device and inode tell whether the number is still our duplicate: the program may have closed it and have its own there. */
-static struct stat kept_status;
+static uint64_t kept_device, kept_inode;
 
 void platform_error_keep(void) {
     int saved = errno;
     kept_error = linux_duplicate(STDERR_FILENO);
-    if (kept_error >= 0 && fstat(kept_error, &kept_status) != 0) {
+    if (kept_error >= 0 && !linux_file_identify(kept_error, &kept_device, &kept_inode)) {
         linux_close(kept_error);
         kept_error = -1;
     }
@@ -94,10 +93,9 @@ void platform_error_keep(void) {
 
 STRATA_COLD int platform_error_file(void) {
     int saved = errno, file = -1;
-    struct stat status;
     if (fcntl(STDERR_FILENO, F_GETFD) >= 0)
         file = STDERR_FILENO;
-    else if (kept_error >= 0 && fstat(kept_error, &status) == 0 && status.st_dev == kept_status.st_dev && status.st_ino == kept_status.st_ino)
+    else if (linux_file_is(kept_error, kept_device, kept_inode))
         file = kept_error;
     errno = saved;
     return file;

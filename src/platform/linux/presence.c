@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "platform/linux/linux.h"
@@ -37,8 +36,7 @@ enum { KEPT_NONE, KEPT_CHANGES, KEPT_FIRST /* file number 0, and so on */ };
 struct pagemap {
     int number; /* -1: none */
     unsigned process;
-    dev_t device;
-    ino_t inode;
+    uint64_t device, inode;
 };
 static struct {
     uint32_t state, keepers; /* atomic: KEPT_*, and who wants it kept */
@@ -47,24 +45,18 @@ static struct {
 
 static int open_pagemap(void) { return linux_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0); }
 
-static bool identify(struct pagemap *pagemap) {
-    struct stat status;
-    if (pagemap->number < 0 || fstat(pagemap->number, &status) != 0) return false;
-    pagemap->device = status.st_dev;
-    pagemap->inode = status.st_ino;
-    return true;
-}
+static bool identify(struct pagemap *pagemap) { return linux_file_identify(pagemap->number, &pagemap->device, &pagemap->inode); }
 
 /* The kept one becomes the caller's, unless it is not there, or not what it was any more. */
 static bool take_kept(struct pagemap *pagemap) {
     uint32_t state = __atomic_load_n(&kept.state, __ATOMIC_RELAXED);
     if (state < KEPT_FIRST || !__atomic_compare_exchange_n(&kept.state, &state, KEPT_CHANGES, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return false;
-    struct pagemap was = *pagemap = kept.pagemap;
+    *pagemap = kept.pagemap;
     __atomic_store_n(&kept.state, KEPT_NONE, __ATOMIC_RELEASE);
-    if (!identify(pagemap) || pagemap->device != was.device || pagemap->inode != was.inode) return false;
-    if (was.process == platform_process_id()) return true;
-    linux_close(was.number); /* of the parent's page tables */
+    if (!linux_file_is(pagemap->number, pagemap->device, pagemap->inode)) return false;
+    if (pagemap->process == platform_process_id()) return true;
+    linux_close(pagemap->number); /* of the parent's page tables */
     return false;
 }
 

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,18 +32,7 @@ static bool set_size(int file, size_t bytes) {
     return ok;
 }
 
-static bool is_ours(const struct platform_shared *shared) {
-    struct stat status;
-    return shared->file >= 0 && fstat(shared->file, &status) == 0 && status.st_dev == shared->device && status.st_ino == shared->inode;
-}
-
-static bool keep(struct platform_shared *shared) {
-    struct stat status;
-    if (fstat(shared->file, &status) != 0) return false;
-    shared->device = status.st_dev;
-    shared->inode = status.st_ino;
-    return true;
-}
+static bool is_ours(const struct platform_shared *shared) { return linux_file_is(shared->file, shared->device, shared->inode); }
 
 enum platform_shared_status platform_shared_open(struct platform_shared *shared, size_t bytes, bool huge, const char *name) {
     int saved = errno;
@@ -53,7 +41,7 @@ enum platform_shared_status platform_shared_open(struct platform_shared *shared,
     shared->file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | HUGE_2MB : 0));
     if (shared->file < 0)
         status = errno == ENOSYS || errno == EINVAL || errno == ENOENT || errno == ENODEV ? PLATFORM_SHARED_UNSUPPORTED : PLATFORM_SHARED_NO_MEMORY;
-    else if (!keep(shared) || !set_size(shared->file, bytes))
+    else if (!linux_file_identify(shared->file, &shared->device, &shared->inode) || !set_size(shared->file, bytes))
         status = PLATFORM_SHARED_NO_MEMORY;
     else if ((shared->base = platform_reserve(NULL, bytes, HUGE_BYTES)) == NULL)
         status = PLATFORM_SHARED_NO_MEMORY;

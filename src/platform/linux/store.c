@@ -60,10 +60,7 @@ int platform_store_open(struct platform_store *store, const char *path, int file
     return error;
 }
 
-bool platform_store_is_ours(const struct platform_store *store) {
-    struct stat status;
-    return fstat(store->file, &status) == 0 && status.st_dev == store->device && status.st_ino == store->inode;
-}
+bool platform_store_is_ours(const struct platform_store *store) { return linux_file_is(store->file, store->device, store->inode); }
 
 /*
  * What was read is in the block now, and what was written is on its way to the disk: neither is wanted a second time. Clean pages go at once; of

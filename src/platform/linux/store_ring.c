@@ -24,7 +24,6 @@
 #include <liburing.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,10 +65,7 @@ static bool load(struct liburing *library) {
     return true;
 }
 
-static bool is_ours(const struct platform_store_ring *ring) {
-    struct stat status;
-    return fstat(ring->uring.ring_fd, &status) == 0 && status.st_dev == ring->device && status.st_ino == ring->inode;
-}
+static bool is_ours(const struct platform_store_ring *ring) { return linux_file_is(ring->uring.ring_fd, ring->device, ring->inode); }
 
 /* An older library of the same name (before 2.3) leaves what our header's functions count by at 0. */
 static bool fits_header(const struct platform_store_ring *ring, unsigned depth) { return io_uring_sq_space_left(&ring->uring) >= depth; }
@@ -84,19 +80,16 @@ static bool knows_operations(struct platform_store_ring *ring) {
 
 /* The file number is put out of the way of programs that count on low ones. */
 static bool begin(struct platform_store_ring *ring, unsigned depth) {
-    struct stat status;
     if (ring->library.queue_init(depth, &ring->uring, 0) != 0) return false; /* forbidden by many containers, and by kernel.io_uring_disabled */
     int high = fcntl(ring->uring.ring_fd, F_DUPFD_CLOEXEC, FILE_NUMBER_LEAST);
     if (high >= 0) {
         linux_close(ring->uring.ring_fd);
         ring->uring.ring_fd = ring->uring.enter_ring_fd = high;
     }
-    if (!fits_header(ring, depth) || !knows_operations(ring) || fstat(ring->uring.ring_fd, &status) != 0) {
+    if (!fits_header(ring, depth) || !knows_operations(ring) || !linux_file_identify(ring->uring.ring_fd, &ring->device, &ring->inode)) {
         ring->library.queue_exit(&ring->uring);
         return false;
     }
-    ring->device = status.st_dev;
-    ring->inode = status.st_ino;
     ring->depth = depth;
     return true;
 }

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "page/frames_compact.h"
 #include "platform/sim/sim.h"
+#include "unit/page/frames_destroy.h"
 
 enum { SUPERPAGE_FRAMES = 512, BLOCKS_MAX = 32768 };
 

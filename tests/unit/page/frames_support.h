@@ -13,6 +13,7 @@
 
 #include "page/frames_internal.h"
 #include "platform/sim/sim.h"
+#include "unit/page/frames_destroy.h"
 
 enum { SUPERPAGE = 512 };
 static struct frame_zone *zone;
