@@ -75,6 +75,7 @@ struct shelf {
     uint32_t visits, contended; /* since the last tick */
     uint32_t misses;            /* magazines taken, likewise */
     bool changed_hands;         /* another thread than before has come since then */
+    bool used;                  /* full magazines have come since the last tick that found none: it has a share; also read without the lock */
     uint8_t trust, trusted;     /* so many looks in a row may do without sorting; and have, since rounds were sorted last: home.c; atomic */
     uint64_t allocs, frees;     /* as in the depot */
 } STRATA_ALIGNED(CACHE_LINE_BYTES);
@@ -107,7 +108,7 @@ struct depot {
     bool shared;                       /* more than one thread visits; atomic, written under the lock */
     bool leaving;                      /* the cache is being destroyed: whoever drains areas leaves it alone; atomic */
     uint8_t shut;                      /* every operation shall reach the backend: no array is opened; atomic, changed under the drain lock */
-    uint32_t shelves_used;             /* how many have full magazines; atomic. Here, as who looks whether its own has room asks for it */
+    uint32_t shelves_used;             /* how many have a share; atomic. Here, as who looks whether its own has room asks for it */
     uint32_t giving; /* drains that have taken rounds out of an area and not brought them home yet; atomic, a futex, under the drain lock */
 
     struct platform_lock lock STRATA_ALIGNED(CACHE_LINE_BYTES);

@@ -107,8 +107,13 @@ static void note_empty(struct cache_layer *caches, struct depot *depot) {
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
     depot->came_back += back;
     const uint64_t wanted = depot->shared && depot->object_bytes >= ALONE_OBJECT_BYTES ? CYCLED_BYTES_ALONE_SHARED : CYCLED_BYTES;
-    if (depot->cycles && caches->main != caches) set_full_limit(caches, depot); /* in small heaps no tick does it for object caches */
-    if (depot->cycles || depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
+    if (depot->cycles) { /* there are more objects than at the last tick, or it gave too many away; what is fetched from slabs costs more than a look
+                          */
+        rounds_cycle(caches, depot);
+        set_full_limit(caches, depot);
+        return;
+    }
+    if (depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
     rounds_cycle(caches, depot);
     set_full_limit(caches, depot);
 }

@@ -18,8 +18,12 @@
 #define GROWTH_SHARE 32
 /* Who cycles still comes by at least so often between two ticks, or less often by as much as m has grown. */
 #define CYCLE_VISITS 256
-/* More lock misses than this in an interval double m; so many intervals without a visit return it to its start. */
+/*
+ * More lock misses than this in an interval double m; so many double it at once, as much is lost until an interval ends; so many intervals without a
+ * visit return it to its start.
+ */
 #define CONTENDED_MAX 8
+#define CONTENDED_NOW 64
 #define IDLE_TICKS 20
 
 /*
@@ -75,7 +79,18 @@ static bool halve_outgrown(struct cache_layer *caches, struct depot *depot) {
     return true;
 }
 
+/* That others wait at the depot is worse than the memory: this growth has no other bound. */
+static void grow_contended(struct cache_layer *caches, struct depot *depot) {
+    depot->contends = true;
+    depot->contended = 0;
+    set_rounds(caches, depot, (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max), depot->cycles);
+}
+
 STRATA_COLD bool rounds_grow(struct cache_layer *caches, struct depot *depot) {
+    if (depot->contended >= CONTENDED_NOW && depot->rounds < depot->rounds_max) {
+        grow_contended(caches, depot);
+        return true;
+    }
     if (depot->keeps == DEPOT_KEEPS_FEW || depot->cycles) return false;
     if (halve_outgrown(caches, depot)) return true;
     const unsigned rounds = (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max);
@@ -94,8 +109,7 @@ static STRATA_COLD STRATA_NOINLINE void look_at_cycle(struct cache_layer *caches
 void rounds_adapt(struct cache_layer *caches, struct depot *depot) {
     if (depot->cycles) look_at_cycle(caches, depot);
     if (depot->contended > CONTENDED_MAX && depot->rounds < depot->rounds_max) {
-        depot->contends = true;
-        set_rounds(caches, depot, (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max), depot->cycles);
+        grow_contended(caches, depot);
     } else if (depot->rounds > depot->rounds_start && !halve_outgrown(caches, depot) && depot->visits == depot->visits_seen &&
                ++depot->ticks_idle >= IDLE_TICKS) {
         rounds_stop_cycling(caches, depot);

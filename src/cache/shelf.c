@@ -59,29 +59,34 @@ static void note_visit(struct shelf *shelf) {
     shelf->changed_hands |= shelf->visitor != 0;
     shelf->visitor = visitor;
 }
-static struct magazine *unlink_full(struct depot *depot, struct shelf *shelf, struct magazine **link) {
-    struct magazine *magazine = magazine_unlink(&shelf->full, link);
-    if (magazine != NULL && shelf->full.count == 0) __atomic_fetch_sub(&depot->shelves_used, 1, __ATOMIC_RELAXED);
-    return magazine;
+/* Whether the shelf has a share. Not with each magazine that comes to an empty one and leaves it: the count is on a line that all shelves read. */
+static void set_used(struct depot *depot, struct shelf *shelf, bool used) {
+    if (STRATA_LIKELY(shelf->used == used)) return;
+    __atomic_store_n(&shelf->used, used, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&depot->shelves_used, used ? 1u : -1u, __ATOMIC_RELAXED);
 }
 static void put_full(struct depot *depot, struct shelf *shelf, struct magazine *magazine, unsigned home) {
-    if (shelf->full.count == 0) __atomic_fetch_add(&depot->shelves_used, 1, __ATOMIC_RELAXED);
+    set_used(depot, shelf, true);
     magazine->home = (uint16_t)home;
     magazine_push(&shelf->full, magazine);
     shelf->frees += magazine->count;
 }
-/* How many a shelf may have: all that have some share alike in what the depot may have. */
-static uint32_t full_max(const struct depot *depot, const struct shelf *shelf) {
-    const uint32_t others = __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED) - (__atomic_load_n(&shelf->full.count, __ATOMIC_RELAXED) != 0);
-    return __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED) / (uint32_t)max_u64(others + 1, SHELVES_MIN);
+/* Shelves have equal shares in what the depot may have: all that have one, and this one. */
+static uint32_t shares(const struct depot *depot, const struct shelf *shelf) {
+    const uint32_t others = __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED) - __atomic_load_n(&shelf->used, __ATOMIC_RELAXED);
+    return (uint32_t)max_u64(others + 1, SHELVES_MIN);
+}
+/* Whether a shelf that has so many may have one more. */
+static bool may_have_more(const struct depot *depot, const struct shelf *shelf, uint32_t count) {
+    return ((uint64_t)count + 1) * shares(depot, shelf) <= __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED);
 }
 static bool has_room(const struct depot *depot, const struct shelf *shelf) {
-    return __atomic_load_n(&shelf->full.count, __ATOMIC_RELAXED) < full_max(depot, shelf);
+    return may_have_more(depot, shelf, __atomic_load_n(&shelf->full.count, __ATOMIC_RELAXED));
 }
 /* False: it is of another m, or there are enough. */
 static bool put_empty(const struct depot *depot, struct shelf *shelf, struct magazine *magazine) {
-    if (magazine->kind != __atomic_load_n(&depot->kind, __ATOMIC_RELAXED) || shelf->empty.count >= max_u64(SHELF_EMPTY_MIN, full_max(depot, shelf)))
-        return false;
+    if (magazine->kind != __atomic_load_n(&depot->kind, __ATOMIC_RELAXED)) return false;
+    if (shelf->empty.count >= SHELF_EMPTY_MIN && !may_have_more(depot, shelf, shelf->empty.count)) return false;
     magazine->home = 0;
     magazine_push(&shelf->empty, magazine);
     return true;
@@ -96,8 +101,8 @@ static struct magazine **find_own(struct shelf *shelf, unsigned home) {
         if ((*link)->home == home) return link;
     return NULL;
 }
-static struct magazine *take(struct depot *depot, struct shelf *shelf, struct magazine **link) {
-    struct magazine *magazine = unlink_full(depot, shelf, link);
+static struct magazine *take(struct shelf *shelf, struct magazine **link) {
+    struct magazine *magazine = magazine_unlink(&shelf->full, link);
     if (magazine != NULL) shelf->allocs += magazine->count;
     return magazine;
 }
@@ -107,7 +112,7 @@ struct magazine *shelf_take_full(struct cache_layer *caches, struct depot *depot
     struct shelf *shelf = shelf_of(caches, depot, home);
     lock(shelf);
     note_visit(shelf);
-    struct magazine *magazine = take(depot, shelf, find_own(shelf, home));
+    struct magazine *magazine = take(shelf, find_own(shelf, home));
     const bool often = magazine != NULL && note_miss(shelf);
     unlock(shelf);
     if (STRATA_UNLIKELY(often)) depot_grow(caches, depot);
@@ -123,7 +128,7 @@ unsigned shelf_take(struct cache_layer *caches, struct depot *depot, unsigned ho
     struct magazine **link = find_own(shelf, home), *magazine = NULL;
     if (link != NULL && (*link)->count <= DEPOT_FEW) { /* else shelf_take_full comes by */
         note_visit(shelf);
-        magazine = take(depot, shelf, link);
+        magazine = take(shelf, link);
         count = magazine_take(magazine, rounds);
         if (put_empty(depot, shelf, magazine)) magazine = NULL;
         often = note_miss(shelf);
@@ -163,7 +168,7 @@ struct magazine *shelf_take_any(const struct cache_layer *caches, struct depot *
         struct shelf *shelf = shelf_of(caches, depot, list);
         if (__atomic_load_n(&shelf->full.count, __ATOMIC_RELAXED) == 0) continue;
         platform_lock_acquire(&shelf->lock);
-        magazine = take(depot, shelf, &shelf->full.first);
+        magazine = take(shelf, &shelf->full.first);
         platform_lock_release(&shelf->lock);
     }
     return magazine;
@@ -208,9 +213,9 @@ bool shelf_give_empty(const struct cache_layer *caches, struct depot *depot, str
 /* ------------------------------------------------------------------ over time */
 
 /* One at a time, so that a fork at this moment costs the child one magazine's rounds at most. NULL: there are no more. */
-static struct magazine *take_unneeded(struct depot *depot, struct shelf *shelf, bool full) {
+static struct magazine *take_unneeded(struct shelf *shelf, bool full) {
     platform_lock_acquire(&shelf->lock);
-    struct magazine *magazine = full ? unlink_full(depot, shelf, &shelf->full.first) : magazine_pop(&shelf->empty);
+    struct magazine *magazine = full ? magazine_unlink(&shelf->full, &shelf->full.first) : magazine_pop(&shelf->empty);
     platform_lock_release(&shelf->lock);
     return magazine;
 }
@@ -239,12 +244,14 @@ void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all) {
         struct shelf *shelf = shelf_of(caches, depot, list);
         struct magazine *magazine;
         platform_lock_acquire(&shelf->lock);
-        const uint32_t most = full_max(depot, shelf); /* which others that came since have made less */
+        const uint32_t most =
+            __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED) / shares(depot, shelf); /* which others that came since have made less */
         unsigned full = magazine_unneeded(&shelf->full, all), empty = magazine_unneeded(&shelf->empty, all);
         if (shelf->full.count > most) full = (unsigned)max_u64(full, shelf->full.count - most);
+        if (shelf->full.count == full) set_used(depot, shelf, false);
         platform_lock_release(&shelf->lock);
-        while (full-- != 0 && (magazine = take_unneeded(depot, shelf, true)) != NULL) depot_put_away(caches, depot, magazine);
-        while (empty-- != 0 && (magazine = take_unneeded(depot, shelf, false)) != NULL) depot_put_away(caches, depot, magazine);
+        while (full-- != 0 && (magazine = take_unneeded(shelf, true)) != NULL) depot_put_away(caches, depot, magazine);
+        while (empty-- != 0 && (magazine = take_unneeded(shelf, false)) != NULL) depot_put_away(caches, depot, magazine);
     }
 }
 
@@ -269,6 +276,7 @@ static const char *check_shelf(const struct shelf *shelf, unsigned list) {
         if (magazine->count == 0 || magazine->count > magazine_capacity(magazine)) return "shelf: a full magazine with too few or too many rounds";
         if (magazine->home == 0 || shelf_number(magazine->home) != list) return "shelf: a magazine of another CPU";
     }
+    if (full != 0 && !shelf->used) return "shelf: full magazines without a share";
     for (const struct magazine *magazine = shelf->empty.first; magazine != NULL; magazine = magazine->next, empty++)
         if (magazine->count != 0) return "shelf: a full magazine among the empty ones";
     if (full != shelf->full.count || empty != shelf->empty.count) return "shelf: a count differs from its list";
@@ -285,7 +293,7 @@ STRATA_SELDOM const char *shelves_check(const struct cache_layer *caches, const 
     for (unsigned list = 0; list < DEPOT_HOMES && broken == NULL; list++) {
         const struct shelf *shelf = shelf_of(caches, depot, list);
         broken = check_shelf(shelf, list);
-        used += shelf->full.count != 0;
+        used += shelf->used;
     }
     if (broken == NULL && used != __atomic_load_n(&depot->shelves_used, __ATOMIC_RELAXED))
         broken = "depot: another number of shelves in use than there are";

@@ -87,6 +87,7 @@ static void damage_to_a_shelf_is_found(void **state) {
     ASSERT_FINDS_WITH(shelf->full.first->count, magazine_capacity(shelf->full.first) + 1, "too few or too many rounds");
     ASSERT_FINDS_WITH(shelf->full.first->home, shelf->full.first->home + 1, "a magazine of another CPU");
     ASSERT_FINDS_WITH(shelf->full.first->home, 0, "a magazine of another CPU");
+    ASSERT_FINDS_WITH(shelf->used, false, "without a share");
     ASSERT_FINDS_WITH(shelf->empty.first->count, 1, "a full magazine among the empty ones");
     ASSERT_FINDS_WITH(shelf->full.count, shelf->full.count + 1, "a count differs from its list");
     ASSERT_FINDS_WITH(shelf->empty.count, shelf->empty.count - 1, "a count differs from its list");

@@ -6,7 +6,8 @@
 #include "unit/cache/cache_test.h"
 
 #define CONTENDED_MAX 8 /* lock misses in an interval that a cache bears */
-#define IDLE_TICKS 20   /* intervals without a visit, after which m is what it was at first */
+#define CONTENDED_NOW 64
+#define IDLE_TICKS 20 /* intervals without a visit, after which m is what it was at first */
 
 static void *objects[2 * CACHE_ROUNDS_MAX + 2];
 
@@ -262,6 +263,26 @@ static void contention_doubles_m(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+/* Many waits are not suffered until the interval is over. */
+static void much_contention_doubles_m_at_once(void **state) {
+    (void)state;
+    unsigned cache;
+    struct depot *depot = build_depot(&cache, 64);
+    stack_stop_growth();
+    depot->rounds = depot->rounds_start = (uint16_t)(depot->rounds / 4);
+    const unsigned start = depot->rounds;
+    contend(depot, CONTENDED_NOW - 1);
+    assert_int_equal(depot->rounds, start);
+    contend(depot, 1);
+    assert_int_equal(depot->rounds, 2 * start);
+    assert_true(depot->contends);
+    contend(depot, CONTENDED_NOW);
+    assert_int_equal(depot->rounds, 4 * start);
+    cache_tick(&caches); /* they have counted already */
+    assert_int_equal(depot->rounds, 4 * start);
+    ASSERT_NOTHING_LEFT();
+}
+
 static void contention_of_one_interval_does_not_count_in_the_next(void **state) {
     (void)state;
     unsigned cache;
@@ -382,6 +403,7 @@ int main(void) {
         cmocka_unit_test(empty_magazines_have_a_working_set_too),
         cmocka_unit_test(a_reap_takes_depots_and_own_arrays_without_a_fence),
         cmocka_unit_test(contention_doubles_m),
+        cmocka_unit_test(much_contention_doubles_m_at_once),
         cmocka_unit_test(contention_of_one_interval_does_not_count_in_the_next),
         cmocka_unit_test(an_open_array_grows_when_it_comes_by),
         cmocka_unit_test(m_returns_when_nobody_visits),

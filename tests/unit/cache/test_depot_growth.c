@@ -148,6 +148,53 @@ static void arrays_of_what_cycles_are_for_what_there_is(void **state) {
     ASSERT_NOTHING_LEFT();
 }
 
+/* A class that is larger than when it began to cycle: what is fetched from the slabs is a reason to look, ticks may be far away. */
+static void what_cycles_has_room_for_more_as_it_grows(void **state) {
+    (void)state;
+    static void *objects[200];
+    unsigned cache;
+    struct depot *depot = build_depot(&cache, 4096);
+    stack_stop_growth();
+    for (unsigned i = 0; i < 100 && !depot->cycles; i++) {
+        take_all(cache, objects, 30);
+        give_all(cache, objects, 30);
+    }
+    assert_true(depot->cycles);
+    assert_in_range(depot->rounds, 8, 32);
+    for (unsigned i = 0; i < 2; i++) {
+        take_all(cache, objects, ARRAY_LENGTH(objects));
+        give_all(cache, objects, ARRAY_LENGTH(objects));
+    }
+    assert_int_equal(depot->rounds, depot->rounds_max);
+    const uint64_t in_slabs = slab_stats_of(cache).total - slab_stats_of(cache).in_use;
+    take_all(cache, objects, ARRAY_LENGTH(objects));
+    give_all(cache, objects, ARRAY_LENGTH(objects));
+    assert_int_equal(slab_stats_of(cache).total - slab_stats_of(cache).in_use, in_slabs); /* all are between arrays and depot */
+    ASSERT_NOTHING_LEFT();
+}
+
+/* A shelf that runs empty keeps its share, so that bursts don't write to what all shelves read, until a tick finds it empty. */
+static void a_share_lasts_until_a_tick(void **state) {
+    (void)state;
+    static void *objects[80];
+    unsigned cache;
+    const struct depot *depot = build_depot(&cache, 1024);
+    share_depot(cache);
+    caches.depots[cache].full_max = 100;
+    for (unsigned i = 0; i < 3; i++) {
+        take_all(cache, objects, ARRAY_LENGTH(objects));
+        const struct shelf *shelf = shelf_at(cache, shelf_number(cache_home()));
+        assert_int_equal(depot->shelved ? shelf->full.count : 0, 0);
+        assert_int_equal(depot->shelves_used, i == 0 ? 0 : 1);
+        give_all(cache, objects, ARRAY_LENGTH(objects));
+        assert_int_not_equal(shelf->full.count, 0);
+        assert_int_equal(depot->shelves_used, 1);
+    }
+    for (unsigned i = 0; i < 3 && depot->shelves_used != 0; i++) cache_tick(&caches);
+    assert_int_equal(depot->shelves_used, 0);
+    ASSERT_NOTHING_LEFT();
+}
+
 /* Those that cycle leave the room to others, and begin anew when they don't any more. */
 static void arrays_of_what_cycles_are_as_large_as_may_be(void **state) {
     (void)state;
@@ -176,6 +223,8 @@ int main(void) {
         cmocka_unit_test(all_arrays_together_grow_by_a_small_share_of_the_heap),
         cmocka_unit_test(the_share_is_of_all_cpus_and_of_the_heap),
         cmocka_unit_test(arrays_of_what_cycles_are_for_what_there_is),
+        cmocka_unit_test(what_cycles_has_room_for_more_as_it_grows),
+        cmocka_unit_test(a_share_lasts_until_a_tick),
         cmocka_unit_test(arrays_of_what_cycles_are_as_large_as_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
