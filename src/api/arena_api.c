@@ -22,10 +22,10 @@ struct strata_arena {
     struct quantum_arena core; /* has its own locks */
 
     /* Guarded by the list's lock. */
-    struct strata_arena *next, *previous; /* by creation */
-    struct strata_arena *source;          /* written once; NULL: none that is an arena */
-    struct strata_arena *importers;       /* the first; read without the lock by appeared() */
-    struct strata_arena *next_importer;   /* of the same source */
+    struct strata_arena *next, *previous;                   /* by creation */
+    struct strata_arena *source;                            /* written once; NULL: none that is an arena */
+    struct strata_arena *importers;                         /* the first; read without the lock by appeared() */
+    struct strata_arena *next_importer, *previous_importer; /* of the same source */
     strata_arena_reclaim *reclaim;
     void *reclaim_context;
 
@@ -182,9 +182,9 @@ static void unlist_arena(struct strata_arena *arena) {
     else
         list->first = arena->next;
     if (arena->source == NULL) return;
-    struct strata_arena **link = &arena->source->importers;
-    while (*link != arena) link = &(*link)->next_importer;
-    __atomic_store_n(link, arena->next_importer, __ATOMIC_RELAXED);
+    struct strata_arena *after = arena->next_importer, *before = arena->previous_importer;
+    if (after != NULL) after->previous_importer = before;
+    __atomic_store_n(before != NULL ? &before->next_importer : &arena->source->importers, after, __ATOMIC_RELAXED);
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_create(const char *name, uint64_t base, uint64_t size, uint64_t quantum, unsigned flags,
@@ -328,6 +328,7 @@ STRATA_EXPORT enum strata_arena_status strata_arena_set_source(struct strata_are
         arena_set_source_unit(&arena->core.arena, source->core.arena.quantum);
         arena->source = source;
         arena->next_importer = source->importers;
+        if (source->importers != NULL) source->importers->previous_importer = arena;
         __atomic_store_n(&source->importers, arena, __ATOMIC_RELAXED);
     }
     unlock_list();
@@ -400,8 +401,7 @@ struct visitor {
 
 static bool visit_segment(const struct arena_segment *segment, void *argument) {
     const struct visitor *visitor = argument;
-    const struct strata_arena_segment shown = {segment->start, segment->size, segment->kind};
-    return visitor->visit(&shown, visitor->context) != 0;
+    return visitor->visit(&(struct strata_arena_segment){segment->start, segment->size, segment->kind}, visitor->context) != 0;
 }
 
 STRATA_EXPORT enum strata_arena_status strata_arena_walk(struct strata_arena *arena, unsigned kinds, strata_arena_visit *visit, void *context) {

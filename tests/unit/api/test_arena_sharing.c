@@ -2,6 +2,8 @@
  * test_arena_sharing.c - public arenas among others, on the simulated platform: importing from arenas and by functions of the program, limits,
  * reclaim, sleep in every order of threads that few switches allow, and what all arenas together appear in: statistics, strata_check, fork.
  */
+#include <time.h>
+
 #include "strata/cache.h"
 #include "unit/api/arena_api_support.h"
 
@@ -14,6 +16,10 @@ static int setup(void **state) {
 }
 
 /* ------------------------------------------------------------------ importing from arenas */
+
+static double seconds(const struct timespec *from, const struct timespec *to) {
+    return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_nsec - from->tv_nsec) / 1e9;
+}
 
 static void spans_come_up_and_go_down(void **state) {
     (void)state;
@@ -67,6 +73,25 @@ static void what_an_importer_has_is_not_the_programs_to_free(void **state) {
     ASSERT_OK(strata_arena_free(bottom, own, 64));
     ASSERT_OK(strata_arena_destroy(importer));
     ASSERT_OK(strata_arena_destroy(cached));
+}
+
+/* What an arena costs to destroy is not for those to pay that import from the same source: by a clock, with much to spare. */
+static void an_importer_goes_without_a_search(void **state) {
+    enum { COUNT = 8000 };
+    static struct strata_arena *importers[COUNT];
+    struct timespec start, created, destroyed;
+    (void)state;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_non_null(importers[i] = new_arena("one of many", 0, 0, 64));
+        ASSERT_OK(strata_arena_set_source(importers[i], bottom));
+    }
+    clock_gettime(CLOCK_MONOTONIC, &created);
+    for (unsigned i = 1; i < COUNT; i += 2) ASSERT_OK(strata_arena_destroy(importers[i]));
+    for (unsigned i = 0; i < COUNT; i += 2) ASSERT_OK(strata_arena_destroy(importers[i]));
+    clock_gettime(CLOCK_MONOTONIC, &destroyed);
+    double creation_s = seconds(&start, &created), destruction_s = seconds(&created, &destroyed);
+    if (destruction_s > 4 * creation_s) fail_msg("%g s to create, %g to destroy", creation_s, destruction_s);
 }
 
 static void sources_are_checked(void **state) {
@@ -388,6 +413,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(spans_come_up_and_go_down, setup, sound),
         cmocka_unit_test_setup_teardown(what_an_importer_has_is_not_the_programs_to_free, setup, sound),
+        cmocka_unit_test_setup_teardown(an_importer_goes_without_a_search, setup, sound),
         cmocka_unit_test_setup_teardown(sources_are_checked, setup, sound),
         cmocka_unit_test_setup_teardown(a_source_outlives_its_importers, setup, sound),
         cmocka_unit_test_setup_teardown(limits_hold_at_each_level, setup, sound),
