@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <memory_resource>
 #include <new>
+#include <typeinfo>
 
 #include <strata/allocator.hpp>
 
@@ -21,7 +22,8 @@ namespace strata {
 
 /*
  * strata::heap_resource - allocate, deallocate and is_equal as std::pmr::memory_resource has them. All are equal: a block may be freed by any.
- * (Without RTTI, -fno-rtti, none can tell what another resource is: there one is equal to itself alone, and heap() always gives the same.)
+ * (Without RTTI, -fno-rtti, none can tell what another resource is: there one is equal to itself alone, and heap() gives the same in all of a
+ * library.)
  *
  * allocate(bytes, alignment): alignment is a power of two. Throws std::bad_alloc, after the new_handler was asked; always for more than PTRDIFF_MAX
  * bytes. deallocate(block, bytes, alignment): those of the allocation. Cost: that of strata_malloc and strata_free, and a virtual call.
@@ -32,14 +34,18 @@ class heap_resource final : public std::pmr::memory_resource {
     void do_deallocate(void *block, std::size_t bytes, std::size_t alignment) override { detail::deallocate(block, bytes, alignment); }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
 #if defined(__cpp_rtti)
-        return dynamic_cast<const heap_resource *>(&other) != nullptr;
+        /* Of a class that is final, a dynamic_cast may be a look at the vtable, of which libraries that don't see each other have one each. */
+        return typeid(other) == typeid(heap_resource);
 #else
         return this == &other; /* those of strata::heap() are one */
 #endif
     }
 };
 
-/* strata::heap - the resource. One in the process; never ends, so that static objects may use it to their end. Doesn't fail. Cost: a load. */
+/*
+ * strata::heap - the resource. One in the process, or in each library whose names others don't see (dlopen with RTLD_LOCAL, hidden visibility): all
+ * are equal. Never ends, so that static objects may use it to their end. Doesn't fail. Cost: a load.
+ */
 inline heap_resource *heap() noexcept {
     alignas(heap_resource) static unsigned char place[sizeof(heap_resource)];
     static heap_resource *const resource = ::new (static_cast<void *>(place)) heap_resource;

@@ -1,6 +1,8 @@
 """Strata in a process that started without it: a library linked to it, or with it in itself, comes by dlopen(RTLD_LOCAL) and goes by dlclose."""
 
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +140,40 @@ def test_keys_of_another_namespace(strata, compile_c):
     """Strata's own are in the way of those of a library there."""
     plugin = compile_c("inside.so", NAMESPACE_KEYS, "-shared", "-fPIC")
     assert strata.run([compile_c("host", NAMESPACE_HOST, "-pthread"), plugin, "foreign"]).text == "well\n"
+
+
+# Of a library that sees no names of others, and by a compiler that makes none unique in the process.
+RESOURCE_PLUGIN = r"""
+#include <strata/memory_resource.hpp>
+extern "C" const std::pmr::memory_resource *plugin_heap() { return strata::heap(); }
+extern "C" int plugin_equals(const std::pmr::memory_resource *other) {
+    return strata::heap()->is_equal(*other) && !strata::heap()->is_equal(*std::pmr::new_delete_resource());
+}
+"""
+RESOURCE_HOST = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    const void *heaps[2];
+    int (*equals[2])(const void *);
+    for (int i = 0; i < 2; i++) {
+        void *plugin = dlopen(argv[argc - 1 - i], RTLD_NOW | RTLD_LOCAL);
+        if (plugin == NULL) return fprintf(stderr, "%s\n", dlerror());
+        heaps[i] = ((const void *(*)(void))dlsym(plugin, "plugin_heap"))();
+        equals[i] = (int (*)(const void *))dlsym(plugin, "plugin_equals");
+    }
+    return printf("%d %d %d\n", heaps[0] != heaps[1], equals[0](heaps[1]), equals[1](heaps[0])) != 6;
+}
+"""
+
+
+@pytest.mark.strata_only
+@pytest.mark.parametrize("strata", ["rseq"], indirect=True)
+def test_resources_of_plugins_are_equal(strata, compile_c, tmp_path):
+    """Each of two libraries may have a strata::heap() of its own; what one allocated the other may free."""
+    plugins = [tmp_path / "one.so", tmp_path / "two.so"]
+    include = Path(__file__).resolve().parents[2] / "include"
+    for plugin in plugins:
+        subprocess.run(["clang++-19", "-std=c++17", "-O2", "-fPIC", "-shared", f"-I{include}", "-x", "c++", "-", "-o", plugin],
+                       input=RESOURCE_PLUGIN.encode(), check=True, timeout=60)
+    assert strata.run([compile_c("host", RESOURCE_HOST), *plugins]).text == "1 1 1\n"
