@@ -11,6 +11,7 @@
 #define DEFAULT_UNUSABLE 0.75
 #define DEFAULT_INTERVAL_NS UINT64_C(1000000000)
 #define INTERVAL_NS_MIN UINT64_C(1000000)
+#define INTERVAL_NS_MAX (UINT64_C(1) << 56)
 #define START "strata_zone_compactor_start"
 
 _Static_assert(STRATA_ZONE_ORDERS <= FRAMES_INDEX_ORDERS, "the index knows all orders");
@@ -84,7 +85,7 @@ enum strata_zone_status strata_zone_compactor_start(struct strata_zone *zone, co
         bool is_whole = inner_config.unusable >= 0 && inner_config.unusable < (double)UINT64_MAX;
         return zone_bad(zone_of(zone), START, "unusable", is_whole ? (uint64_t)inner_config.unusable : 0, "a number above 0, at most 1");
     }
-    if (inner_config.interval_ns < INTERVAL_NS_MIN || inner_config.interval_ns > UINT64_MAX >> 8)
+    if (inner_config.interval_ns < INTERVAL_NS_MIN || inner_config.interval_ns > INTERVAL_NS_MAX)
         return zone_bad(zone_of(zone), START, "interval_ns", inner_config.interval_ns, "1 ms at least, 2^56 ns at most");
     enum frames_status status = frames_compactor_start(zone_of(zone), &inner_config);
     if (status == FRAMES_NO_MEMORY) return no_memory(zone, START);

@@ -81,10 +81,14 @@ static void what_is_refused(void **state) {
     assert_int_equal(strata_zone_compactor_stop(NULL), STRATA_ZONE_BAD_ARGUMENT);
     assert_int_equal(strata_zone_compactor_wake(NULL), STRATA_ZONE_BAD_ARGUMENT);
     assert_int_equal(strata_zone_compactor_start(NULL, NULL), STRATA_ZONE_BAD_ARGUMENT);
-    const struct strata_zone_compactor_config wrong[] = {
-        {.order = 10}, {.unusable = -0.1}, {.unusable = 1.1}, {.unusable = __builtin_nan("")}, {.interval_ns = 999999}, {.interval_ns = UINT64_MAX}};
+    const struct strata_zone_compactor_config wrong[] = {{.order = 10},           {.unusable = -0.1},
+                                                         {.unusable = 1.1},       {.unusable = __builtin_nan("")},
+                                                         {.interval_ns = 999999}, {.interval_ns = (UINT64_C(1) << 56) + 1}};
     for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) assert_int_equal(strata_zone_compactor_start(zone, &wrong[i]), STRATA_ZONE_BAD_ARGUMENT);
     assert_int_equal(sim_threads_alive(), 0);
+    const struct strata_zone_compactor_config longest = {.interval_ns = UINT64_C(1) << 56};
+    assert_int_equal(strata_zone_compactor_start(zone, &longest), STRATA_ZONE_OK);
+    assert_int_equal(strata_zone_compactor_stop(zone), STRATA_ZONE_OK);
 }
 
 static void a_pass_and_its_figures(void **state) {
