@@ -15,7 +15,8 @@
  *   - threads: any thread may call, on any cache, and may free what another allocated; but nobody may use a cache while it is destroyed. Later use
  *     of it ends the process with one line, as long as its descriptor has not become another's;
  *   - constructors, destructors and sources run on the thread that calls strata, with no lock of strata held; they may call malloc and other
- *     caches, create and destroy these, too, but not this one. Reclaim and move functions say for themselves what they may do;
+ *     caches, create and destroy these, too, but not this one. Reclaim and move functions say for themselves what they may do. All of these must
+ *     return: no longjmp, no exception, by which objects would be lost;
  *   - fork: caches and their objects are in the child as in the parent, whatever the parent's other threads were doing;
  *   - signals: not for signal handlers;
  *   - errno stays as it was.

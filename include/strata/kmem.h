@@ -125,7 +125,7 @@ STRATA_API void *strata_kmem_cookie_alloc(strata_kmem_cookie cookie, unsigned fl
 
 /*
  * strata_kmem_cookie_free - strata_kmem_free for a block of strata_kmem_cookie_alloc with the same cookie, or of strata_kmem_alloc with a size that
- * has it. NULL: does nothing. (Section 3.3.5.)
+ * has it. cookie: as there, for NULL too, which does nothing else. (Section 3.3.5.)
  */
 STRATA_API void strata_kmem_cookie_free(strata_kmem_cookie cookie, void *p) STRATA_NOEXCEPT;
 
