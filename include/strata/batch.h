@@ -56,7 +56,8 @@ extern "C" {
 #endif
 
 enum strata_batch_flags {
-    STRATA_BATCH_ZERO = 1,                /* what is allocated, or added by growth, reads as zeros: all that may be used */
+    /* What is allocated, or added by growth to what could be used before (strata_malloc_usable_size), reads as zeros: all that may be used. */
+    STRATA_BATCH_ZERO = 1,
     STRATA_BATCH_NO_MOVE = 2,             /* a block that is resized keeps its address, or it fails with ENOSPC */
     STRATA_BATCH_CONSTANT_TIME = 4,       /* no housekeeping in this call: no maintenance, and no small block is copied to become smaller */
     STRATA_BATCH_RESERVE_IS_MULTIPLE = 8, /* reserve counts in sizes of the element */

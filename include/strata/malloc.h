@@ -10,7 +10,9 @@
  *   - sizes and alignments are in bytes;
  *   - threads: any thread may call, and may free what another allocated; also before main and after exit handlers have run. Two threads must
  *     not free or resize one block at a time;
- *   - fork: a child of fork may call them at once, also where the parent had other threads, and has its own copy of every block;
+ *   - fork: a child of fork may call them at once, also where the parent had other threads, and has its own copy of every block. One that is made
+ *     without the handlers of fork (_Fork, the system calls fork and clone) may where the parent had one thread; strata's own counts, which runs
+ *     beside a heap that has passed 64 MiB (docs/options.md, background): else a lock may be held in the child by a thread that it doesn't have;
  *   - signals: not async-signal-safe, as POSIX has it for malloc. Where restartable sequences are in use, a handler may interrupt the fast path of
  *     strata_malloc and strata_free at any instruction and call both. But a handler that interrupts a slow path which holds a lock can deadlock
  *     when its own call needs that lock. With per-thread caches not even the fast path may be interrupted so;
