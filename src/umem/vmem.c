@@ -33,7 +33,7 @@ struct vmem {
     vmem_free_t *free;
     bool direct; /* its arena imports from that of the source itself */
     /* Guarded by the lock. */
-    vmem_t *first_importer, *next_importer;
+    vmem_t *first_importer, *next_importer, *previous_importer;
     /* Atomic: they are read without it. */
     unsigned importers; /* all that there are */
     unsigned functions; /* importers by a function, from this one or from any below it */
@@ -91,16 +91,19 @@ static void count_function(const vmem_t *vmp, unsigned more) {
 }
 static void list_importer(vmem_t *vmp) {
     pthread_mutex_lock(&importers);
-    vmp->next_importer = vmp->source->first_importer;
+    vmem_t *next = vmp->source->first_importer;
+    if (next != NULL) next->previous_importer = vmp;
+    vmp->next_importer = next;
+    vmp->previous_importer = NULL;
     vmp->source->first_importer = vmp;
     count_function(vmp, 1);
     pthread_mutex_unlock(&importers);
 }
 static void unlist_importer(vmem_t *vmp) {
     pthread_mutex_lock(&importers);
-    vmem_t **link = &vmp->source->first_importer;
-    while (*link != vmp) link = &(*link)->next_importer;
-    *link = vmp->next_importer;
+    vmem_t *next = vmp->next_importer, *previous = vmp->previous_importer;
+    if (next != NULL) next->previous_importer = previous;
+    *(previous != NULL ? &previous->next_importer : &vmp->source->first_importer) = next;
     count_function(vmp, -1U);
     pthread_mutex_unlock(&importers);
 }
