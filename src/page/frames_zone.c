@@ -232,24 +232,37 @@ uint64_t frames_reserve(struct frame_zone *zone) {
 }
 void frames_set_effort(struct frame_zone *zone, unsigned effort) { __atomic_store_n(&zone->effort, effort, __ATOMIC_RELAXED); }
 
+/* Takes the zone's lock, with no superpage in a slot that lies between the partition's first, which it returns, and `first`. */
+static uint64_t lock_between(struct frame_zone *zone, uint64_t first) {
+    for (;;) {
+        const uint64_t seen = __atomic_load_n(&zone->partition_first, __ATOMIC_RELAXED);
+        if (seen == first)
+            platform_lock_acquire(&zone->lock);
+        else
+            frames_lock_range(zone, min_u64(first, seen), max_u64(first, seen) - 1);
+        if (zone->partition_first == seen) return seen;
+        platform_lock_release(&zone->lock); /* another thread has resized it meanwhile */
+    }
+}
+
 enum frames_status frames_partition_resize(struct frame_zone *zone, uint64_t bytes) {
     if (bytes > zone_bytes(zone)) return FRAMES_BAD_ARGUMENT;
     uint64_t first = zone->superpage_count - superpages_of(bytes);
     enum frames_status status = FRAMES_OK;
     frames_slots_drain(zone); /* else a slot may hold a superpage that is free, or of the wrong group */
-    frames_lock_range(zone, 0, zone->superpage_count - 1);
-    for (uint64_t i = first; i < zone->partition_first && status == FRAMES_OK; i++) {
+    const uint64_t before = lock_between(zone, first), end = max_u64(first, before);
+    for (uint64_t i = first; i < before && status == FRAMES_OK; i++) {
         const struct frames_superpage *superpage = &zone->superpages[i];
         bool wanted = superpage->capture != 0 && zone->captures[superpage->capture - 1].mobility == FRAMES_UNMOVABLE;
         if (superpage->used[FRAMES_UNMOVABLE] != 0 || wanted) status = FRAMES_BUSY;
     }
-    for (uint64_t i = min_u64(first, zone->partition_first); status == FRAMES_OK && i < max_u64(first, zone->partition_first); i++) {
+    for (uint64_t i = min_u64(first, before); i < end && status == FRAMES_OK; i++) {
         struct frames_superpage *superpage = &zone->superpages[i];
         superpage->partition = i >= first;
         if (superpage->partition && superpage->group == FRAMES_UNMOVABLE) superpage->group = FRAMES_MOVABLE;
         frames_superpage_relink(zone, superpage);
     }
-    if (status == FRAMES_OK) zone->partition_first = first;
+    if (status == FRAMES_OK) __atomic_store_n(&zone->partition_first, first, __ATOMIC_RELAXED); /* also looked at without the lock */
     platform_lock_release(&zone->lock);
     return status;
 }
