@@ -127,8 +127,8 @@ struct strata_zone_config {
  * STRATA_ZONE_NO_HUGE_PAGES; STRATA_ZONE_UNSUPPORTED: the system has no such memory, or no such node (STRATA_ZONE_HEAP: of any). Memory
  * behind the frames is taken when they are first touched, but for STRATA_ZONE_HUGETLB, and for what the heap keeps present. Limits of the process
  * (RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_AS), or of the heap, that are too low are STRATA_ZONE_NO_MEMORY; no signal is raised. Cost: linear in
- * superpages, some 10 ns each; 256 bytes for each, and 4 to 20 bytes for each frame that is allocated as movable, with an owner, pinned or mapped;
- * above 2 GiB in huge pages, where the system has any.
+ * superpages, 0.1 to 0.6 us each, most of it the system's for memory that is touched first; 256 bytes for each, and 4 to 20 bytes for each frame that
+ * is allocated as movable, with an owner, pinned or mapped; above 2 GiB in huge pages, where the system has any.
  */
 STRATA_API enum strata_zone_status strata_zone_create(const struct strata_zone_config *config,
                                                       struct strata_zone **zone) STRATA_NOEXCEPT STRATA_NODISCARD;
