@@ -71,7 +71,6 @@ struct object_caches {
     struct object_layer *last;   /* of these; under the lock, as the next */
     struct object_layer *roomy;  /* one with a free place, and so on */
     struct list all;             /* of object_cache.link */
-    uint64_t debug_epoch;        /* which walk of object_caches_debug_each this is; under the lock */
 };
 void object_caches_init(struct object_caches *objects, struct slab_layer *slabs, struct cache_layer *first, unsigned magazine_max);
 
@@ -117,7 +116,6 @@ struct object_cache {
     uint64_t constructed, destructed, refused; /* objects; refused: construct did not return 0. Atomic */
     struct debug_cache *debug;                 /* see object_debug.c; NULL: it never had features. Atomic, as is the next */
     uint32_t debug_changing;                   /* someone is about to give it others */
-    uint64_t debug_epoch;                      /* under objects->lock */
 };
 
 /*

@@ -62,30 +62,12 @@ bool object_cache_debug_set(struct object_cache *cache, struct debug_layer *laye
     return ok;
 }
 
-/* The next cache that this walk has not seen, pinned; NULL: none. */
-static struct object_cache *pin_next(struct object_caches *objects, uint64_t epoch) {
-    struct object_cache *found = NULL;
-    platform_lock_acquire(&objects->lock);
-    LIST_FOR_EACH(&objects->all, node) {
-        struct object_cache *cache = CONTAINER_OF(node, struct object_cache, link);
-        if (cache->debug_epoch >= epoch || cache->integers != 0) continue;
-        cache->debug_epoch = epoch;
-        cache->pins++;
-        found = cache;
-        break;
-    }
-    platform_lock_release(&objects->lock);
-    return found;
-}
+static bool is_of_memory(const struct object_cache *cache) { return cache->integers == 0; }
 
 void object_caches_debug_each(struct object_caches *objects, void (*apply)(struct object_cache *cache, void *argument), void *argument) {
-    platform_lock_acquire(&objects->lock);
-    uint64_t epoch = ++objects->debug_epoch;
-    platform_lock_release(&objects->lock);
-    for (struct object_cache *cache; (cache = pin_next(objects, epoch)) != NULL;) {
+    struct object_place place = {0};
+    for (struct object_cache *cache; (cache = object_pin_next(objects, &place, is_of_memory)) != NULL; object_unpin(objects, cache))
         apply(cache, argument);
-        object_unpin(objects, cache);
-    }
 }
 
 /* ------------------------------------------------------------------ objects */

@@ -5,6 +5,8 @@
  * What it protects: a program is called back as before when its caches are debugged, for as much memory as they have then, and not for failures that
  * it has ordered, which come as often as it said; the figures of a cache are true whatever it is debugged with.
  */
+#include <time.h>
+
 #include "unit/api/debug_support.h"
 
 #define MS UINT64_C(1000000)
@@ -253,12 +255,40 @@ static void a_move_function_comes_before_objects(void **state) {
     ASSERT_SOUND();
 }
 
+/* ------------------------------------------------------------------ many caches */
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Each is looked at once, and no cache is searched for its turn among those that had theirs: by a clock, with much to spare. */
+static void features_are_set_in_one_walk(void **state) {
+    enum { CACHES = 6000 };
+    static struct strata_cache *caches[CACHES];
+    const struct strata_cache_config config = {.size = 64};
+    struct strata_debug_stats stats;
+    (void)state;
+    const double start_s = now_s();
+    for (unsigned i = 0; i < CACHES; i++)
+        assert_int_equal(strata_cache_create(i % 1000 == 7 ? "chosen" : "one of many", &config, &caches[i]), STRATA_CACHE_OK);
+    const double created_s = now_s();
+    assert_int_equal(strata_debug_set("chosen", "guards"), STRATA_DEBUG_OK);
+    const double set_s = now_s();
+    strata_debug_stats_get(&stats);
+    assert_int_equal(stats.caches, CACHES / 1000);
+    if (set_s - created_s > 2 * (created_s - start_s)) fail_msg("%g s to create, %g to set features", created_s - start_s, set_s - created_s);
+    for (unsigned i = 0; i < CACHES; i++) assert_int_equal(strata_cache_destroy(caches[i]), STRATA_CACHE_OK);
+    ASSERT_SOUND();
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
         TEST(whoever_has_debugged_objects_is_asked), TEST(pressure_asks_for_a_share_of_all), TEST(an_empty_cache_is_not_asked),
         TEST(failures_come_as_often_as_was_said),    TEST(a_refusal_is_no_want_of_memory),   TEST(constructions_are_counted),
-        TEST(a_move_function_comes_before_objects),
+        TEST(a_move_function_comes_before_objects),  TEST(features_are_set_in_one_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
