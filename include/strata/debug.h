@@ -90,8 +90,8 @@ STRATA_API const char *strata_debug_status_text(enum strata_debug_status status)
  * threads have cached is used up first, without features. Not from constructors and destructors, as those of a cache run here when its arrays
  * are shut.
  * Cost: linear in the caches, and for each that matches in its CPUs; one fence over all CPUs for each. While a cache has features, each of its
- * operations takes a lock, and with audit a walk up the stack. An object cache whose features are off opens its arrays when the last of its
- * debugged objects is freed; malloc's do at once.
+ * operations takes a lock, and with audit a walk up the stack; and each free, where it has a source of its own, a look through its slabs. An object
+ * cache whose features are off opens its arrays when the last of its debugged objects is freed; malloc's do at once.
  */
 STRATA_API enum strata_debug_status strata_debug_set(const char *pattern, const char *features);
 
@@ -179,7 +179,8 @@ struct strata_debug_buffer {
  *
  * pattern: NULL: all. freed: visit those too that were freed and not used again. What visit gets is its own until it returns, and no lock is held: it
  * may allocate, free, and call what is declared here. visit: not NULL. Buffers that come or go meanwhile may be visited or not. To find leaks: walk
- * at the end. Returns false where there was no memory for the walk. Cost: linear in the buffers.
+ * at the end. Returns false where there was no memory for the walk. Cost: linear in the buffers; of a cache with a source of its own
+ * also in the square of its slabs.
  */
 STRATA_API bool strata_debug_walk(const char *pattern, bool freed, bool (*visit)(const struct strata_debug_buffer *buffer, void *argument),
                                   void *argument);

@@ -143,6 +143,7 @@ bool debug_cache_set(struct debug_cache *cache, const struct debug_features *fea
     if (twin != NULL) {
         cache->random = debug_seed(features, cache->name);
         cache->features = *features;
+        twin->id = __atomic_add_fetch(&cache->layer->next_id, 1, __ATOMIC_RELAXED);
         list_push_front(&cache->twins, &twin->link);
     } else {
         cache->features = (struct debug_features){0};
@@ -158,6 +159,7 @@ uint64_t debug_cache_destroy(struct debug_cache *cache) {
     struct debug_layer *layer = cache->layer;
     platform_lock_acquire(&layer->lock);
     list_remove(&cache->link);
+    layer->ended++;
     platform_lock_release(&layer->lock);
     uint64_t left = cache->in_use;
     cache->active = false;

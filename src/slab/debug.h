@@ -69,6 +69,7 @@ struct debug_slot {
 struct debug_twin {
     struct debug_cache *cache;
     struct list link; /* of cache->twins, the youngest first */
+    uint64_t id;      /* grows from twin to twin */
     struct debug_features features;
     uint64_t stride, reach; /* from place to place; of that, up to where there is access */
     uint64_t lead;          /* the least in front of a buffer */
@@ -134,6 +135,7 @@ struct debug_layer {
     struct zone *zone;
     struct platform_lock lock;
     struct list caches;
+    uint64_t ended;                                          /* how many caches have; under the lock */
     uint64_t next_id;                                        /* atomic */
     bool goes_on;                                            /* after an error; atomic */
     uint64_t errors, plain, failed, allocs, frees, injected; /* atomic */
@@ -233,9 +235,13 @@ void debug_each(struct debug_layer *layer, void (*visit)(struct debug_cache *cac
 
 /* ------------------------------------------------------------------ looking at buffers */
 
-/* Where a walk is; zeros at its start. */
+/* Where a walk is; zeros at its start. cache: the one with that id, where no more have ended; slab: likewise, at `start`, as long as it is there. */
 struct debug_cursor {
-    uint64_t cache_id, slab_id;
+    uint64_t cache_id, twin_id, slab_id;
+    struct list *cache;
+    uint64_t ended;
+    const struct debug_slab *slab;
+    uintptr_t start;
 };
 /* A slab as it was at a moment: `slab` is a copy, its twin and its cache are not. */
 struct debug_copy {

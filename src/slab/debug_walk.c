@@ -1,8 +1,8 @@
 /*
  * debug_walk.c - debugged buffers looked at: all of a cache checked, slabs copied for walks, the equations of debug.h, fork.
  *
- * A walk copies one slab after the other, by the numbers that caches and slabs got in the order in which they came, so that it can let go of the
- * locks in between, whatever comes and goes meanwhile.
+ * A walk copies one slab after the other, by the numbers that caches, twins and slabs got in the order in which they came, so that it can let go of
+ * the locks in between, whatever comes and goes meanwhile.
  */
 #include "slab/debug_internal.h"
 
@@ -53,38 +53,55 @@ static void copy_slab(const struct debug_slab *slab, struct debug_copy *copy) {
     __builtin_memcpy(copy->slab, slab, sizeof *slab + (uint64_t)twin->capacity * twin->slot_bytes);
 }
 
-/* The slab with the least number above `after`. Under the cache's lock. */
-static const struct debug_slab *next_slab(const struct debug_cache *cache, uint64_t after) {
-    const struct debug_slab *least = NULL;
-    LIST_FOR_EACH(&cache->twins, node) {
-        const struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
-        LIST_FOR_EACH(&twin->slabs, at) {
-            const struct debug_slab *slab = CONTAINER_OF(at, struct debug_slab, link);
-            if (slab->id <= after) continue;
-            if (least == NULL || slab->id < least->id) least = slab;
-            break; /* a twin's slabs stand in order */
-        }
+/*
+ * The next slab of the cursor's twin, whose slabs stand in the order of their ids: behind the last one where that is there still, or else looked for.
+ * Under the cache's lock, as the next.
+ */
+static const struct debug_slab *next_of_twin(const struct debug_twin *twin, const struct debug_cursor *cursor) {
+    const struct debug_cache *cache = twin->cache;
+    const struct list *node = &twin->slabs;
+    /* To find one of a source's takes a search, too. */
+    if (cursor->slab != NULL && cache->source == NULL && debug_slab_of(cache, cursor->start) == cursor->slab && cursor->slab->id == cursor->slab_id)
+        node = &cursor->slab->link;
+    while ((node = node->next) != &twin->slabs) {
+        const struct debug_slab *slab = CONTAINER_OF(node, struct debug_slab, link);
+        if (slab->id > cursor->slab_id) return slab;
     }
-    return least;
+    return NULL;
+}
+
+/* Twins from the oldest on, so that those that come meanwhile come last. */
+static const struct debug_slab *next_slab(const struct debug_cache *cache, struct debug_cursor *cursor) {
+    for (const struct list *node = cache->twins.prev; node != &cache->twins; node = node->prev) {
+        const struct debug_twin *twin = CONTAINER_OF(node, struct debug_twin, link);
+        if (twin->id < cursor->twin_id) continue;
+        if (twin->id != cursor->twin_id) *cursor = (struct debug_cursor){.cache_id = cursor->cache_id, .twin_id = twin->id};
+        const struct debug_slab *slab = next_of_twin(twin, cursor);
+        if (slab == NULL) continue;
+        cursor->slab = slab;
+        cursor->slab_id = slab->id;
+        cursor->start = slab->start;
+        return slab;
+    }
+    return NULL;
 }
 
 bool debug_copy_next(struct debug_layer *layer, struct debug_cursor *cursor, bool (*match)(const struct debug_cache *cache, void *argument),
                      void *argument, struct debug_copy *copy) {
     bool found = false;
     platform_lock_acquire(&layer->lock);
-    LIST_FOR_EACH(&layer->caches, node) {
+    struct list *node = cursor->cache != NULL && cursor->ended == layer->ended ? cursor->cache : layer->caches.next;
+    for (; node != &layer->caches && !found; node = node->next) {
         struct debug_cache *cache = CONTAINER_OF(node, struct debug_cache, link);
         if (cache->id < cursor->cache_id || !match(cache, argument)) continue;
         if (cache->id != cursor->cache_id) *cursor = (struct debug_cursor){.cache_id = cache->id};
         platform_lock_acquire(&cache->lock);
-        const struct debug_slab *slab = next_slab(cache, cursor->slab_id);
-        if (slab != NULL) {
-            copy_slab(slab, copy);
-            cursor->slab_id = slab->id;
-            found = true;
-        }
+        const struct debug_slab *slab = next_slab(cache, cursor);
+        if (slab != NULL) copy_slab(slab, copy);
+        found = slab != NULL;
         platform_lock_release(&cache->lock);
-        if (found) break;
+        cursor->cache = node;
+        cursor->ended = layer->ended;
     }
     platform_lock_release(&layer->lock);
     return found;

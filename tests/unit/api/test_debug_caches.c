@@ -283,12 +283,82 @@ static void features_are_set_in_one_walk(void **state) {
     ASSERT_SOUND();
 }
 
+/* ------------------------------------------------------------------ walks */
+
+enum { WALKED = 16000 };
+static struct {
+    void *buffers[WALKED];
+    unsigned visits;
+    bool frees;
+} walked;
+
+/* Frees what it is shown, by which slabs go, and with one visit in 64 a cache that came before this one's. */
+static bool visit(const struct strata_debug_buffer *buffer, void *argument) {
+    (void)argument;
+    walked.visits++;
+    if (!walked.frees) return true;
+    unsigned i = (unsigned)(buffer->bytes - 20000);
+    assert_ptr_equal(walked.buffers[i], buffer->address);
+    walked.buffers[i] = NULL;
+    strata_free(buffer->address);
+    if (i % 64 != 0) return true;
+    strata_release(0);
+    close_store();
+    open_store("audit=1+frames=1", 1);
+    return true;
+}
+
+static double walk_s(void) {
+    walked.visits = 0;
+    const double start_s = now_s();
+    assert_true(strata_debug_walk("malloc-*", false, visit, NULL));
+    return now_s() - start_s;
+}
+
+/* A walk of sixteen times as many buffers takes some sixteen times as long, not the square: by a clock, with much to spare. */
+static void a_walk_goes_on_where_it_was(void **state) {
+    (void)state;
+    assert_int_equal(strata_debug_set("malloc-*", "audit=1+frames=1"), STRATA_DEBUG_OK);
+    for (unsigned i = 0; i < WALKED / 16; i++) assert_non_null(walked.buffers[i] = strata_malloc(30000));
+    double few_s = walk_s();
+    for (unsigned again = 0; again < 3; again++) {
+        double now = walk_s();
+        if (now > few_s) few_s = now;
+    }
+    assert_int_equal(walked.visits, WALKED / 16);
+    for (unsigned i = WALKED / 16; i < WALKED; i++) assert_non_null(walked.buffers[i] = strata_malloc(30000));
+    double many_s = walk_s();
+    assert_int_equal(walked.visits, WALKED);
+    for (unsigned i = 0; i < WALKED; i++) strata_free(walked.buffers[i]);
+    if (many_s > 5 * 16 * few_s) fail_msg("%g s for %u buffers, %g for %u", few_s, WALKED / 16, many_s, WALKED);
+    ASSERT_SOUND();
+}
+
+/* All that stays until it is shown is shown once, whatever goes meanwhile: slabs, also of features that are not set any more, and caches. */
+static void a_walk_finds_its_way(void **state) {
+    static const char *const features[] = {"audit=1+frames=1", "audit=2+frames=1", "guards"};
+    (void)state;
+    open_store("audit=1+frames=1", 1);
+    walked.frees = true;
+    for (unsigned i = 0; i < 900; i++) {
+        if (i % 300 == 0) assert_int_equal(strata_debug_set("malloc-*", features[i / 300]), STRATA_DEBUG_OK);
+        assert_non_null(walked.buffers[i] = strata_malloc(20000 + i));
+    }
+    (void)walk_s();
+    walked.frees = false;
+    assert_int_equal(walked.visits, 900);
+    for (unsigned i = 0; i < 900; i++) assert_null(walked.buffers[i]);
+    close_store();
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup(name, debug_heap)
     const struct CMUnitTest tests[] = {
-        TEST(whoever_has_debugged_objects_is_asked), TEST(pressure_asks_for_a_share_of_all), TEST(an_empty_cache_is_not_asked),
-        TEST(failures_come_as_often_as_was_said),    TEST(a_refusal_is_no_want_of_memory),   TEST(constructions_are_counted),
+        TEST(whoever_has_debugged_objects_is_asked), TEST(pressure_asks_for_a_share_of_all),
+        TEST(an_empty_cache_is_not_asked),           TEST(failures_come_as_often_as_was_said),
+        TEST(a_refusal_is_no_want_of_memory),        TEST(constructions_are_counted),
         TEST(a_move_function_comes_before_objects),  TEST(features_are_set_in_one_walk),
+        TEST(a_walk_goes_on_where_it_was),           TEST(a_walk_finds_its_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
