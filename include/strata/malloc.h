@@ -29,7 +29,7 @@
  *     lock; one call in half an array's rounds moves that many to or from the depot or the slabs, under the lock of the size class. Large
  *     blocks: one lock for the heap, constant up to 1 MiB, above that linear in the size in units of 2 MiB. Pages that the heap doesn't have
  *     yet cost what the system takes for them, at the first touch or before. Now and then a slow path also does maintenance:
- *     linear in the number of size classes and in what it gives back.
+ *     linear in the number of size classes and of object caches, and in what it gives back.
  *
  * The design follows, for the arrays and the depot: Bonwick, Adams, "Magazines and Vmem" (2001), section 3, with transfers of half an array after
  * Vee, Hsu, "A Scalable and Efficient Storage Allocator on Shared-Memory Multiprocessors", Theorem 2.5; for slabs: Bonwick, "The Slab Allocator"

@@ -51,8 +51,8 @@ STRATA_API const char *strata_pressure_status_text(enum strata_pressure_status s
  *   - STRATA_CACHE_OUT_OF_MEMORY: a malloc, strata_page_alloc or the like has failed a moment ago (hard_limit, or the system has none), a half.
  *
  * How much it gives is its own affair. It may allocate and free, use every function of strata, and unregister itself or others. While it runs,
- * nothing else of the maintenance thread's work is done, so that it should not sleep. Cost: linear in the handlers that there are, some ns each; later
- * two looks at the heap's figures and at /proc for each call.
+ * nothing else of the maintenance thread's work is done, so that it should not sleep. Cost: linear in the handlers that there are, some ns each;
+ * later two looks at the heap's figures and at /proc for each call.
  */
 STRATA_API enum strata_pressure_status strata_pressure_register(const char *name,
                                                                 void (*handler)(void *argument, size_t wanted_bytes, enum strata_cache_need need),

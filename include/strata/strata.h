@@ -102,10 +102,10 @@ STRATA_API const char *strata_check(void) STRATA_NOEXCEPT;
  * an operation on it, stopped or in a signal handler, for more than some 20 ms; and those of all other threads where the system has no membarrier
  * (Linux before 4.14, or a filter that forbids it).
  * Returns the bytes handed back, 0 where there was nothing to give. Memory in use is not touched.
- * Cost: linear in the number of size classes times that of CPUs, in the objects in caches, and in the pages handed back, at one system call
- * for each stretch of them; one interruption of all CPUs for each that has objects cached. What comes next may have to fetch its pages anew.
- * One thread at a time empties caches; others that call wait for it. (Caches: "Experience With an Efficient Parallel Kernel Memory
- * Allocator", section 5.2. Idle pages: Douglas, "User Mode Memory Page Allocation", section 2.)
+ * Cost: linear in the number of size classes and object caches times that of CPUs, in the objects in caches, and in the pages handed back, at one
+ * system call for each stretch of them; one interruption of all CPUs for each that has objects cached. What comes next may have to fetch its pages
+ * anew. One thread at a time empties caches; others that call wait for it. (Caches: "Experience With an Efficient Parallel Kernel Memory Allocator",
+ * section 5.2. Idle pages: Douglas, "User Mode Memory Page Allocation", section 2.)
  */
 STRATA_API size_t strata_release(size_t keep_bytes) STRATA_NOEXCEPT;
 

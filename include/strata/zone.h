@@ -223,10 +223,9 @@ struct strata_zone_request {
  * another group's, that with the largest free area, which changes its group when most of it changes hands (not to the movable one: such frames go
  * again); else from the reserve. Then, unless told otherwise, by compaction and reclaim as far as the zone has them on (strata_zone_set_effort).
  * A run that is aligned beyond a superpage is had from wholly free ones only. STRATA_ZONE_NO_FRAMES: at a moment of the call no such run was free.
- * Cost: one lock that a CPU has mostly to itself up to a superpage, constant; above that linear in the superpages of the zone, 1/64 ns each, and in
- * those of the run, some 20 ns each (where they were never used, up to 6 us, as what strata remembers of them takes memory). Where nothing is found,
- * or nothing but by a look into each superpage (for runs that are no power of two, or aligned beyond it): a lock for each CPU, and some 50 ns a
- * superpage for such runs. (Sections 2.1 and 2.2.)
+ * Cost: one lock that a CPU has mostly to itself up to a superpage, constant; above that linear in the superpages of the zone, 1/64 ns each, and
+ * in those of the run, 20 ns each, the first time up to 6 us. Where nothing is found, or nothing but by a look into each superpage (for runs that are
+ * no power of two, or aligned beyond it): a lock for each CPU, and some 50 ns a superpage for such runs. (Sections 2.1 and 2.2.)
  */
 STRATA_API enum strata_zone_status strata_zone_alloc(struct strata_zone *zone, uint64_t frames, enum strata_zone_mobility mobility,
                                                      uint64_t *frame) STRATA_NOEXCEPT;
@@ -237,8 +236,7 @@ STRATA_API enum strata_zone_status strata_zone_alloc_as(struct strata_zone *zone
  * block.
  *
  * Returns STRATA_ZONE_OK; STRATA_ZONE_BAD_ARGUMENT: not in the zone; STRATA_ZONE_NOT_ALLOCATED; STRATA_ZONE_PINNED; STRATA_ZONE_MAPPED;
- * STRATA_ZONE_BUSY: a part of a block that is being moved (the whole block is freed when that has ended). Cost: as of an allocation of that size, but
- * above a superpage linear in those of the run alone, some 80 ns each.
+ * STRATA_ZONE_BUSY: a part of a block that is being moved (the whole block is freed when that has ended). Cost: above a superpage 80 ns for each.
  */
 STRATA_API enum strata_zone_status strata_zone_free(struct strata_zone *zone, uint64_t frame, uint64_t frames) STRATA_NOEXCEPT;
 
