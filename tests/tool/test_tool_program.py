@@ -296,6 +296,13 @@ def test_script_with_a_missing_interpreter(tool, script):
     assert "nowhere-to-be-found: not found in PATH" in refused(tool, script("lost", "#!/usr/bin/env nowhere-to-be-found\n"))
 
 
+def test_script_whose_first_line_has_a_zero_byte(tool, script):
+    """The kernel reads the line up to there."""
+    done = tool("run", "--verify", "--", script("cut", "#!/bin/sh\0 -x\necho ran\n"))
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+    assert "its interpreter /bin is not a file" in refused(tool, script("folder", "#!/bin/\0sh\n"))
+
+
 def test_script_whose_interpreter_cannot_be_looked_at(tool, script, tmp_path):
     folder = tmp_path / "closed"
     path = script("shut-out", f"#!{folder}/sh\n")

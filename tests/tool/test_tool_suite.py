@@ -184,6 +184,12 @@ check = ["./checks"]
         ('[[workload]]\nname = "w"\ncommand = ["true"]\ntimeout_s = inf\n', "timeout_s = inf: allowed: a number above 0"),
         ('[[workload]]\nname = "w"\ncommand = ["true"]\nexpect_status = true\n', "expect_status = True: allowed: a whole number"),
         ('[[workload]]\nname = "w"\ncommand = ["true"]\n' * 2, "two workloads are named 'w'"),
+        ('[[workload]]\nname = "w"\ncommand = ["a\\u0000b"]\n', "command = .*: allowed: a list of texts that is not empty, without zero bytes"),
+        ('[[workload]]\nname = "w"\ncommand = ["true"]\nstdin = "\\u0000"\n', "stdin = .*: allowed: a path, without zero bytes"),
+        ('[[workload]]\nname = "w"\ncommand = ["true"]\nenv = { A = "\\u0000" }\n', "env = .*, without zero bytes"),
+        ('[[workload]]\nname = "w"\ncommand = ["true"]\nenv = { "A=B" = "c" }\n', "env = .*: allowed: a table of texts, whose names are not empty and have no ="),
+        (f"a = {'9' * 5000}\n", "not TOML"),
+        (f"a = {'[' * 20000}\n", "not TOML: nested too deeply"),
     ],
 )
 def test_wrong_suites(suite, text, message):

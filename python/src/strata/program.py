@@ -8,6 +8,7 @@ start, verify:on, is.
 import errno
 import getopt
 import os
+import re
 import shlex
 import stat
 from collections.abc import Mapping
@@ -259,7 +260,8 @@ def _look_for_hidden_allocator(path: Path, elf: Elf, imported: set[str], allocat
 def _interpreters(path: Path, inspection: Inspection) -> list[Path]:
     """What a script starts: its interpreter, and after `#!/usr/bin/env NAME` also NAME."""
     with path.open("rb") as stream:
-        line = os.fsdecode(stream.read(SHEBANG_BYTES).split(b"\n", 1)[0])
+        # For the kernel a zero byte ends the line, too.
+        line = os.fsdecode(re.split(rb"[\n\0]", stream.read(SHEBANG_BYTES), maxsplit=1)[0])
     if not line.startswith("#!"):
         # execvp hands a text file without a first line of its own to the shell.
         return [Path("/bin/sh")]

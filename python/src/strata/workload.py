@@ -53,6 +53,17 @@ def _is_words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
+def _has_zero_byte(value: Any) -> bool:
+    """Whether a zero byte is anywhere in it: TOML can write one, and no argument, path or variable of a program can have one."""
+    if isinstance(value, dict):
+        return any(map(_has_zero_byte, (*value, *value.values())))
+    return any(map(_has_zero_byte, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
+
+
+def _is_environment(value: Any) -> bool:
+    return isinstance(value, dict) and all(name and "=" not in name and isinstance(text, str) for name, text in value.items())
+
+
 # Key of a [[workload]] table: what its value may be, in words, and the test of it.
 KEYS = {
     "name": ("a text that is not empty", lambda v: isinstance(v, str) and bool(v)),
@@ -60,7 +71,7 @@ KEYS = {
     "command": ("a list of texts that is not empty", lambda v: _is_words(v) and bool(v)),
     "prepare": ("a list of texts", _is_words),
     "check": ("a list of texts", _is_words),
-    "env": ("a table of texts", lambda v: isinstance(v, dict) and all(isinstance(text, str) for text in v.values())),
+    "env": ("a table of texts, whose names are not empty and have no =", _is_environment),
     "stdin": ("a path", lambda v: isinstance(v, str) and bool(v)),
     "expect_status": ("a whole number from 0 to 255", lambda v: type(v) is int and 0 <= v <= 255),
     "expect_output": ("a path", lambda v: isinstance(v, str)),
@@ -83,7 +94,9 @@ def load_suite(path: Path) -> list[Workload]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StrataError(f"--suite: {path}: {error.strerror}", EXIT_USAGE) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise StrataError(f"--suite: {path}: not TOML: nested too deeply", EXIT_USAGE) from error
+    except ValueError as error:  # also of numbers of thousands of digits, and of what is no UTF-8
         raise StrataError(f"--suite: {path}: not TOML: {error}", EXIT_USAGE) from error
     if unknown := set(tables) - {"workload"}:
         raise _bad(path, f"{sorted(unknown)[0]!r}: unknown; allowed: [[workload]]")
@@ -129,6 +142,8 @@ def _workload(path: Path, entry: Any) -> Workload:
         allowed, is_right = KEYS[key]
         if not is_right(value):
             raise _bad(path, f"workload {entry['name']!r}: {key} = {value!r}: allowed: {allowed}")
+        if _has_zero_byte(value):
+            raise _bad(path, f"workload {entry['name']!r}: {key} = {value!r}: allowed: {allowed}, without zero bytes")
     if "command" not in entry:
         raise _bad(path, f"workload {entry['name']!r}: no command")
     return Workload(**entry, suite_folder=path.parent.resolve())
