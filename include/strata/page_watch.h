@@ -19,6 +19,8 @@
  * one has SIGSEGV, of which a handler in front of the program's takes what is ours and passes on the rest. A program that sets a handler of its own
  * after the first watch without calling the one before, or a thread that blocks SIGSEGV, ends at a watched page. Each border between told and untold
  * pages costs one mapping; where the process has no more, the watch ends (STRATA_WATCH_ENDED), and with it those side by side with it.
+ * Where RLIMIT_DATA was set before the watch, its range counts for that once more until strata_page_unwatch; where nothing is left, a write that is
+ * told ends the watch.
  * A system call that meets an untold page waits for the handler as a thread does where strata_watch_info says in_kernel (userfaultfd, with privilege
  * or where the system gives it to all), and fails with EFAULT elsewhere: there a program touches what it hands to one.
  *

@@ -51,16 +51,20 @@ static enum platform_access access_of(const struct page_watches *watches, const 
 }
 
 /*
- * Gives the access rights of a watch's pages back. Watches side by side may share a mapping: where none is left for the border between them, those
- * end too, and so on, as without a border to anything none is needed.
+ * Gives the access rights of a watch's pages back. What can be written to counts as data, so under a limit on that (RLIMIT_DATA) others may have used
+ * up what closed pages left: their watch gives up what it holds of the limit for this moment. Watches side by side may share a mapping: where none is
+ * left for the border between them, those end too, and so on, as without a border to anything none is needed.
  */
-static void give_rights(struct page_watches *watches, const struct strata_watch *watch) {
+static void give_rights(struct page_watches *watches, struct strata_watch *watch) {
     char *start = watch->start, *end = start + watch->bytes;
+    if (platform_protect(start, watch->bytes, PLATFORM_ACCESS_ALL)) return;
+    watch_shadow_close(watch);
     if (platform_protect(start, watch->bytes, PLATFORM_ACCESS_ALL)) return;
     for (struct strata_watch *other = watches->first; other != NULL;) {
         bool joins = !other->ended && !other->by_faults && other->start <= end && start <= other->start + other->bytes;
         if (joins) {
             other->ended = true;
+            watch_shadow_close(other);
             if (other->start < start) start = other->start;
             if (other->start + other->bytes > end) end = other->start + other->bytes;
         }
@@ -187,7 +191,8 @@ static struct strata_watch *new_watch(const struct strata_watch *wanted) {
     watch->armed_reads = watch->armed_writes + words;
     watch->away = watch->armed_reads + words;
     __builtin_memset(watch->armed_writes, 0, 3 * words * sizeof(uint64_t));
-    if (!watch->by_moves || watch_shadow_open(watch)) return watch;
+    bool shadowed = watch->by_moves || (!watch->by_faults && platform_data_is_limited()); /* see give_rights */
+    if (!shadowed || watch_shadow_open(watch)) return watch;
     watch_free(watch);
     return NULL;
 }

@@ -30,7 +30,7 @@ struct strata_watch {
     uint64_t *armed_writes, *armed_reads;
     uint64_t *away;     /* a bit a page: its contents, if any, are in the shadow */
     char *shadow;       /* of by_moves: where the range's pages are when they are away */
-    char *shadow_space; /* address space that it lies in; NULL: none */
+    char *shadow_space; /* address space that it lies in; by access rights under a limit on data, as much of that as the range takes; NULL: none */
     size_t shadow_space_bytes;
 };
 

@@ -34,6 +34,8 @@ struct platform_info {
 /* Reads the facts once. Called before anything else here, by one thread; later calls do nothing. */
 void platform_init(void);
 const struct platform_info *platform_info(void);
+/* Whether there is such a limit now: a program may set one later. Asks the system each time. */
+bool platform_data_is_limited(void);
 /* How many mappings a process may have. Read from the system at the first call only, as few programs ever need it. */
 uint64_t platform_map_count_limit(void);
 /*

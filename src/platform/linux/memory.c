@@ -54,6 +54,14 @@ static uint64_t read_number_file(const char *path, uint64_t otherwise) {
     return read_start(path, text, sizeof text) != 0 && text[0] >= '0' && text[0] <= '9' ? linux_number(text) : otherwise;
 }
 
+bool platform_data_is_limited(void) {
+    struct rlimit limit;
+    int saved = errno;
+    bool limited = getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    errno = saved;
+    return limited;
+}
+
 /* The kernel copies its whole CPU mask, whose size bounds every CPU number and concurrency id; no file is read for it. */
 static unsigned cpu_bound(void) {
     unsigned long mask[8192 / (8 * sizeof(unsigned long))];

@@ -95,6 +95,7 @@ const struct platform_info *platform_info(void) { return &info; }
 uint64_t platform_map_count_limit(void) { return sim_config.map_count_limit; }
 uint64_t platform_memory_bytes(void) { return UINT64_MAX; }
 bool platform_may_lock(uint64_t reserved_bytes) { return !sim_config.no_locking || reserved_bytes == 0; }
+bool platform_data_is_limited(void) { return platform_info()->data_limit_bytes != UINT64_MAX; }
 bool platform_is_filtered(void) { return sim_config.filtered; }
 bool platform_is_locked_in(void) { return sim_config.filtered; }
 bool platform_commit_is_charged(void) { return sim_config.commit_is_charged; }
