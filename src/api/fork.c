@@ -40,6 +40,7 @@ static void prepare(void) {
     heap_lock_name();
     platform_lock_hold(&heap.lock);
     platform_fork_begin();
+    platform_access_fork_prepare();
     layers_held = heap.ready; /* not where some layers stand and there was no memory for the rest: nobody uses them then */
     zones_fork_prepare();     /* which know nothing of the heap */
     if (!layers_held) return;
@@ -77,6 +78,7 @@ static void parent(void) {
 
 static void child(void) {
     if (!platform_fork_is_mine()) return;
+    platform_access_fork_child();
     if (layers_held) {
         page_watch_fork_child();
         arenas_fork_child();

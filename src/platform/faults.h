@@ -96,6 +96,9 @@ bool platform_protect(void *address, size_t bytes, enum platform_access access);
  * of its children; of two such functions each is asked. False: the system refuses, or there are two others.
  */
 bool platform_on_access_fault(bool (*serve)(char *page, bool write));
+/* Around a fork, one at a time: what another thread puts in place meanwhile need not be in the child. */
+void platform_access_fork_prepare(void);
+void platform_access_fork_child(void);
 /* A thread of platform_thread_start, which is deaf to signals: from now on not to this one. */
 void platform_hear_access_faults(void);
 

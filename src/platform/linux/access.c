@@ -19,6 +19,7 @@ static access_server *servers[SERVERS_MAX]; /* atomic; the first ones are taken 
 static struct sigaction before;
 static uint32_t called_once; /* atomic: whether the program's, of those that are to be called once, has been */
 static uint32_t installed;   /* atomic: whether ours is in place */
+static bool installed_at_fork;
 
 bool platform_protect(void *address, size_t bytes, enum platform_access access) {
     static const int rights[] = {
@@ -114,3 +115,10 @@ void platform_hear_access_faults(void) {
     sigaddset(&fault, SIGSEGV);
     pthread_sigmask(SIG_UNBLOCK, &fault, NULL);
 }
+
+/*
+ * The system copies what signals do before it copies memory: what another thread puts in place in between, the child's memory says is, and is not. So
+ * what was so before counts; the next who needs it looks.
+ */
+STRATA_SELDOM void platform_access_fork_prepare(void) { installed_at_fork = __atomic_load_n(&installed, __ATOMIC_ACQUIRE) != 0; }
+STRATA_SELDOM void platform_access_fork_child(void) { __atomic_store_n(&installed, installed_at_fork, __ATOMIC_RELAXED); }

@@ -266,6 +266,8 @@ bool platform_on_access_fault(bool (*serve)(char *page, bool write)) {
     script.serve = serve;
     return true;
 }
+void platform_access_fork_prepare(void) {}
+void platform_access_fork_child(void) {}
 
 enum platform_access sim_access(const void *address) {
     uint8_t page = script.pages[page_number(address)];

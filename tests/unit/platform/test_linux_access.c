@@ -149,6 +149,29 @@ static void ours_is_in_place_for_both_who_begin_at_once(void **state) {
     end();
 }
 
+/* What the child of a fork has where another thread of the parent put ours in place while it was made: memory that says so, and no handler. */
+static void fork_in_between(void *unused) {
+    (void)unused;
+    platform_access_fork_prepare();
+    EXPECT(platform_on_access_fault(serve));
+    EXPECT(signal(SIGSEGV, SIG_DFL) != SIG_ERR);
+    platform_access_fork_child();
+    EXPECT(platform_on_access_fault(serve));
+    touch(OWN);
+    /* What was in place before is as the program has it: its handler of later, which asks ours, is not in front of itself. */
+    EXPECT(signal(SIGSEGV, SIG_DFL) != SIG_ERR);
+    platform_access_fork_prepare();
+    platform_access_fork_child();
+    EXPECT(platform_on_access_fault(serve));
+    EXPECT(signal(SIGSEGV, SIG_DFL) == SIG_DFL);
+}
+static void what_a_fork_may_have_missed_is_looked_at(void **state) {
+    (void)state;
+    begin();
+    assert_int_equal(child_status(fork_in_between, NULL), 0);
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handler_that_is_called_once_is),
@@ -156,6 +179,7 @@ int main(void) {
         cmocka_unit_test(a_handler_has_the_mask_that_it_wants),
         cmocka_unit_test(what_is_sent_to_who_ignores_it_changes_nothing),
         cmocka_unit_test(ours_is_in_place_for_both_who_begin_at_once),
+        cmocka_unit_test(what_a_fork_may_have_missed_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
