@@ -276,7 +276,8 @@ struct strata_cache_stats {
     uint64_t slabs_emptied; /* by moves */
 };
 /*
- * strata_cache_stats_get - the figures of a cache, each right at some moment of the call. cache, stats: not NULL.
+ * strata_cache_stats_get - the figures of a cache, each right at some moment of the call. cache, stats: not NULL. in_use is what is neither free in a
+ * slab nor cached, looked at one after the other: what goes from a cache to its slabs meanwhile, as maintenance has it do, is in it, too.
  *
  * Cost: linear in the CPUs and the depot's magazines. (Beyond the papers; rounds and contention: "Magazines and Vmem", section 3.4.)
  */

@@ -172,9 +172,14 @@ static void adopt_growth(struct model *model, struct reference_cache *cache) {
     const unsigned twice = (unsigned)min_u64(cache->m * 2, depot->rounds_max);
     unsigned wanted = cache->m;
     if (caches.closed) return;
-    if (depot->cycles && !cache->cycles)
-        wanted = cycling_m(cache);
-    else if (due != cache->due && !cache->cycles && growth_of(cache) != 0 && !cache->contends && !is_room_for_growth(0))
+    /* By 64 waits at once; and what cycles is looked at whenever the depot was found empty. */
+    const bool waited = due != cache->due && cache->contended >= 64 && cache->m < depot->rounds_max;
+    if (waited || depot->cycles) {
+        const unsigned now = depot->cycles ? cycling_m(cache) : cache->m;
+        wanted = waited ? (unsigned)min_u64(now * 2, depot->rounds_max) : now;
+        if (cache->cycles && depot->rounds != wanted) wanted = waited ? twice : cache->m; /* not found empty */
+        if (waited) cache->contended = 0;
+    } else if (due != cache->due && !cache->cycles && growth_of(cache) != 0 && !cache->contends && !is_room_for_growth(0))
         wanted = (unsigned)max_u64(cache->m / 2, depot->rounds_start);
     else if (due != cache->due && !cache->cycles && is_room_for_growth((twice - cache->m) * cache->bytes))
         wanted = twice;
