@@ -100,20 +100,16 @@ static void note_visit(const struct cache_layer *caches, struct depot *depot) {
 }
 
 /*
- * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them.
+ * Under the lock: there is no magazine for the caller, and what it takes from the slabs may be what went past the depot to them. Who cycles has more
+ * objects than when it was looked at last, or gave too many away: to fetch them costs more than a look.
  */
 static void note_empty(struct cache_layer *caches, struct depot *depot) {
     const uint32_t went = __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED), back = (uint32_t)min_u64(went, depot->rounds / 2u);
     __atomic_store_n(&depot->went_past, went - back, __ATOMIC_RELAXED); /* some that went just now are lost: it is a rule of thumb */
     depot->came_back += back;
     const uint64_t wanted = depot->shared && depot->object_bytes >= ALONE_OBJECT_BYTES ? CYCLED_BYTES_ALONE_SHARED : CYCLED_BYTES;
-    if (depot->cycles) { /* there are more objects than at the last tick, or it gave too many away; what is fetched from slabs costs more than a look
-                          */
-        rounds_cycle(caches, depot);
-        set_full_limit(caches, depot);
-        return;
-    }
-    if (depot->keeps != DEPOT_KEEPS_BURSTS || (uint64_t)depot->came_back * depot->object_bytes < wanted << depot->reaps) return;
+    const bool begins = depot->keeps == DEPOT_KEEPS_BURSTS && (uint64_t)depot->came_back * depot->object_bytes >= wanted << depot->reaps;
+    if (!depot->cycles && !begins) return;
     rounds_cycle(caches, depot);
     set_full_limit(caches, depot);
 }

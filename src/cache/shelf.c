@@ -244,11 +244,11 @@ void shelves_trim(struct cache_layer *caches, struct depot *depot, bool all) {
         struct shelf *shelf = shelf_of(caches, depot, list);
         struct magazine *magazine;
         platform_lock_acquire(&shelf->lock);
-        const uint32_t most =
-            __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED) / shares(depot, shelf); /* which others that came since have made less */
+        if (shelf->full.count == 0) set_used(depot, shelf, false);
+        /* Which others that came since have made less. */
+        const uint32_t most = __atomic_load_n(&depot->full_max, __ATOMIC_RELAXED) / shares(depot, shelf);
         unsigned full = magazine_unneeded(&shelf->full, all), empty = magazine_unneeded(&shelf->empty, all);
         if (shelf->full.count > most) full = (unsigned)max_u64(full, shelf->full.count - most);
-        if (shelf->full.count == full) set_used(depot, shelf, false);
         platform_lock_release(&shelf->lock);
         while (full-- != 0 && (magazine = take_unneeded(shelf, true)) != NULL) depot_put_away(caches, depot, magazine);
         while (empty-- != 0 && (magazine = take_unneeded(shelf, false)) != NULL) depot_put_away(caches, depot, magazine);

@@ -84,7 +84,7 @@ static void alloc_one(struct reference_cache *cache) {
         array = area == AREAS ? NULL : &cache->arrays[area];
         if (array != NULL) reference_open(cache, area);
         const unsigned half = half_of(cache);
-        adopt_growth(model, cache); /* with the visit of the depot, before what comes from there finds no room in the array */
+        adopt_growth(model, cache, array != NULL, homes); /* with the visit of the depot, before what comes from there finds no room in the array */
         if (homes) {
             adopt_miss(cache, area);
             MODEL_EXPECT(model, object == NULL || model->long_run || is_nowhere(cache, object), "a miss gave an object that is elsewhere, too");

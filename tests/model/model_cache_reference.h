@@ -163,22 +163,25 @@ static void adopt_m(struct model *model, bool reap) {
 }
 
 /*
- * A miss was here: m is as before; each 32nd time twice that, where there is room for it, or half, where there is none for what it has; or as large
- * as may be, where objects cycle from now on.
+ * A miss was here: m is as before; each 32nd time twice that, where there is room for it or others had to wait often, or half, where there is none
+ * for what it has; or as large as may be, where objects cycle from now on, or do so and the depot had none.
  */
-static void adopt_growth(struct model *model, struct reference_cache *cache) {
+static void adopt_growth(struct model *model, struct reference_cache *cache, bool has_array, bool homes) {
     const struct depot *depot = &caches.depots[cache->tag];
     const uint64_t due = misses_due(cache);
     const unsigned twice = (unsigned)min_u64(cache->m * 2, depot->rounds_max);
     unsigned wanted = cache->m;
     if (caches.closed) return;
-    /* By 64 waits at once; and what cycles is looked at whenever the depot was found empty. */
-    const bool waited = due != cache->due && cache->contended >= 64 && cache->m < depot->rounds_max;
-    if (waited || depot->cycles) {
-        const unsigned now = depot->cycles ? cycling_m(cache) : cache->m;
-        wanted = waited ? (unsigned)min_u64(now * 2, depot->rounds_max) : now;
-        if (cache->cycles && depot->rounds != wanted) wanted = waited ? twice : cache->m; /* not found empty */
-        if (waited) cache->contended = 0;
+    bool waited = due != cache->due && cache->contended >= 64;
+    /* What is on shelves the reference doesn't know: there m itself tells whether the depot was found empty. */
+    const bool empty = homes ? depot->rounds != (waited ? twice : cache->m) : has_array && cache->full_count == 0;
+    if (depot->cycles && (!cache->cycles || empty)) wanted = cycling_m(cache);
+    waited &= wanted < depot->rounds_max;
+    if (waited) {
+        wanted = (unsigned)min_u64(wanted * 2, depot->rounds_max);
+        cache->contended = 0;
+    } else if (depot->cycles) {
+        /* as it is, or was just looked at */
     } else if (due != cache->due && !cache->cycles && growth_of(cache) != 0 && !cache->contends && !is_room_for_growth(0))
         wanted = (unsigned)max_u64(cache->m / 2, depot->rounds_start);
     else if (due != cache->due && !cache->cycles && is_room_for_growth((twice - cache->m) * cache->bytes))

@@ -54,13 +54,15 @@ static uint64_t read_number_file(const char *path, uint64_t otherwise) {
     return read_start(path, text, sizeof text) != 0 && text[0] >= '0' && text[0] <= '9' ? linux_number(text) : otherwise;
 }
 
-bool platform_data_is_limited(void) {
+/* UINT64_MAX: there is none. */
+static uint64_t limit_bytes(int resource) {
     struct rlimit limit;
     int saved = errno;
-    bool limited = getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    bool limited = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     errno = saved;
-    return limited;
+    return limited ? limit.rlim_cur : UINT64_MAX;
 }
+bool platform_data_is_limited(void) { return limit_bytes(RLIMIT_DATA) != UINT64_MAX; }
 
 /* The kernel copies its whole CPU mask, whose size bounds every CPU number and concurrency id; no file is read for it. */
 static unsigned cpu_bound(void) {
@@ -72,11 +74,9 @@ static unsigned cpu_bound(void) {
 void platform_init(void) {
     if (info.page_bytes != 0) return;
     int saved = errno;
-    struct rlimit limit;
     info.cpus = cpu_bound();
-    info.address_limit_bytes = info.data_limit_bytes = UINT64_MAX;
-    if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) info.data_limit_bytes = limit.rlim_cur;
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) info.address_limit_bytes = limit.rlim_cur;
+    info.data_limit_bytes = limit_bytes(RLIMIT_DATA);
+    info.address_limit_bytes = limit_bytes(RLIMIT_AS);
     info.secure = getauxval(AT_SECURE) != 0;
     info.page_bytes = getauxval(AT_PAGESZ);
     info.page_shift = bit_lowest(info.page_bytes);
