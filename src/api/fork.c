@@ -32,10 +32,8 @@ static bool is_alone(void) {
             heap.pressure.first == NULL && heap.debug == NULL && !zones_exist() && zone->compaction.thread == 0 && zone->mover.process == 0);
 }
 
-/* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
- * then. */
-static void prepare(void) {
-    if (__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) || is_alone()) return;
+/* Of others apart, as most programs that fork need no more than to know that they are alone. */
+static STRATA_SELDOM void prepare_beside_others(void) {
     zones_fork_settle();
     heap_lock_name();
     platform_lock_hold(&heap.lock);
@@ -58,8 +56,7 @@ static void prepare(void) {
     page_watch_fork_prepare();
 }
 
-static void parent(void) {
-    if (!platform_fork_is_mine()) return;
+static STRATA_SELDOM void parent_beside_others(void) {
     if (layers_held) {
         page_watch_fork_parent();
         arenas_fork_parent();
@@ -76,8 +73,7 @@ static void parent(void) {
     platform_lock_unhold(&heap.lock);
 }
 
-static void child(void) {
-    if (!platform_fork_is_mine()) return;
+static STRATA_SELDOM void child_beside_others(void) {
     platform_access_fork_child();
     if (layers_held) {
         page_watch_fork_child();
@@ -98,6 +94,18 @@ static void child(void) {
     introspect_fork_child();
     pressure_fork_child();
     cache_fork_child_settle(&heap.caches);
+}
+
+/* A process that strata is about to end (emergency.c) may fork in its handler of SIGABRT, while this very thread holds a lock: allocations take none
+ * then. */
+static void prepare(void) {
+    if (!__atomic_load_n(&heap.dying, __ATOMIC_RELAXED) && !is_alone()) prepare_beside_others();
+}
+static void parent(void) {
+    if (platform_fork_is_mine()) parent_beside_others();
+}
+static void child(void) {
+    if (platform_fork_is_mine()) child_beside_others();
 }
 
 void heap_fork_register(void) {

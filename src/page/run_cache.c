@@ -46,7 +46,7 @@ _Static_assert(RUN_CACHE_RUNS <= UINT16_MAX, "the number of a run");
 static unsigned own_number(void) { return cpu_current_id() % RUN_CACHES; }
 
 /* The first run comes to this CPU. */
-static STRATA_COLD bool begin(struct zone *zone, unsigned number) {
+static STRATA_NOINLINE bool begin(struct zone *zone, unsigned number) {
     if (platform_fork_is_mine()) return false; /* one of this moment would not be locked for the child */
     zone_lock(zone);
     unsigned used = zone->run_caches_used;
@@ -233,7 +233,7 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
 }
 
 /* all: hardly used ones, too. How many; PIECE: there may be more. */
-static STRATA_RARE unsigned wake_piece(struct zone *zone, struct run_cache *cache, bool all) {
+static STRATA_NOINLINE unsigned wake_piece(struct zone *zone, struct run_cache *cache, bool all) {
     struct cached_run runs[PIECE];
     unsigned count = 0;
     platform_lock_acquire_here(&cache->lock);

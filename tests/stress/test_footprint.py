@@ -73,6 +73,32 @@ def test_the_usual_code_fits_its_window(strata):
     assert sum(sections[".fini"]) <= start + 16 * PAGE_KIB * 1024
 
 
+# As programs that read a file or a directory have one: a buffer that goes, and a larger one that takes its place.
+BUFFERS = (
+    PRINT_FILE
+    + r"""
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    for (size_t bytes = 33 << 10; bytes < 200000; bytes *= 2) {
+        char *volatile buffer = malloc(bytes);
+        if (buffer == NULL) return 4;
+        memset(buffer, 1, bytes);
+        free(buffer);
+    }
+    return print_file("/proc/self/smaps");
+}
+"""
+)
+
+
+@pytest.mark.strata_only
+def test_a_program_with_a_buffer_comes_to_one_window_of_code(strata, compile_c):
+    """The first block of some pages that is freed, and those that are given up for a larger one, are of what most programs do."""
+    code = [rss for permissions, _, rss in library_mappings(strata, compile_c("buffers", BUFFERS)) if "x" in permissions]
+    assert len(code) == 1 and 0 < code[0] <= 16 * PAGE_KIB
+
+
 # Trees that are built and torn down, buffers that grow, bursts of many sizes, and pages that become idle, of which some go at a new peak: a program of
 # some MiB, as most are.
 SOME_MIB = (

@@ -62,7 +62,7 @@ static uint64_t limit_bytes(int resource) {
     errno = saved;
     return limited ? limit.rlim_cur : UINT64_MAX;
 }
-bool platform_data_is_limited(void) { return limit_bytes(RLIMIT_DATA) != UINT64_MAX; }
+STRATA_SELDOM bool platform_data_is_limited(void) { return limit_bytes(RLIMIT_DATA) != UINT64_MAX; }
 
 /* The kernel copies its whole CPU mask, whose size bounds every CPU number and concurrency id; no file is read for it. */
 static unsigned cpu_bound(void) {
