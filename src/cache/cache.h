@@ -42,6 +42,8 @@ struct magazine {
     uint16_t kind; /* which magazine cache it comes from: SLAB_CACHE_MAGAZINES + kind */
     void *rounds[];
 };
+/* How many rounds have room in one of a kind. */
+#define MAGAZINE_ROUNDS(kind) (4u << (kind))
 
 /* Under the lock of its owner. */
 struct magazine_list {

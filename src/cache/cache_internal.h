@@ -38,8 +38,7 @@ STRATA_INLINE void rounds_reverse(void **rounds, unsigned count) {
 /* Behind the headers of an area, in front of its arrays: see cpu_threads.c. */
 #define CPU_AREA_WORDS 2
 
-/* How many rounds find room in a magazine: see cache_magazine_bytes. */
-STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return 2u << magazine->kind; }
+STRATA_INLINE unsigned magazine_capacity(const struct magazine *magazine) { return MAGAZINE_ROUNDS(magazine->kind); }
 
 /* The last one in is the first out, as its lines are near. */
 STRATA_INLINE void magazine_push(struct magazine_list *list, struct magazine *magazine) {
@@ -83,7 +82,7 @@ STRATA_INLINE unsigned depot_shelf(const struct cache_layer *caches, const struc
 void depot_lock(struct depot *depot);
 void depot_unlock(struct depot *depot);
 /* Magazines of so many rounds come from this magazine cache. */
-STRATA_INLINE unsigned magazine_kind(unsigned rounds) { return rounds <= 2 ? 0 : bit_highest(rounds - 1); }
+STRATA_INLINE unsigned magazine_kind(unsigned rounds) { return rounds <= MAGAZINE_ROUNDS(0) ? 0 : bit_highest(rounds - 1) - 1; }
 /* How many objects the cache has, in use or not: a look. */
 STRATA_INLINE uint64_t depot_objects(const struct cache_layer *caches, const struct depot *depot) {
     return caches->backend->total(caches->backend_context, (unsigned)(depot - caches->depots));

@@ -15,8 +15,11 @@
  */
 #include "cache/cache_internal.h"
 
-/* Magazine caches hold 2, 4, ... 128 rounds behind the 16 bytes of struct magazine. */
-const uint32_t cache_magazine_bytes[SLAB_MAGAZINE_CACHES] = {16 + 2 * 8, 16 + 4 * 8, 16 + 8 * 8, 16 + 16 * 8, 16 + 32 * 8, 16 + 64 * 8, 16 + 128 * 8};
+/* Rounds behind the 16 bytes of struct magazine, in lines of their own: of two neighbours each may be another CPU's. */
+#define MAGAZINE_BYTES(kind) ((16 + MAGAZINE_ROUNDS(kind) * 8 + CACHE_LINE_BYTES - 1) / CACHE_LINE_BYTES * CACHE_LINE_BYTES)
+const uint32_t cache_magazine_bytes[SLAB_MAGAZINE_CACHES] = {MAGAZINE_BYTES(0), MAGAZINE_BYTES(1), MAGAZINE_BYTES(2),
+                                                             MAGAZINE_BYTES(3), MAGAZINE_BYTES(4), MAGAZINE_BYTES(5)};
+_Static_assert(2 * MAGAZINE_ROUNDS(SLAB_MAGAZINE_CACHES - 1) == CACHE_ROUNDS_MAX, "the last kind holds half of the largest array");
 _Static_assert(sizeof(struct magazine) == 16, "cache_magazine_bytes counts on it");
 
 /*

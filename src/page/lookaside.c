@@ -37,10 +37,6 @@
 #define HOLES_A_CALL 32
 #define HOLES_HEAP_GRANULES (32 * MIB / GRANULE_BYTES)
 
-/* A limit that is not known yet is asked for by a heap of this size, once so much of it is idle. */
-#define LIMIT_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
-#define LIMIT_IDLE_GRANULES (1 * MIB / GRANULE_BYTES)
-
 /* The descriptors and heads of a superpage that has no runs: they say nothing, and may be a thirtieth of its size. */
 static void release_descriptors(struct zone *zone, struct superpage *superpage) {
     size_t at = (size_t)(superpage - zone->superpages), bytes = SUPERPAGE_GRANULES * sizeof(struct granule_desc), page = platform_info()->page_bytes;
@@ -344,8 +340,7 @@ static uint64_t release_above_soft_limit(struct zone *zone) {
 
 void zone_trim_to_limit(struct zone *zone) {
     /* Those that rest are idle for this. */
-    if (zone->counters.populated >= LIMIT_HEAP_GRANULES && zone->counters.populated - zone->counters.allocated >= LIMIT_IDLE_GRANULES)
-        zone_want_limit(zone);
+    if (zone_limit_counts(zone, zone->counters.populated, zone->counters.populated - zone->counters.allocated)) zone_want_limit(zone);
     if (STRATA_LIKELY(zone_over_soft_limit(zone) == 0)) return;
     zone_wake_blocks(zone); /* some may prove to be absent */
     release_above_soft_limit(zone);

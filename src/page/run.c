@@ -255,8 +255,9 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
     *place = (struct run_place){0};
     *touches = (struct run_touches){0};
     if (!zone_within_limit(zone, granules)) return false;
-    if (zone->counters.idle < granules) (void)zone_wake_own_runs(zone);
-    if (zone->counters.idle < granules && pages != RUN_PAGES_PRESENT) zone_wake_pages(zone);
+    const bool fresh = pages != RUN_PAGES_PRESENT; /* of what others keep enough is given up before a page is touched for the first time */
+    while (zone->counters.idle < granules && zone_wake_used_piece(zone, fresh)) continue;
+    if (zone->counters.idle < granules && fresh) zone_wake_pages(zone);
     const uint64_t from = zone->config.grouped_granules;
     grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
     enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;
@@ -269,10 +270,8 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
         zone_wake_resting_runs(zone);
         superpage = zone_present_find(zone, group, granules, align, &start);
     }
-    if (superpage == NULL && zone_wake_own_runs(zone)) superpage = zone_present_find(zone, group, granules, align, &start);
-    if (superpage == NULL && pages != RUN_PAGES_PRESENT && zone_wake_used_runs(zone))
-        superpage = zone_present_find(zone, group, granules, align, &start);
-    if (superpage == NULL && pages == RUN_PAGES_PRESENT) return false;
+    while (superpage == NULL && zone_wake_used_piece(zone, fresh)) superpage = zone_present_find(zone, group, granules, align, &start);
+    if (superpage == NULL && !fresh) return false;
     if (superpage == NULL && seeks_most_present(zone, granules)) superpage = zone_find_most_present(zone, group, granules, align, &start);
     if (superpage == NULL) superpage = zone_group_find(zone, group, granules, align, &start);
     if (superpage == NULL) superpage = begin_runs(zone, take_fresh(zone), group, granules, pages, place, touches);

@@ -23,15 +23,9 @@
 /* Longer ones lie alone in their superpages, where the zone finds them as fast: resting.c. */
 #define CACHED_GRANULES_MAX (SUPERPAGE_GRANULES / 2)
 /*
- * A cache keeps so much of what is used, or its part of this share of what is present; or one run that is longer. Beside other threads about what a
- * processor's own cache holds: what the zone hands on was written by another CPU as often as not, and its lines are dearer than the search.
- */
-#define KEPT_GRANULES_MIN 96
-#define KEPT_GRANULES_BESIDE_OTHERS 512
-#define KEPT_SHARE 8
-/*
- * Likewise of what is hardly used, as many as there is room for: what a block that goes had is touched anew by the next one, at another place. Of
- * such a heap most that counts as present is not.
+ * Of what is used a cache keeps all that it has places for. Of what is hardly used so much at least, or its part of this share of what is present, as
+ * many as there is room for: what a block that goes had is touched anew by the next one, at another place, and of such a heap most that counts as
+ * present is not.
  */
 #define SPARSE_GRANULES_MIN 768
 #define SPARSE_SHARE 32
@@ -79,7 +73,7 @@ static bool is_plain(const struct block_desc *block) {
            !(block->fixed | block->reserved | block->holes | block->watched | block->huge | block->grouped);
 }
 
-/* Under the cache's lock, as is the next. */
+/* Under the cache's lock, as are the next. */
 STRATA_INLINE void insert_run(struct run_cache *cache, struct cached_run run) {
     cache->runs[cache->count] = run;
     struct cached_kind *kind = &cache->kinds[is_sparse(&run)];
@@ -87,22 +81,41 @@ STRATA_INLINE void insert_run(struct run_cache *cache, struct cached_run run) {
     __atomic_store_n(&kind->count, kind->count + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&cache->count, cache->count + 1, __ATOMIC_RELAXED);
 }
+static void uncount(struct run_cache *cache, const struct cached_run *run) {
+    struct cached_kind *kind = &cache->kinds[is_sparse(run)];
+    __atomic_store_n(&kind->present, kind->present - run->present, __ATOMIC_RELAXED);
+    __atomic_store_n(&kind->count, kind->count - 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&cache->count, cache->count - 1, __ATOMIC_RELAXED);
+}
 static struct cached_run remove_run(struct run_cache *cache, unsigned i) {
     const struct cached_run run = cache->runs[i];
-    const unsigned count = cache->count - 1;
-    __builtin_memmove(&cache->runs[i], &cache->runs[i + 1], (count - i) * sizeof run);
-    struct cached_kind *kind = &cache->kinds[is_sparse(&run)];
-    __atomic_store_n(&kind->present, kind->present - run.present, __ATOMIC_RELAXED);
-    __atomic_store_n(&kind->count, kind->count - 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&cache->count, count, __ATOMIC_RELAXED);
+    uncount(cache, &run);
+    __builtin_memmove(&cache->runs[i], &cache->runs[i + 1], (cache->count - i) * sizeof run);
     return run;
 }
 
-/* Whether one more does of its kind, which may have `most`. */
+/* Whether one more does: of the hardly used ones, which may have `most` together, one that has more does alone. */
 static bool fits(const struct run_cache *cache, const struct cached_run *run, uint64_t most) {
     const struct cached_kind *kind = &cache->kinds[is_sparse(run)];
-    return cache->count < RUN_CACHE_RUNS && (is_sparse(run) || kind->count < RUN_CACHE_USED_RUNS) &&
-           (kind->count == 0 || kind->present + run->present <= most);
+    if (!is_sparse(run)) return kind->count < RUN_CACHE_USED_RUNS && cache->count < RUN_CACHE_RUNS;
+    return cache->count < RUN_CACHE_RUNS && (kind->count == 0 || kind->present + run->present <= most);
+}
+
+/* The longest there of these kinds leave: several; or with `coming` as many as it takes for that to fit. How many. */
+static unsigned take_oldest(struct run_cache *cache, bool used, bool sparse, const struct cached_run *coming, uint64_t most,
+                            struct cached_run taken[PIECE]) {
+    const unsigned had = cache->count;
+    unsigned count = 0, kept = 0, i = 0;
+    for (; i < had && count < PIECE && (coming == NULL || !fits(cache, coming, most)); i++) {
+        if (is_sparse(&cache->runs[i]) ? sparse : used) {
+            taken[count++] = cache->runs[i];
+            uncount(cache, &cache->runs[i]);
+        } else {
+            cache->runs[kept++] = cache->runs[i];
+        }
+    }
+    __builtin_memmove(&cache->runs[kept], &cache->runs[i], (had - i) * sizeof taken[0]);
+    return count;
 }
 
 /* Under the zone's lock: its granules are idle now. */
@@ -113,30 +126,18 @@ static void dissolve(struct zone *zone, struct cached_run run) {
     zone_block_dissolve(zone, address, &block);
 }
 
-/* So that one more fits: the longest there of its kind, or of a full cache of any; several, where there are too many. How many. */
-static unsigned take_oldest(struct run_cache *cache, const struct cached_run *run, uint64_t most, struct cached_run taken[PIECE]) {
-    const bool full = cache->count == RUN_CACHE_RUNS, sparse = is_sparse(run);
-    const bool several = full || (!sparse && cache->kinds[false].count == RUN_CACHE_USED_RUNS);
-    unsigned count = 0;
-    for (unsigned i = 0; i < cache->count && count < PIECE && (several || !fits(cache, run, most));) {
-        if (full || is_sparse(&cache->runs[i]) == sparse)
-            taken[count++] = remove_run(cache, i);
-        else
-            i++;
-    }
-    return count;
-}
-
 /*
  * Under the zone's lock from before they leave the cache until they are idle: who looks for memory under that lock, or forks, finds all runs but
  * those that threads are about to give or take.
  */
 static STRATA_RARE void make_room(struct zone *zone, struct run_cache *cache, struct cached_run run, uint64_t most) {
+    const bool sparse = is_sparse(&run);
     struct cached_run over[PIECE];
     zone_lock(zone);
     for (bool room = false; !room;) {
         platform_lock_acquire_here(&cache->lock);
-        const unsigned overs = take_oldest(cache, &run, most, over);
+        const bool full = cache->count == RUN_CACHE_RUNS;
+        const unsigned overs = take_oldest(cache, full || !sparse, full || sparse, full || !sparse ? NULL : &run, most, over);
         room = fits(cache, &run, most);
         if (room) insert_run(cache, run);
         platform_lock_release_here(&cache->lock);
@@ -184,14 +185,15 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     const unsigned number = own_number();
     if (STRATA_UNLIKELY(number >= caches_used(zone)) && !begin(zone, number)) return false;
     struct run_cache *cache = &zone->run_caches[number];
-    const uint64_t least_used = platform_thread_is_alone() ? KEPT_GRANULES_MIN : KEPT_GRANULES_BESIDE_OTHERS;
-    const uint64_t share = is_sparse(&run) ? SPARSE_SHARE : KEPT_SHARE, least = is_sparse(&run) ? SPARSE_GRANULES_MIN : least_used;
-    const uint64_t most = max_u64(least, present / share / max_u64(caches_used(zone), KEEPERS_MIN));
-    if (run.present > most && (is_sparse(&run) || count_of(cache, false) != 0)) return false; /* a long one alone, for who has no others */
+    uint64_t most = 0;
     if (is_sparse(&run)) {
+        most = max_u64(SPARSE_GRANULES_MIN, present / SPARSE_SHARE / max_u64(caches_used(zone), KEEPERS_MIN));
+        if (run.present > most) return false;
         if (zone->growing) return false; /* of a limited address space */
         block->used = is_used_after_all(zone, cache, address, run.granules);
         if (block->used) return false;
+    } else if (zone_limit_counts(zone, present, __atomic_load_n(&cache->kinds[false].present, __ATOMIC_RELAXED))) {
+        return false; /* so that the zone has what it is asked for about */
     }
     if (!claim(block)) return false;
 
@@ -235,10 +237,8 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
 /* all: hardly used ones, too. How many; PIECE: there may be more. */
 static STRATA_NOINLINE unsigned wake_piece(struct zone *zone, struct run_cache *cache, bool all) {
     struct cached_run runs[PIECE];
-    unsigned count = 0;
     platform_lock_acquire_here(&cache->lock);
-    for (unsigned i = cache->count; i-- != 0 && count < PIECE;)
-        if (all || !is_sparse(&cache->runs[i])) runs[count++] = remove_run(cache, i);
+    const unsigned count = take_oldest(cache, true, all, NULL, 0, runs);
     platform_lock_release_here(&cache->lock);
     for (unsigned i = 0; i < count; i++) dissolve(zone, runs[i]);
     return count;
@@ -251,9 +251,16 @@ static bool wake(struct zone *zone, struct run_cache *cache, bool all) {
     } while (count == PIECE && woken < RUN_CACHE_RUNS); /* its CPU may give more meanwhile */
     return woken != 0;
 }
-bool zone_wake_own_runs(struct zone *zone) {
-    const unsigned number = own_number();
-    return number < zone->run_caches_used && count_of(&zone->run_caches[number], false) != 0 && wake(zone, &zone->run_caches[number], false);
+
+static bool wake_used_piece(struct zone *zone, unsigned number) {
+    return count_of(&zone->run_caches[number], false) != 0 && wake_piece(zone, &zone->run_caches[number], false) != 0;
+}
+bool zone_wake_used_piece(struct zone *zone, bool others) {
+    const unsigned own = own_number();
+    if (own < zone->run_caches_used && wake_used_piece(zone, own)) return true;
+    for (unsigned i = 0; others && i < zone->run_caches_used; i++)
+        if (wake_used_piece(zone, i)) return true;
+    return false;
 }
 
 bool zone_wake_used_runs(struct zone *zone) {

@@ -9,7 +9,7 @@
 
 #define RUN_CACHES 16
 #define RUN_CACHE_RUNS 500
-#define RUN_CACHE_USED_RUNS 46 /* so many of them are not hardly used */
+#define RUN_CACHE_USED_RUNS 400 /* so many of them are not hardly used */
 
 struct cached_run {
     uint32_t at; /* its first granule in the zone */

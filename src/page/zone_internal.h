@@ -139,9 +139,12 @@ char *zone_block_rouse(struct zone *zone, struct block_desc *like, size_t align_
  */
 bool zone_run_cache_give(struct zone *zone, char *address);
 char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse);
-/* This CPU's become idle pages, as far as they are worth it: others' may be in use again soon. Then everybody's. False: there were none. */
-bool zone_wake_own_runs(struct zone *zone);
+/*
+ * What is used of what CPUs keep becomes idle pages. All; or a piece, the longest there of this CPU's, or with `others` then of any CPU's, for who
+ * looks after each whether it is enough. False: there was none.
+ */
 bool zone_wake_used_runs(struct zone *zone);
+bool zone_wake_used_piece(struct zone *zone, bool others);
 /* Some of all that they keep, of one CPU; false: there was nothing. For who may let the lock go in between. */
 bool zone_wake_some_runs(struct zone *zone);
 /* All of everybody's do: for room, address space or true marks. False: there were none. */
@@ -226,6 +229,13 @@ void zone_superpage_settle(struct zone *zone, struct superpage *superpage);
 STRATA_INLINE void zone_want_limit(struct zone *zone) {
     if (STRATA_UNLIKELY(__atomic_load_n(&zone->limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_LATER))
         __atomic_store_n(&zone->limit_state, ZONE_LIMIT_WANTED, __ATOMIC_RELAXED);
+}
+/* Whether one that is not known yet would: to a heap of some size, once so much of it is idle. */
+#define LIMIT_HEAP_GRANULES (8 * MIB / GRANULE_BYTES)
+#define LIMIT_IDLE_GRANULES (1 * MIB / GRANULE_BYTES)
+STRATA_INLINE bool zone_limit_counts(const struct zone *zone, uint64_t populated, uint64_t idle) {
+    return populated >= LIMIT_HEAP_GRANULES && idle >= LIMIT_IDLE_GRANULES &&
+           __atomic_load_n(&zone->limit_state, __ATOMIC_RELAXED) == ZONE_LIMIT_LATER;
 }
 /* How many granules more are populated than the soft limit allows; or of what is in nobody's hands, by how much more than may stay all the same. */
 uint64_t zone_above_soft_limit(const struct zone *zone, uint64_t over);

@@ -21,7 +21,7 @@
 
 /* Caches are numbered by the tag of their granules; TAG_SLAB is the first size class. */
 #define SLAB_CACHE_FIRST TAG_SLAB
-#define SLAB_MAGAZINE_CACHES 7
+#define SLAB_MAGAZINE_CACHES 6
 #define SLAB_CACHE_MAGAZINES (SLAB_CACHE_FIRST + SIZE_CLASS_COUNT)
 #define SLAB_CACHE_END (SLAB_CACHE_MAGAZINES + SLAB_MAGAZINE_CACHES)
 

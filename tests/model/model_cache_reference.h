@@ -192,7 +192,7 @@ static void adopt_growth(struct model *model, struct reference_cache *cache, boo
     cache->cycles = depot->cycles;
     cache->contends = depot->contends;
     cache->due = due;
-    cache->capacity_now = 2u << depot->kind;
+    cache->capacity_now = MAGAZINE_ROUNDS(depot->kind);
 }
 
 /* Whether it is in none of the places where the reference knows objects to be. */
@@ -218,7 +218,7 @@ static void note_depots(void) {
         ref.caches[c].demanded = depot->visits != depot->visits_seen;
         ref.caches[c].full_max = depot->full_max;
         ref.caches[c].objects = slabs.caches[ref.caches[c].tag].total;
-        ref.caches[c].capacity_now = 2u << depot->kind;
+        ref.caches[c].capacity_now = MAGAZINE_ROUNDS(depot->kind);
     }
 }
 

@@ -22,7 +22,7 @@ static struct model *model;
 static unsigned homes;    /* CPUs that keep apart; 0: none do */
 static uint64_t failures; /* injected before the operation under way */
 
-static const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES] = {32, 64, 96, 160, 288, 544, 1056};
+static const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES] = {64, 96, 160, 288, 544, 1056};
 /* The caches in use: short ones, long ones, those that leave a remainder, two of magazines. */
 static const size_t object_sizes[CACHES - 2] = {16, 48, 64, 144, 512, 640, 1280, 3072, 14336, 32768};
 

@@ -330,7 +330,7 @@ static void the_groups_of_slabs(void **state) {
     DURING(free_objects(0, 1000));
     assert_int_equal(group_rise("reclaimable", "superpages"), 1);
     assert_int_equal(group_rise("reclaimable", "partial_superpages"), 1);
-    int64_t bytes = rise("caches", "magazine-32", "memory_bytes");
+    int64_t bytes = rise("caches", "magazine-64", "memory_bytes");
     assert_true(bytes > 0);
     assert_int_equal(group_rise("reclaimable", "allocated_pages"), bytes / (int64_t)GRANULE_BYTES);
     assert_int_equal(group_rise("reclaimable", "populated_pages"),

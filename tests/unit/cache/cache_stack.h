@@ -82,7 +82,7 @@ static inline void stack_set_rounds(unsigned cache, unsigned rounds, unsigned ro
     depot->rounds = depot->rounds_start = (uint16_t)rounds;
     depot->rounds_max = (uint16_t)min_u64(rounds_max, depot->rounds_max);
     depot->kind = 0;
-    while ((2u << depot->kind) < rounds / 2) depot->kind++;
+    while (MAGAZINE_ROUNDS(depot->kind) < rounds / 2) depot->kind++;
 }
 
 /* Arrays have grown by all that they may: from now on only contention and cycles change m. */

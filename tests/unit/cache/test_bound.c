@@ -44,7 +44,7 @@ static unsigned prepare(unsigned magazine_max, size_t bytes, unsigned hold) {
     unsigned cache = cache_of(bytes);
     struct depot *depot = &caches.depots[cache];
     depot->rounds = depot->rounds_max;
-    while ((2u << depot->kind) < depot->rounds / 2u) depot->kind++;
+    while (MAGAZINE_ROUNDS(depot->kind) < depot->rounds / 2u) depot->kind++;
     depot->full_max = UINT32_MAX;
     unsigned half = depot->rounds / 2u != 0 ? depot->rounds / 2u : 1;
     for (unsigned i = 0; i < OPERATIONS / half + 8; i++) assert_true(stock_depot(cache));

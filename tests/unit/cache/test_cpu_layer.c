@@ -219,7 +219,7 @@ static void magazine_max_bounds_every_array(void **state) {
             struct depot *depot = &caches.depots[cache];
             assert_in_range(depot->rounds_max, 1, maxima[i]);
             assert_in_range(depot->rounds, 1, depot->rounds_max);
-            assert_true((2u << depot->kind) >= depot->rounds / 2u);
+            assert_true(MAGAZINE_ROUNDS(depot->kind) >= depot->rounds / 2u);
             depot->rounds = depot->rounds_max; /* as contention would */
             churn(cache, 2 * depot->rounds_max + 2, 1500);
             assert_true(stats_of(cache).cached > 0);

@@ -74,9 +74,11 @@ static void a_magazine_holds_half_of_every_m(void **state) {
         build(1, magazine_max);
         for (unsigned cache = SLAB_CACHE_FIRST; cache < SLAB_CACHE_MAGAZINES; cache++) {
             struct depot *depot = &caches.depots[cache];
-            unsigned capacity = 2u << depot->kind;
-            assert_true(capacity >= 2 && capacity >= depot->rounds / 2u && (capacity == 2 || capacity / 2 < depot->rounds / 2u));
-            assert_true(cache_magazine_bytes[depot->kind] == sizeof(struct magazine) + capacity * sizeof(void *));
+            unsigned capacity = MAGAZINE_ROUNDS(depot->kind);
+            assert_true(capacity >= depot->rounds / 2u && (capacity == MAGAZINE_ROUNDS(0) || capacity / 2 < depot->rounds / 2u));
+            const size_t needed = sizeof(struct magazine) + capacity * sizeof(void *), bytes = cache_magazine_bytes[depot->kind];
+            assert_in_range(bytes, needed, needed + CACHE_LINE_BYTES - 1);
+            assert_true(bytes % CACHE_LINE_BYTES == 0); /* no line is two magazines', which two CPUs may have */
         }
     }
 }
@@ -254,7 +256,7 @@ static void contention_doubles_m(void **state) {
         cache_tick(&caches);
         assert_int_equal(depot->rounds, expected);
         assert_int_equal(stats_of(cache).rounds, expected);
-        assert_true((2u << depot->kind) >= expected / 2 && (1u << depot->kind) < expected / 2);
+        assert_true(MAGAZINE_ROUNDS(depot->kind) >= expected / 2 && MAGAZINE_ROUNDS(depot->kind) / 2 < expected / 2);
     }
     contend(depot, 10 * CONTENDED_MAX);
     cache_tick(&caches);

@@ -194,24 +194,49 @@ static void no_more_is_kept_than_has_room(void **state) {
     (void)counters();
     assert_int_equal(kept(), 0);
 
-    char *large = must_block(200 * GRANULE_BYTES, 1), *second = must_block(200 * GRANULE_BYTES, 1), *other = must_block(200 * GRANULE_BYTES, 1);
-    char *whole = must_block(MIB, 1);
-    drop_block(large), drop_block(second);
-    assert_int_equal(kept(), 2);
-    drop_block(other); /* the three are more than a small heap keeps */
-    assert_int_equal(kept(), 2);
-    assert_ptr_equal(cached(200, 1), other);
-    drop_block(whole); /* nor has a long one room beside them */
-    assert_int_equal(kept(), 2);
-    assert_ptr_equal(cached(MIB / GRANULE_BYTES, 1), whole);
-    drop_block(other);
-    assert_int_equal(kept(), 2);
-    drop_block(whole);
-    assert_int_equal(kept(), 2);
-    assert_ptr_equal(cached(MIB / GRANULE_BYTES, 1), whole);
-    drop_block(whole);
-    drop_block(must_block(MIB / 2, 1)); /* 128 beside these 456 */
-    assert_int_equal(kept(), 2);
+    enum { LONG = 200 };
+    char *longs[4]; /* of any length up to half a superpage, where 15 of them are more than a small heap has */
+    for (unsigned i = 0; i < ARRAY_LENGTH(longs); i++) longs[i] = must_block(LONG * GRANULE_BYTES, 1);
+    char *longest = must_block(MIB, 1), *too_long = must_block(MIB + GRANULE_BYTES, 1);
+    for (unsigned i = 0; i < ARRAY_LENGTH(longs); i++) drop_block(longs[i]);
+    drop_block(longest);
+    assert_int_equal(kept(), 5);
+    drop_block(too_long);
+    assert_int_equal(kept(), 5);
+    assert_ptr_equal(cached(MIB / GRANULE_BYTES, 1), longest);
+    for (unsigned i = 0; i < ARRAY_LENGTH(longs); i++) assert_ptr_equal(cached(LONG, 1), longs[ARRAY_LENGTH(longs) - 1 - i]);
+    drop_block(longest);
+    for (unsigned i = 0; i < ARRAY_LENGTH(longs); i++) drop_block(longs[i]);
+    end();
+}
+
+/* The longest there are given up, some at a time, first of this CPU's: the others may be asked for again. */
+static void who_needs_pages_takes_no_more_than_some(void **state) {
+    (void)state;
+    enum { KEPT = 40 };
+    char *blocks[2][KEPT];
+    for (unsigned cpu = 0; cpu < 2; cpu++) {
+        sim_cpu_set(cpu);
+        for (unsigned i = 0; i < KEPT; i++) blocks[cpu][i] = must_block(GRANULE_BYTES, 1);
+    }
+    const uint64_t populated = counters().populated_total;
+    for (unsigned cpu = 0; cpu < 2; cpu++) {
+        sim_cpu_set(cpu);
+        for (unsigned i = 0; i < KEPT; i++) drop_block(blocks[cpu][i]);
+    }
+    struct zone_run runs[3];
+    const unsigned left[] = {KEPT - 16, KEPT - 32, 0}; /* pieces of 16; of the last eight are too few, and the other CPU's come next */
+    for (unsigned i = 0; i < ARRAY_LENGTH(runs); i++) {
+        runs[i] = must_run(16, 1, MOBILITY_MOVABLE);
+        assert_int_equal(runs[i].fresh, 0);
+        assert_int_equal(kept_on(1), left[i]);
+        if (i < 2) assert_int_equal(kept_on(0), KEPT);
+        if (i == 1) assert_int_equal(zone.run_caches[1].runs[0].at, zone_granule_of(&zone, blocks[1][32]));
+    }
+    assert_int_equal(kept_on(0), KEPT - 16);
+    assert_int_equal(zone.counters.populated_total, populated);
+    for (unsigned i = 0; i < ARRAY_LENGTH(runs); i++) drop_run(runs[i]);
+    sim_cpu_set(0);
     end();
 }
 
@@ -332,6 +357,7 @@ int main(void) {
         cmocka_unit_test_setup(what_is_special_goes_to_the_zone, zone_with_idle_pages),
         cmocka_unit_test_setup(each_cpu_has_its_own, zone_with_idle_pages),
         cmocka_unit_test_setup(no_more_is_kept_than_has_room, zone_with_idle_pages),
+        cmocka_unit_test_setup(who_needs_pages_takes_no_more_than_some, zone_with_a_wall),
         cmocka_unit_test_setup(its_pages_serve_before_any_is_touched_for_the_first_time, zone_with_a_wall),
         cmocka_unit_test_setup(who_grows_finds_room_behind, zone_with_a_wall),
         cmocka_unit_test(it_counts_for_no_limit),

@@ -24,7 +24,7 @@
 static struct zone zone;
 static struct slab_layer slabs;
 
-static const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES] = {32, 64, 96, 160, 288, 544, 1056};
+static const uint32_t magazine_bytes[SLAB_MAGAZINE_CACHES] = {64, 96, 160, 288, 544, 1056};
 
 static inline struct zone_config plain_config(void) {
     return (struct zone_config){
