@@ -14,7 +14,7 @@
  * Arrays that are found empty again and again (DEPOT_GROWTH_MISSES) double m, as long as all arrays together have grown by no more than so many
  * bytes, or this share of the heap.
  */
-#define GROWTH_BYTES_MIN (64 * KIB)
+#define GROWTH_BYTES_MIN (256 * KIB)
 #define GROWTH_SHARE 32
 /* Who cycles still comes by at least so often between two ticks, or less often by as much as m has grown. */
 #define CYCLE_VISITS 256

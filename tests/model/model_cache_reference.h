@@ -120,7 +120,7 @@ static uint64_t areas_in_use(void) {
 /* Whether all arrays together may grow by so much: to 64 KiB, or a 32nd of the heap, on all CPUs that have any. */
 static bool is_room_for_growth(uint64_t bytes) {
     for (unsigned c = 0; c < CACHES; c++) bytes += growth_of(&ref.caches[c]);
-    return bytes * areas_in_use() <= max_u64(64 * KIB, ref.heap_bytes / 32);
+    return bytes * areas_in_use() <= max_u64(256 * KIB, ref.heap_bytes / 32);
 }
 
 /* As large as may be where objects cycle: the arrays of all areas have room for no more than there are objects. */
