@@ -257,7 +257,7 @@ bool zone_run_find(struct zone *zone, unsigned granules, unsigned align, enum mo
     if (!zone_within_limit(zone, granules)) return false;
     const bool fresh = pages != RUN_PAGES_PRESENT; /* of what others keep enough is given up before a page is touched for the first time */
     while (zone->counters.idle < granules && zone_wake_used_piece(zone, fresh)) continue;
-    if (zone->counters.idle < granules && fresh) zone_wake_pages(zone);
+    if (zone->counters.idle < granules && fresh && zone->resting.count != 0) zone_wake_resting(zone);
     const uint64_t from = zone->config.grouped_granules;
     grouped = zone->populated_peak >= from || (grouped && from != UINT64_MAX);
     enum mobility group = grouped ? mobility : MOBILITY_UNMOVABLE;

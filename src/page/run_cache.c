@@ -12,10 +12,10 @@
  * start, and without a search, a system call or a fault. One in a few is asked for a page that varies, and where it is there for all of them, so that
  * a program which begins to use its blocks is noticed.
  *
- * Nobody is to miss what waits here: before a page is touched for the first time all caches give up what is used; before limits refuse anything, with
- * each tick and whenever the zone is looked at, all they have (zone_wake_runs). Invariant: a cached run has no holes, owner, watch or address to
- * keep: its descriptor says nothing but how long it is and how much of it was absent. Lock: a cache's own, LOCK_RANK_RUN_CACHE, under the zone's or
- * alone.
+ * Nobody is to miss what waits here: before a page is touched for the first time caches give up what is used, in pieces until there is enough; before
+ * limits refuse anything, with each tick and whenever the zone is looked at, all they have (zone_wake_runs). Invariant: a cached run has no holes,
+ * owner, watch or address to keep: its descriptor says nothing but how long it is and how much of it was absent. Lock: a cache's own,
+ * LOCK_RANK_RUN_CACHE, under the zone's or alone.
  */
 #include "page/block_internal.h"
 #include "platform/cpu_ops.h"
@@ -263,11 +263,9 @@ bool zone_wake_used_piece(struct zone *zone, bool others) {
     return false;
 }
 
-bool zone_wake_used_runs(struct zone *zone) {
-    bool any = false;
+void zone_wake_used_runs(struct zone *zone) {
     for (unsigned i = 0; i < zone->run_caches_used; i++)
-        if (count_of(&zone->run_caches[i], false) != 0) any |= wake(zone, &zone->run_caches[i], false);
-    return any;
+        if (count_of(&zone->run_caches[i], false) != 0) (void)wake(zone, &zone->run_caches[i], false);
 }
 
 bool zone_wake_runs(struct zone *zone) {

@@ -141,9 +141,9 @@ bool zone_run_cache_give(struct zone *zone, char *address);
 char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool longer, bool sparse);
 /*
  * What is used of what CPUs keep becomes idle pages. All; or a piece, the longest there of this CPU's, or with `others` then of any CPU's, for who
- * looks after each whether it is enough. False: there was none.
+ * looks after each whether it is enough; false: there was none.
  */
-bool zone_wake_used_runs(struct zone *zone);
+void zone_wake_used_runs(struct zone *zone);
 bool zone_wake_used_piece(struct zone *zone, bool others);
 /* Some of all that they keep, of one CPU; false: there was nothing. For who may let the lock go in between. */
 bool zone_wake_some_runs(struct zone *zone);
@@ -162,7 +162,7 @@ STRATA_INLINE void zone_wake_blocks(struct zone *zone) {
     if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_resting(zone);
 }
 STRATA_INLINE void zone_wake_pages(struct zone *zone) {
-    if (STRATA_UNLIKELY(zone->run_caches_used != 0)) (void)zone_wake_used_runs(zone);
+    if (STRATA_UNLIKELY(zone->run_caches_used != 0)) zone_wake_used_runs(zone);
     if (STRATA_UNLIKELY(zone->resting.count != 0)) zone_wake_resting(zone);
 }
 

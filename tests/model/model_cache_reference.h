@@ -117,7 +117,7 @@ static uint64_t areas_in_use(void) {
     for (unsigned area = 0; area < AREAS; area++) used += ref.used[area];
     return caches.thread_mode ? caches.ids_made - caches.spare_count : used;
 }
-/* Whether all arrays together may grow by so much: to 64 KiB, or a 32nd of the heap, on all CPUs that have any. */
+/* Whether all arrays together may grow by so much: to 256 KiB, or a 32nd of the heap, on all CPUs that have any. */
 static bool is_room_for_growth(uint64_t bytes) {
     for (unsigned c = 0; c < CACHES; c++) bytes += growth_of(&ref.caches[c]);
     return bytes * areas_in_use() <= max_u64(256 * KIB, ref.heap_bytes / 32);

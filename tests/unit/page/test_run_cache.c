@@ -195,7 +195,7 @@ static void no_more_is_kept_than_has_room(void **state) {
     assert_int_equal(kept(), 0);
 
     enum { LONG = 200 };
-    char *longs[4]; /* of any length up to half a superpage, where 15 of them are more than a small heap has */
+    char *longs[4]; /* of any length up to half a superpage, however much they are of the heap */
     for (unsigned i = 0; i < ARRAY_LENGTH(longs); i++) longs[i] = must_block(LONG * GRANULE_BYTES, 1);
     char *longest = must_block(MIB, 1), *too_long = must_block(MIB + GRANULE_BYTES, 1);
     for (unsigned i = 0; i < ARRAY_LENGTH(longs); i++) drop_block(longs[i]);
