@@ -341,8 +341,10 @@ static void a_large_range(void) {
 
 /* ------------------------------------------------------------------ the program's side */
 
+static uint32_t files_closed;
+
 static void *look_later(void *argument) {
-    usleep(100000);
+    while (__atomic_load_n(&files_closed, __ATOMIC_ACQUIRE) == 0) usleep(1000);
     return look_at_all(argument);
 }
 
@@ -355,10 +357,12 @@ static void all_files_are_closed(void) {
         struct strata_watch *watch = watch_block(KINDS_BOTH);
         bool faults = by_faults(watch);
         EXPECT(holds(block, 0));
+        __atomic_store_n(&files_closed, 0, __ATOMIC_RELAXED);
         for (uintptr_t i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, look_later, (void *)(i * 13)) == 0);
         for (int file = 3; file < 1024; file++) syscall(SYS_close, file); /* which ThreadSanitizer does not take for a race */
         if (way == 0) EXPECT(strata_page_rearm(watch, block, page_bytes) == (faults ? STRATA_WATCH_NO_MEMORY : STRATA_WATCH_OK));
         if (way == 1) strata_page_unwatch(watch);
+        __atomic_store_n(&files_closed, 1, __ATOMIC_RELEASE);
         for (unsigned i = 0; i < THREADS; i++) EXPECT(pthread_join(threads[i], NULL) == 0);
         if (way != 1) EXPECT(!faults || has_ended(watch));
         if (way != 1) strata_page_unwatch(watch);
