@@ -20,7 +20,7 @@
 static char *lowest_block(struct zone *zone, const struct superpage *superpage) {
     size_t first = (size_t)(superpage - zone->superpages) * SUPERPAGE_GRANULES;
     for (unsigned at = bits_next(superpage->allocated, 0, 0); at < SUPERPAGE_GRANULES; at = bits_next(superpage->allocated, at + 1, 0))
-        if (zone->tags[first + at] == TAG_BLOCK) return zone_address_of(zone, first + at);
+        if (zone_tag_of(zone, first + at) == TAG_BLOCK) return zone_address_of(zone, first + at);
     return NULL;
 }
 
@@ -30,7 +30,7 @@ static bool can_be_emptied(struct zone *zone, const struct superpage *superpage)
     if (superpage->mobility != MOBILITY_MOVABLE) return false;
     for (unsigned at = bits_next(superpage->allocated, 0, 0); at < SUPERPAGE_GRANULES;) {
         const struct block_desc *block = block_of(zone, zone_address_of(zone, first + at));
-        if (zone->tags[first + at] != TAG_BLOCK || block->move == NULL) return false;
+        if (zone_tag_of(zone, first + at) != TAG_BLOCK || block->move == NULL) return false;
         at = bits_next(superpage->allocated, at + (unsigned)block->granules, 0);
     }
     return true;

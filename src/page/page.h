@@ -320,6 +320,8 @@ bool zone_run_alloc_present(struct zone *zone, unsigned granules, unsigned align
 void zone_run_free(struct zone *zone, void *address, unsigned granules);
 /* Writes (tag, offset) into the tags of the granules of a slab or a pool's chunk, at most 256; clears them with TAG_NONE. */
 void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag);
+/* Of a granule that may be another's, who needs no lock to tag it. Acquire: with the tag comes what its owner wrote before it. */
+STRATA_INLINE granule_tag zone_tag_of(const struct zone *zone, size_t granule) { return __atomic_load_n(&zone->tags[granule], __ATOMIC_ACQUIRE); }
 /* Of memory that its owner has outside of the zone: it counts towards the hard limit with what is allocated. False: that forbids it. */
 bool zone_outside_take(struct zone *zone, uint64_t granules);
 void zone_outside_give(struct zone *zone, uint64_t granules);

@@ -14,8 +14,8 @@ static char *start_of(struct zone *zone, const char *address) {
     size_t granule = zone_granule_of(zone, address);
     if (superpage->state == SUPERPAGE_RUNS) {
         size_t lowest = granule - granule % SUPERPAGE_GRANULES;
-        while (zone->tags[granule] != TAG_BLOCK) {
-            if (granule == lowest || zone->tags[granule] != TAG_NONE) return NULL; /* a slab's, or nobody's */
+        while (zone_tag_of(zone, granule) != TAG_BLOCK) {
+            if (granule == lowest || zone_tag_of(zone, granule) != TAG_NONE) return NULL; /* a slab's, or nobody's */
             granule--;
         }
         char *start = zone_address_of(zone, granule);
@@ -24,7 +24,7 @@ static char *start_of(struct zone *zone, const char *address) {
     /* The first superpage of a block has its tag, also where a CPU keeps it; one that rests has none. */
     for (granule -= granule % SUPERPAGE_GRANULES; superpage->state == SUPERPAGE_BLOCK; superpage--, granule -= SUPERPAGE_GRANULES) {
         char *start = zone_address_of(zone, granule);
-        if (zone->tags[granule] == TAG_BLOCK) return zone_is_block(zone, start) ? start : NULL;
+        if (zone_tag_of(zone, granule) == TAG_BLOCK) return zone_is_block(zone, start) ? start : NULL;
         if (granule == 0) break;
     }
     return NULL;

@@ -349,7 +349,7 @@ STRATA_COLD void zone_outside_give(struct zone *zone, uint64_t granules) {
     platform_lock_release(&zone->lock);
 }
 
-/* Atomic, and a release: who asks for an address that is not his own (debug_slab.c) may read a tag now, and then what its owner wrote before it. */
+/* Atomic, and a release: pairs with zone_tag_of. */
 void zone_tag_run(struct zone *zone, void *address, unsigned granules, unsigned tag) {
     granule_tag *tags = &zone->tags[zone_granule_of(zone, address)];
     for (unsigned i = 0; i < granules; i++) __atomic_store_n(&tags[i], (granule_tag)(tag == TAG_NONE ? 0 : tag | i << 8), __ATOMIC_RELEASE);

@@ -52,7 +52,7 @@ STRATA_INLINE void zone_lock(struct zone *zone) {
 /* Whether somebody's block starts at the address now: under the lock, or asked by who owns it, or had owned it. */
 STRATA_INLINE bool zone_is_block(struct zone *zone, const void *address) {
     return zone_contains(zone, address) && ((uintptr_t)address & (GRANULE_BYTES - 1)) == 0 &&
-           zone->tags[zone_granule_of(zone, address)] == TAG_BLOCK && !__atomic_load_n(&block_of(zone, address)->cached, __ATOMIC_RELAXED);
+           zone_tag_of(zone, zone_granule_of(zone, address)) == TAG_BLOCK && !__atomic_load_n(&block_of(zone, address)->cached, __ATOMIC_RELAXED);
 }
 /* Somebody watches a range of the block, and must not any more once its pages go elsewhere. */
 STRATA_INLINE void zone_end_watches(struct zone *zone, const struct block_desc *block, char *address, size_t bytes) {

@@ -269,9 +269,9 @@ void debug_slab_destroy(struct debug_slab *slab) {
 static uintptr_t word_of(const struct zone *zone, const void *address, unsigned word) {
     if (!zone_contains(zone, address)) return 0;
     const size_t granule = zone_granule_of(zone, address);
-    if ((__atomic_load_n(&zone->tags[granule], __ATOMIC_ACQUIRE) & 0xff) != TAG_DEBUG) return 0;
+    if ((zone_tag_of(zone, granule) & 0xff) != TAG_DEBUG) return 0;
     const uintptr_t found = __atomic_load_n(&zone->descs[granule].words[word], __ATOMIC_ACQUIRE);
-    return (__atomic_load_n(&zone->tags[granule], __ATOMIC_RELAXED) & 0xff) == TAG_DEBUG ? found : 0;
+    return (zone_tag_of(zone, granule) & 0xff) == TAG_DEBUG ? found : 0;
 }
 
 struct debug_slab *debug_slab_round(struct debug_layer *layer, uintptr_t address) {
