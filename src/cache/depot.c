@@ -86,7 +86,7 @@ static void set_full_limit(const struct cache_layer *caches, struct depot *depot
  * Under the lock: an array was empty once more. Who comes by that often would come by half as often if m were twice what it is.
  */
 static void note_miss(struct cache_layer *caches, struct depot *depot) {
-    if (STRATA_UNLIKELY(++depot->misses % DEPOT_GROWTH_MISSES == 0) && rounds_grow(caches, depot)) set_full_limit(caches, depot);
+    if (STRATA_UNLIKELY(++depot->misses % DEPOT_GROWTH_MISSES == 0) && rounds_grow(caches, depot, !depot->shared)) set_full_limit(caches, depot);
 }
 
 /* Under the lock. */
@@ -177,7 +177,7 @@ static struct magazine *new_magazine(struct cache_layer *caches, unsigned kind) 
 STRATA_COLD void depot_grow(struct cache_layer *caches, struct depot *depot) {
     if (__atomic_load_n(&depot->rounds, __ATOMIC_RELAXED) >= depot->rounds_max) return; /* a tick looks at what has outgrown its share */
     platform_lock_acquire(&depot->lock);
-    if (rounds_grow(caches, depot)) set_full_limit(caches, depot);
+    if (rounds_grow(caches, depot, true)) set_full_limit(caches, depot);
     platform_lock_release(&depot->lock);
 }
 

@@ -2,7 +2,7 @@
  * depot_rounds.c - m, the size of the arrays of one cache: half of it goes between an array and the depot in a visit.
  *
  * It begins small, and grows
- *   - where arrays are found empty again and again, so long as all arrays together stay within a small share of the heap (decision 135);
+ *   - where arrays are found empty again and again, so long as all arrays together stay within a small share of the heap (decisions 135, 198);
  *   - where CPUs find the depot's lock taken (magazines paper, 3.4);
  *   - where objects go to the slabs and come back, at once (depot.c tells when).
  * It is as at the start again when nobody came for a while, when objects cycle no more, and by halves when all arrays have too much together. An
@@ -12,9 +12,11 @@
 
 /*
  * Arrays that are found empty again and again (DEPOT_GROWTH_MISSES) double m, as long as all arrays together have grown by no more than so many
- * bytes, or this share of the heap.
+ * bytes, or this share of the heap. By fewer bytes where the rounds are not those that the same CPU gave: what one thread allocates and another frees
+ * goes through both arrays, however large they are.
  */
-#define GROWTH_BYTES_MIN (256 * KIB)
+#define GROWTH_BYTES_MIN (4 * MIB)
+#define GROWTH_BYTES_MIN_PASSED (256 * KIB)
 #define GROWTH_SHARE 32
 /* Who cycles still comes by at least so often between two ticks, or less often by as much as m has grown. */
 #define CYCLE_VISITS 256
@@ -67,26 +69,26 @@ void rounds_stop_cycling(struct cache_layer *caches, struct depot *depot) {
 }
 
 /* Whether all arrays may have grown by what they have, and so many bytes more, on each CPU: see GROWTH_BYTES_MIN. */
-static bool may_have_grown(const struct cache_layer *caches, uint64_t more) {
+static bool may_have_grown(const struct cache_layer *caches, uint64_t more, bool own) {
     const uint64_t heap = __atomic_load_n(&caches->slabs->zone->counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT;
     const uint64_t grown = (__atomic_load_n(&caches->main->grown_bytes, __ATOMIC_RELAXED) + more) * areas_in_use(caches);
-    return grown <= max_u64(GROWTH_BYTES_MIN, heap / GROWTH_SHARE);
+    return grown <= max_u64(own ? GROWTH_BYTES_MIN : GROWTH_BYTES_MIN_PASSED, heap / GROWTH_SHARE);
 }
 /* Half of what has grown by misses, where arrays are in use on more CPUs than then, or the heap has shrunk. */
-static bool halve_outgrown(struct cache_layer *caches, struct depot *depot) {
-    if (grown_bytes(depot) == 0 || depot->contends || may_have_grown(caches, 0)) return false;
+static STRATA_RARE bool halve_outgrown(struct cache_layer *caches, struct depot *depot) {
+    if (grown_bytes(depot) == 0 || depot->contends || may_have_grown(caches, 0, true)) return false;
     set_rounds(caches, depot, (unsigned)max_u64(depot->rounds / 2u, depot->rounds_start), false);
     return true;
 }
 
 /* That others wait at the depot is worse than the memory: this growth has no other bound. */
-static void grow_contended(struct cache_layer *caches, struct depot *depot) {
+static STRATA_RARE void grow_contended(struct cache_layer *caches, struct depot *depot) {
     depot->contends = true;
     depot->contended = 0;
     set_rounds(caches, depot, (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max), depot->cycles);
 }
 
-STRATA_COLD bool rounds_grow(struct cache_layer *caches, struct depot *depot) {
+STRATA_COLD bool rounds_grow(struct cache_layer *caches, struct depot *depot, bool own) {
     if (depot->contended >= CONTENDED_NOW && depot->rounds < depot->rounds_max) {
         grow_contended(caches, depot);
         return true;
@@ -94,7 +96,7 @@ STRATA_COLD bool rounds_grow(struct cache_layer *caches, struct depot *depot) {
     if (depot->keeps == DEPOT_KEEPS_FEW || depot->cycles) return false;
     if (halve_outgrown(caches, depot)) return true;
     const unsigned rounds = (unsigned)min_u64(depot->rounds * 2u, depot->rounds_max);
-    if (rounds == depot->rounds || !may_have_grown(caches, (uint64_t)(rounds - depot->rounds) * depot->object_bytes)) return false;
+    if (rounds == depot->rounds || !may_have_grown(caches, (uint64_t)(rounds - depot->rounds) * depot->object_bytes, own)) return false;
     set_rounds(caches, depot, rounds, false);
     return true;
 }

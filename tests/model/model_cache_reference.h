@@ -38,8 +38,8 @@ struct reference_cache {
     size_t bytes;
     unsigned m; /* adopted from the layer where it may change: see adopt_m and adopt_growth */
     unsigned contended;
-    bool cycles, contends; /* as the layer has them */
-    uint64_t due;          /* how often so many misses had come together that m may grow */
+    bool cycles, contends;      /* as the layer has them */
+    uint64_t due, due_of_depot; /* how often so many misses had come together that m may grow; of these, of the depot itself */
     struct reference_array arrays[AREAS];
     struct reference_magazine full[MAGAZINES_MAX]; /* the newest last */
     unsigned full_count, full_low;
@@ -117,10 +117,11 @@ static uint64_t areas_in_use(void) {
     for (unsigned area = 0; area < AREAS; area++) used += ref.used[area];
     return caches.thread_mode ? caches.ids_made - caches.spare_count : used;
 }
-/* Whether all arrays together may grow by so much: to 256 KiB, or a 32nd of the heap, on all CPUs that have any. */
-static bool is_room_for_growth(uint64_t bytes) {
+/* Whether all arrays together may grow by so much: to 4 MiB, 256 KiB for rounds that may be others', or a 32nd of the heap, on all CPUs that have
+ * any. */
+static bool is_room_for_growth(uint64_t bytes, bool own) {
     for (unsigned c = 0; c < CACHES; c++) bytes += growth_of(&ref.caches[c]);
-    return bytes * areas_in_use() <= max_u64(256 * KIB, ref.heap_bytes / 32);
+    return bytes * areas_in_use() <= max_u64(own ? 4 * MIB : 256 * KIB, ref.heap_bytes / 32);
 }
 
 /* As large as may be where objects cycle: the arrays of all areas have room for no more than there are objects. */
@@ -143,7 +144,7 @@ static void adopt_m(struct model *model, bool reap) {
     }
     ref.heap_bytes =
         min_u64(ref.heap_bytes, zone.counters.populated * GRANULE_BYTES); /* what a tick gives back may make the heap too small for them */
-    const bool outgrown = !is_room_for_growth(contended);
+    const bool outgrown = !is_room_for_growth(contended, true);
     for (unsigned c = 0; c < CACHES; c++) {
         struct reference_cache *cache = &ref.caches[c];
         const struct depot *depot = &caches.depots[cache->tag];
@@ -159,6 +160,7 @@ static void adopt_m(struct model *model, bool reap) {
         cache->contends = depot->contends;
         if (!reap) cache->contended = 0;
         cache->due = misses_due(cache); /* which a tick begins anew */
+        cache->due_of_depot = depot->misses / 32;
     }
 }
 
@@ -169,6 +171,7 @@ static void adopt_m(struct model *model, bool reap) {
 static void adopt_growth(struct model *model, struct reference_cache *cache, bool has_array, bool homes) {
     const struct depot *depot = &caches.depots[cache->tag];
     const uint64_t due = misses_due(cache);
+    const bool own = !depot->shared || depot->misses / 32 == cache->due_of_depot; /* else a shelf has counted it */
     const unsigned twice = (unsigned)min_u64(cache->m * 2, depot->rounds_max);
     unsigned wanted = cache->m;
     if (caches.closed) return;
@@ -182,9 +185,9 @@ static void adopt_growth(struct model *model, struct reference_cache *cache, boo
         cache->contended = 0;
     } else if (depot->cycles) {
         /* as it is, or was just looked at */
-    } else if (due != cache->due && !cache->cycles && growth_of(cache) != 0 && !cache->contends && !is_room_for_growth(0))
+    } else if (due != cache->due && !cache->cycles && growth_of(cache) != 0 && !cache->contends && !is_room_for_growth(0, true))
         wanted = (unsigned)max_u64(cache->m / 2, depot->rounds_start);
-    else if (due != cache->due && !cache->cycles && is_room_for_growth((twice - cache->m) * cache->bytes))
+    else if (due != cache->due && !cache->cycles && is_room_for_growth((twice - cache->m) * cache->bytes, own))
         wanted = twice;
     MODEL_EXPECT(model, depot->rounds == wanted && due <= cache->due + 1, "m went from %u to %u, not to %u, with a miss", cache->m, depot->rounds,
                  wanted);
@@ -192,6 +195,7 @@ static void adopt_growth(struct model *model, struct reference_cache *cache, boo
     cache->cycles = depot->cycles;
     cache->contends = depot->contends;
     cache->due = due;
+    cache->due_of_depot = depot->misses / 32;
     cache->capacity_now = MAGAZINE_ROUNDS(depot->kind);
 }
 

@@ -5,7 +5,7 @@
 #include "unit/cache/cache_test.h"
 
 #define GROWTH_MISSES 32
-#define GROWTH_BYTES_MIN (256 * KIB)
+#define GROWTH_BYTES_MIN (4 * MIB)
 
 /* So many times an object is taken with the array empty; all go back to the slabs, so that neither array nor depot has anything afterwards. */
 static void miss(unsigned cache, unsigned times) {
@@ -45,6 +45,7 @@ static void shelves_count_misses_too(void **state) {
     const struct depot *depot = build_depot(&cache, 1024);
     share_depot(cache);
     caches.depots[cache].full_max = 100;
+    caches.grown_bytes += 256 * KIB; /* for rounds that may be others' there is no more room, for its own there is */
     for (unsigned round = 0; round < 40 && depot->rounds == 32; round++) {
         take_all(cache, objects, 80);
         give_all(cache, objects, 80);
@@ -52,6 +53,7 @@ static void shelves_count_misses_too(void **state) {
     assert_true(depot->shelved);
     assert_int_equal(depot->rounds, 64);
     assert_true(depot->misses < GROWTH_MISSES); /* so it was not the depot's own */
+    caches.grown_bytes -= 256 * KIB;
     ASSERT_NOTHING_LEFT();
 }
 
@@ -76,6 +78,23 @@ static void all_arrays_together_grow_by_a_small_share_of_the_heap(void **state) 
     ASSERT_NOTHING_LEFT();
 }
 
+/* What one thread allocates and another frees, or may: of rounds that are not known to be their own arrays have less together. */
+static void arrays_of_others_rounds_grow_less(void **state) {
+    (void)state;
+    unsigned cache, large;
+    build_depot(&cache, 512);
+    cache = cache_of(2048), large = cache_of(4096);
+    caches.depots[cache].shared = caches.depots[large].shared = true;
+    miss(large, 8 * GROWTH_MISSES);
+    miss(cache, 8 * GROWTH_MISSES);
+    assert_int_equal(caches.depots[large].rounds, 64); /* 224 KiB more */
+    assert_int_equal(caches.depots[cache].rounds, 32); /* 32 more, where 96 would be too much */
+    caches.depots[cache].shared = false;
+    miss(cache, 8 * GROWTH_MISSES);
+    assert_int_equal(caches.depots[cache].rounds, 64);
+    ASSERT_NOTHING_LEFT();
+}
+
 /* An array is there once on each CPU, so it may grow by half where there are two. In a large heap there is room for more. */
 static void the_share_is_of_all_cpus_and_of_the_heap(void **state) {
     (void)state;
@@ -89,6 +108,7 @@ static void the_share_is_of_all_cpus_and_of_the_heap(void **state) {
     }
     assert_int_equal(caches.areas_used, 2);
     cpu_layer_drain_own(&caches);
+    depot->shared = caches.depots[large].shared = true;
     miss(large, 8 * GROWTH_MISSES);
     assert_int_equal(caches.depots[large].rounds, 32); /* 24 rounds more on each: 192 KiB; 56 would be 448 */
     hold_from_slabs(large, many, ARRAY_LENGTH(many));
@@ -97,11 +117,11 @@ static void the_share_is_of_all_cpus_and_of_the_heap(void **state) {
     miss(cache, 8 * GROWTH_MISSES);
     assert_int_equal(depot->rounds, 64);
     /* With more CPUs there is less room for each: what has outgrown it is halved, when it would grow or at a tick. */
-    caches.areas_used = 4;
+    caches.areas_used = 20;
     miss(large, GROWTH_MISSES);
     assert_int_equal(caches.depots[large].rounds, 32);
     assert_int_equal(depot->rounds, 64); /* which has room, now that the other has less */
-    caches.areas_used = 40;
+    caches.areas_used = 200;
     depot_tick(&caches, cache, false);
     assert_int_equal(depot->rounds, 32);
     assert_int_equal(caches.grown_bytes, (32 - 8) * 4096);
@@ -226,6 +246,7 @@ int main(void) {
         cmocka_unit_test(the_thirty_second_miss_doubles_m),
         cmocka_unit_test(shelves_count_misses_too),
         cmocka_unit_test(all_arrays_together_grow_by_a_small_share_of_the_heap),
+        cmocka_unit_test(arrays_of_others_rounds_grow_less),
         cmocka_unit_test(the_share_is_of_all_cpus_and_of_the_heap),
         cmocka_unit_test(arrays_of_what_cycles_are_for_what_there_is),
         cmocka_unit_test(what_cycles_has_room_for_more_as_it_grows),
