@@ -89,9 +89,11 @@ STRATA_INLINE uint64_t depot_objects(const struct cache_layer *caches, const str
 }
 /*
  * m: depot_rounds.c. Under the depot's lock; who changes m sets the limit of full magazines anew. cycle, stop_cycling: objects come back again and
- * again, or do so no more. grow: after so many misses, of rounds that the same CPU gave or of any (own); whether m is another one. adapt: a tick.
+ * again, or do so no more. grow: after so many misses, of rounds that the same CPU gave or of any (own); whether m is another one. outlast_reaps: who
+ * cycles does so after a reap. adapt: a tick.
  */
 void rounds_cycle(struct cache_layer *caches, struct depot *depot);
+bool rounds_outlast_reaps(const struct cache_layer *caches, const struct depot *depot);
 void rounds_stop_cycling(struct cache_layer *caches, struct depot *depot);
 bool rounds_grow(struct cache_layer *caches, struct depot *depot, bool own);
 void rounds_adapt(struct cache_layer *caches, struct depot *depot);

@@ -392,7 +392,7 @@ void depot_tick(struct cache_layer *caches, unsigned cache, bool all) {
         __atomic_store_n(&depot->went_past, __atomic_load_n(&depot->went_past, __ATOMIC_RELAXED) / 2, __ATOMIC_RELAXED); /* it ages */
         if (depot->visits == depot->visits_seen) depot->reaps = 0;
         rounds_adapt(caches, depot);
-    } else if (depot->cycles) {
+    } else if (depot->cycles && !rounds_outlast_reaps(caches, depot)) {
         /* Memory is wanted: who cycles must show that anew, and better each time, or it is the heap that goes to and fro. */
         rounds_stop_cycling(caches, depot);
         if (depot->reaps < CYCLE_REAPS_MAX) depot->reaps += 2;

@@ -12,12 +12,17 @@
 
 /*
  * Arrays that are found empty again and again (DEPOT_GROWTH_MISSES) double m, as long as all arrays together have grown by no more than so many
- * bytes, or this share of the heap. By fewer bytes where the rounds are not those that the same CPU gave: what one thread allocates and another frees
- * goes through both arrays, however large they are.
+ * bytes, or this share of the heap. By more bytes where few CPUs have any, and the rounds are those that the same CPU gave: what one thread allocates
+ * and another frees goes through both arrays, however large they are.
  */
-#define GROWTH_BYTES_MIN (4 * MIB)
-#define GROWTH_BYTES_MIN_PASSED (256 * KIB)
+#define GROWTH_BYTES_MIN (256 * KIB)
+#define GROWTH_BYTES_MIN_OWN (4 * MIB)
 #define GROWTH_SHARE 32
+/*
+ * With arrays on so few CPUs. A thread leaves those of one CPU behind as it goes to another, where no reap takes what they hold: among many CPUs that
+ * makes the heap grow, be reaped, and grow again.
+ */
+#define FEW_AREAS DEPOT_HOMES
 /* Who cycles still comes by at least so often between two ticks, or less often by as much as m has grown. */
 #define CYCLE_VISITS 256
 /*
@@ -63,6 +68,12 @@ STRATA_COLD void rounds_cycle(struct cache_layer *caches, struct depot *depot) {
     if (depot->contends) rounds = (unsigned)max_u64(rounds, depot->rounds);
     set_rounds(caches, depot, rounds, true);
 }
+/* What a reap takes from depots and the caller's array the next burst wants back: with arrays that hold no more than there is, that is no reason to
+ * stop. */
+STRATA_RARE bool rounds_outlast_reaps(const struct cache_layer *caches, const struct depot *depot) {
+    const uint64_t areas = areas_in_use(caches);
+    return areas <= FEW_AREAS && depot->rounds * areas <= depot_objects(caches, depot);
+}
 void rounds_stop_cycling(struct cache_layer *caches, struct depot *depot) {
     depot->contends = false;
     set_rounds(caches, depot, depot->rounds_start, false);
@@ -71,8 +82,8 @@ void rounds_stop_cycling(struct cache_layer *caches, struct depot *depot) {
 /* Whether all arrays may have grown by what they have, and so many bytes more, on each CPU: see GROWTH_BYTES_MIN. */
 static bool may_have_grown(const struct cache_layer *caches, uint64_t more, bool own) {
     const uint64_t heap = __atomic_load_n(&caches->slabs->zone->counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT;
-    const uint64_t grown = (__atomic_load_n(&caches->main->grown_bytes, __ATOMIC_RELAXED) + more) * areas_in_use(caches);
-    return grown <= max_u64(own ? GROWTH_BYTES_MIN : GROWTH_BYTES_MIN_PASSED, heap / GROWTH_SHARE);
+    const uint64_t areas = areas_in_use(caches), least = own && areas <= FEW_AREAS ? GROWTH_BYTES_MIN_OWN : GROWTH_BYTES_MIN;
+    return (__atomic_load_n(&caches->main->grown_bytes, __ATOMIC_RELAXED) + more) * areas <= max_u64(least, heap / GROWTH_SHARE);
 }
 /* Half of what has grown by misses, where arrays are in use on more CPUs than then, or the heap has shrunk. */
 static STRATA_RARE bool halve_outgrown(struct cache_layer *caches, struct depot *depot) {

@@ -117,11 +117,10 @@ static uint64_t areas_in_use(void) {
     for (unsigned area = 0; area < AREAS; area++) used += ref.used[area];
     return caches.thread_mode ? caches.ids_made - caches.spare_count : used;
 }
-/* Whether all arrays together may grow by so much: to 4 MiB, 256 KiB for rounds that may be others', or a 32nd of the heap, on all CPUs that have
- * any. */
+/* Whether all arrays together may grow by so much: to 256 KiB, 4 MiB on few CPUs where the rounds are their own, or a 32nd of the heap. */
 static bool is_room_for_growth(uint64_t bytes, bool own) {
     for (unsigned c = 0; c < CACHES; c++) bytes += growth_of(&ref.caches[c]);
-    return bytes * areas_in_use() <= max_u64(own ? 4 * MIB : 256 * KIB, ref.heap_bytes / 32);
+    return bytes * areas_in_use() <= max_u64(own && areas_in_use() <= DEPOT_HOMES ? 4 * MIB : 256 * KIB, ref.heap_bytes / 32);
 }
 
 /* As large as may be where objects cycle: the arrays of all areas have room for no more than there are objects. */
