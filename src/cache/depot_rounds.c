@@ -68,8 +68,7 @@ STRATA_COLD void rounds_cycle(struct cache_layer *caches, struct depot *depot) {
     if (depot->contends) rounds = (unsigned)max_u64(rounds, depot->rounds);
     set_rounds(caches, depot, rounds, true);
 }
-/* What a reap takes from depots and the caller's array the next burst wants back: with arrays that hold no more than there is, that is no reason to
- * stop. */
+/* What a reap takes the next burst wants back: no reason to stop where arrays hold no more than there is. */
 STRATA_RARE bool rounds_outlast_reaps(const struct cache_layer *caches, const struct depot *depot) {
     const uint64_t areas = areas_in_use(caches);
     return areas <= FEW_AREAS && depot->rounds * areas <= depot_objects(caches, depot);

@@ -102,7 +102,7 @@ static void arrays_of_others_rounds_grow_less(void **state) {
 /* An array is there once on each CPU, so it may grow by half where there are two. In a large heap there is room for more. */
 static void the_share_is_of_all_cpus_and_of_the_heap(void **state) {
     (void)state;
-    static void *many[28 * MIB / 4096];
+    static void *many[40 * MIB / 4096];
     unsigned cache, large;
     struct depot *depot = build_depot(&cache, 1024);
     large = cache_of(4096);
@@ -124,7 +124,9 @@ static void the_share_is_of_all_cpus_and_of_the_heap(void **state) {
     caches.areas_used = 9;
     miss(large, GROWTH_MISSES);
     assert_int_equal(caches.depots[large].rounds, 32);
-    assert_int_equal(depot->rounds, 64); /* where nobody has looked yet */
+    depot_tick(&caches, cache, false);
+    assert_int_equal(depot->rounds, 64); /* which has room, now that the other has less */
+    caches.areas_used = 40;
     depot_tick(&caches, cache, false);
     assert_int_equal(depot->rounds, 32);
     assert_int_equal(caches.grown_bytes, (32 - 8) * 4096);
@@ -237,14 +239,46 @@ static void arrays_of_what_cycles_are_as_large_as_may_be(void **state) {
     assert_int_equal(depot->rounds, depot->rounds_max);
     assert_int_equal(caches.grown_bytes, 0);
     miss(cache, GROWTH_MISSES);
-    /* A reap leaves that as it is; but not where many CPUs have arrays, or few objects are left. */
-    cache_reap(&caches);
+    cache_reap(&caches); /* which leaves nothing */
     assert_true(depot->cycles);
-    caches.areas_used = 9;
     cache_reap(&caches);
     assert_false(depot->cycles);
     assert_int_equal(depot->rounds, depot->rounds_start);
     assert_int_equal(caches.grown_bytes, 0);
+    ASSERT_NOTHING_LEFT();
+}
+
+/* Unless many CPUs have arrays, or these have room for more than there is. */
+static void who_cycles_does_so_after_a_reap(void **state) {
+    (void)state;
+    static void *objects[200], *many[640];
+    unsigned cache;
+    struct depot *depot = build_depot(&cache, 4096);
+    hold_from_slabs(cache, many, ARRAY_LENGTH(many));
+    for (unsigned areas = 8; areas <= 9; areas++) { /* whose arrays have room for 576 */
+        caches.areas_used = 1;
+        for (unsigned i = 0; i < 400 && !depot->cycles; i++) {
+            take_all(cache, objects, ARRAY_LENGTH(objects));
+            give_all(cache, objects, ARRAY_LENGTH(objects));
+        }
+        assert_true(depot->cycles);
+        assert_int_equal(depot->rounds, 64);
+        caches.areas_used = areas;
+        cache_reap(&caches);
+        assert_int_equal(depot->cycles, areas <= 8);
+    }
+    caches.areas_used = 1;
+    give_all(cache, many, ARRAY_LENGTH(many));
+    cache_reap(&caches);
+    for (unsigned i = 0; i < 400 && !depot->cycles; i++) {
+        take_all(cache, objects, ARRAY_LENGTH(objects));
+        give_all(cache, objects, ARRAY_LENGTH(objects));
+    }
+    assert_true(depot->cycles);
+    caches.areas_used = 8; /* 512 in arrays, where there are some 200 */
+    cache_reap(&caches);
+    assert_false(depot->cycles);
+    caches.areas_used = 1;
     ASSERT_NOTHING_LEFT();
 }
 
@@ -259,6 +293,7 @@ int main(void) {
         cmocka_unit_test(what_cycles_has_room_for_more_as_it_grows),
         cmocka_unit_test(a_share_lasts_until_a_tick),
         cmocka_unit_test(arrays_of_what_cycles_are_as_large_as_may_be),
+        cmocka_unit_test(who_cycles_does_so_after_a_reap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
