@@ -20,9 +20,14 @@ static unsigned last_area(const struct cache_layer *caches) {
     return caches->thread_mode ? __atomic_load_n(&caches->main->ids_made, __ATOMIC_RELAXED) : caches->areas;
 }
 
-/* With one beyond them all, whose headers stay zeros, for who may use none (platform_cpu_leave). */
+/*
+ * Below the areas is memory that nobody touches. The system puts the next stack below this mapping: at its upper end a thread has what each sequence
+ * writes, and processors fetch the line behind that ahead, which would be the headers of CPU 0, whoever it is that has them (decision 200).
+ */
+#define AREAS_LEAD_BYTES CPU_AREA_BYTES
+/* And one area beyond them all, whose headers stay zeros, for who may use none (platform_cpu_leave). */
 static size_t areas_bytes(const struct cache_layer *caches) {
-    return align_up((uint64_t)(caches->areas + 1) << CPU_AREA_SHIFT, platform_info()->page_bytes);
+    return align_up(AREAS_LEAD_BYTES + ((uint64_t)(caches->areas + 1) << CPU_AREA_SHIFT), platform_info()->page_bytes);
 }
 
 bool cpu_layer_commit(const struct cache_layer *caches, uint32_t from, uint32_t to) {
@@ -36,6 +41,13 @@ static void metadata_free(const struct cache_layer *caches, void *memory, size_t
     if (memory != NULL) zone_metadata_free(caches->slabs->zone, memory, bytes);
 }
 
+static STRATA_COLD STRATA_NOINLINE void cpu_layer_free(const struct cache_layer *caches, size_t used_bytes, size_t digest_bytes) {
+    platform_unreserve(caches->areas_at - AREAS_LEAD_BYTES, areas_bytes(caches));
+    if (caches->areas <= CACHE_AREAS_FEW) return;
+    metadata_free(caches, caches->used, used_bytes);
+    metadata_free(caches, caches->digests, digest_bytes);
+}
+
 bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first) {
     const struct platform_info *info = platform_info();
     caches->thread_mode = platform_cpu_mode() == PLATFORM_CPU_THREAD;
@@ -46,15 +58,14 @@ bool cpu_layer_init(struct cache_layer *caches, const struct cache_layer *first)
     uint32_t committed = !caches->thread_mode ? caches->areas + 1 : first != NULL ? first->ids_made : 1;
     size_t used_bytes = (caches->areas + 63) / 64 * sizeof(uint64_t), digest_bytes = caches->areas * sizeof(uint64_t);
     bool few = caches->areas <= CACHE_AREAS_FEW;
-    caches->areas_at = platform_reserve(NULL, areas_bytes(caches), info->page_bytes);
-    if (caches->areas_at == NULL) return false;
+    char *mapping = platform_reserve(NULL, areas_bytes(caches), info->page_bytes);
+    if (mapping == NULL) return false;
+    caches->areas_at = mapping + AREAS_LEAD_BYTES;
     caches->used = few ? caches->used_few : metadata_alloc(caches, used_bytes);
     caches->digests = caches->thread_mode ? NULL : few ? caches->digests_few : metadata_alloc(caches, digest_bytes);
     if (!cpu_layer_commit(caches, 0, committed) || caches->used == NULL || (!caches->thread_mode && caches->digests == NULL) ||
         (caches->thread_mode && first == NULL && !cpu_thread_ids_init(caches))) {
-        platform_unreserve(caches->areas_at, areas_bytes(caches));
-        if (!few) metadata_free(caches, caches->used, used_bytes);
-        if (!few) metadata_free(caches, caches->digests, digest_bytes);
+        cpu_layer_free(caches, used_bytes, digest_bytes);
         return false;
     }
     caches->ids_made = committed; /* of a later layer: as the first one's */
