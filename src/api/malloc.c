@@ -108,10 +108,19 @@ STRATA_EXPORT STRATA_SELDOM void free_aligned_sized(void *p, size_t alignment, s
 /* From here on calloc clears what is present, and no more: of less, nearly all will be. */
 #define CALLOC_BY_PAGES_BYTES (1 * MIB)
 
+/* Where no other processor is to be told, what is more than such a share of the heap waits for its touches: tables may be sparse. */
+#define CALLOC_AHEAD_SHARE 16
+
 /*
  * Pages of a smaller one are made present even if they read as zeros: who reads them before writing, as hash tables do, would get the system's one
  * page of zeros by a fault, and its own by another, for which all other processors that run the program are told.
  */
+static bool calloc_is_ahead(size_t bytes) {
+    if (bytes >= CALLOC_BY_PAGES_BYTES || heap.options.populate_pages <= 1) return false;
+    const uint64_t populated = __atomic_load_n(&heap.zone.counters.populated, __ATOMIC_RELAXED) << GRANULE_SHIFT;
+    return bytes <= populated / CALLOC_AHEAD_SHARE || !platform_thread_is_alone();
+}
+
 static STRATA_NOINLINE void *calloc_block(size_t bytes) {
     bool zeroed;
     void *block = heap_alloc_slow(bytes, NATURAL_ALIGN, &zeroed);
@@ -121,7 +130,7 @@ static STRATA_NOINLINE void *calloc_block(size_t bytes) {
         bool whole_pages = ((uintptr_t)block & (page - 1)) == 0 && !__atomic_load_n(&heap.dying, __ATOMIC_RELAXED); /* a dying process' are not */
         if (bytes < CALLOC_BY_PAGES_BYTES || !whole_pages) return memset(block, 0, bytes);
         platform_zero(block, align_up(bytes, page)); /* the last page is the block's to its end */
-    } else if (bytes < CALLOC_BY_PAGES_BYTES && heap.options.populate_pages > 1) {
+    } else if (calloc_is_ahead(bytes)) {
         platform_populate(block, align_up(bytes, page));
     }
     return block;
