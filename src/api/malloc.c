@@ -285,8 +285,20 @@ STRATA_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
 }
 #endif
 
+/*
+ * An object of the class of the next multiple of the alignment, a power of two from NATURAL_ALIGN on: all of that class are aligned so, but for those
+ * with room for a header (slab/size_classes.h). NULL, errno as it was: this CPU has none, or it is the slow path's.
+ */
+STRATA_INLINE void *pop_aligned(size_t alignment, size_t size) {
+    if (STRATA_UNLIKELY(size >= heap_small_end() || alignment > GRANULE_BYTES)) return NULL;
+    const unsigned cache = slab_class_of_size(&heap.slabs, align_up(size, alignment));
+    return STRATA_LIKELY((slab_object_bytes(&heap.slabs, cache) & (alignment - 1)) == 0) ? cpu_pop(cache) : NULL;
+}
+
 static void *alloc_aligned(size_t alignment, size_t size) {
-    return alignment <= NATURAL_ALIGN ? alloc(size) : heap_alloc_slow(size, alignment, NULL);
+    if (alignment <= NATURAL_ALIGN) return alloc(size);
+    void *object = pop_aligned(alignment, size);
+    return STRATA_LIKELY(object != NULL) ? object : heap_alloc_slow(size, alignment, NULL);
 }
 
 void *strata_aligned_alloc(size_t alignment, size_t size) {
@@ -298,7 +310,7 @@ void *strata_aligned_alloc(size_t alignment, size_t size) {
 }
 ALSO_AS(aligned_alloc, strata_aligned_alloc)
 
-void *strata_memalign(size_t alignment, size_t size) {
+STRATA_SELDOM void *strata_memalign(size_t alignment, size_t size) {
     if (alignment > (SIZE_MAX >> 1) + 1) {
         errno = EINVAL;
         return NULL;
@@ -312,10 +324,13 @@ ALSO_AS_LIBC(__libc_memalign, strata_memalign)
 
 int strata_posix_memalign(void **out, size_t alignment, size_t size) {
     if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
-    int saved = errno;
-    void *p = alloc_aligned(alignment, size);
-    errno = saved;
-    if (p == NULL) return ENOMEM;
+    void *p = pop_aligned(max_u64(alignment, NATURAL_ALIGN), size);
+    if (STRATA_UNLIKELY(p == NULL)) {
+        const int saved = errno;
+        p = alloc_aligned(alignment, size);
+        errno = saved;
+        if (p == NULL) return ENOMEM;
+    }
     *out = p;
     return 0;
 }

@@ -103,7 +103,8 @@ STRATA_RARE bool zone_release_picked(const struct zone *zone, const struct super
     return ok;
 }
 
-static void mark_picked(struct zone *zone, struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS], bool captured, bool released) {
+static STRATA_RARE void mark_picked(struct zone *zone, struct superpage *superpage, const uint64_t picked[SUPERPAGE_WORDS], bool captured,
+                                    bool released) {
     unsigned idle_before = superpage->idle;
     for (unsigned w = 0; w < SUPERPAGE_WORDS; w++) {
         if (captured)
