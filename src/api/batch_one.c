@@ -42,7 +42,6 @@ static bool wants_space(const struct batch_request *request) {
 
 unsigned batch_class(const struct batch_request *request) {
     if (request->bytes > SIZE_CLASS_MAX_BYTES || request->align > GRANULE_BYTES || wants_space(request)) return 0;
-    if (request->align <= NATURAL_ALIGN) return slab_class_of_size(&heap.slabs, request->bytes);
     return slab_class_of_aligned(&heap.slabs, request->bytes, request->align);
 }
 

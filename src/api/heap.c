@@ -160,11 +160,9 @@ void *heap_alloc_slow(size_t bytes, size_t align, bool *zeroed) {
     }
     if (STRATA_UNLIKELY(!heap_init() || bytes > HEAP_BYTES_MAX || align > HEAP_BYTES_MAX - bytes)) return refused(0, bytes);
     if (bytes <= SIZE_CLASS_MAX_BYTES && align <= GRANULE_BYTES) {
-        unsigned cache = align <= 16 ? slab_class_of_size(&heap.slabs, bytes) : slab_class_of_aligned(&heap.slabs, bytes, align);
-        if (cache != 0) {
-            void *object = cpu_pop(cache);
-            return object != NULL ? object : alloc_small_slow(bytes, align, cache);
-        }
+        const unsigned cache = slab_class_of_aligned(&heap.slabs, bytes, align);
+        void *object = cpu_pop(cache);
+        return object != NULL ? object : alloc_small_slow(bytes, align, cache);
     }
     if (heap_is_debugged() && debug_heap_refuses(bytes)) return out_of_memory();
     void *block = zone_block_cached(&heap.zone, bytes, align, zeroed != NULL);

@@ -285,18 +285,13 @@ STRATA_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
 }
 #endif
 
-/*
- * An object of the class of the next multiple of the alignment, a power of two from NATURAL_ALIGN on: all of that class are aligned so, but for those
- * with room for a header (slab/size_classes.h). NULL, errno as it was: this CPU has none, or it is the slow path's.
- */
+/* An object of this CPU's array, aligned to a power of two. NULL, errno as it was: there is none, or it is no object. */
 STRATA_INLINE void *pop_aligned(size_t alignment, size_t size) {
     if (STRATA_UNLIKELY(size >= heap_small_end() || alignment > GRANULE_BYTES)) return NULL;
-    const unsigned cache = slab_class_of_size(&heap.slabs, align_up(size, alignment));
-    return STRATA_LIKELY((slab_object_bytes(&heap.slabs, cache) & (alignment - 1)) == 0) ? cpu_pop(cache) : NULL;
+    return cpu_pop(slab_class_of_aligned(&heap.slabs, size, alignment));
 }
 
 static void *alloc_aligned(size_t alignment, size_t size) {
-    if (alignment <= NATURAL_ALIGN) return alloc(size);
     void *object = pop_aligned(alignment, size);
     return STRATA_LIKELY(object != NULL) ? object : heap_alloc_slow(size, alignment, NULL);
 }
@@ -324,10 +319,10 @@ ALSO_AS_LIBC(__libc_memalign, strata_memalign)
 
 int strata_posix_memalign(void **out, size_t alignment, size_t size) {
     if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
-    void *p = pop_aligned(max_u64(alignment, NATURAL_ALIGN), size);
+    void *p = pop_aligned(alignment, size);
     if (STRATA_UNLIKELY(p == NULL)) {
         const int saved = errno;
-        p = alloc_aligned(alignment, size);
+        p = heap_alloc_slow(size, alignment, NULL);
         errno = saved;
         if (p == NULL) return ENOMEM;
     }

@@ -41,7 +41,7 @@ static void metadata_free(const struct cache_layer *caches, void *memory, size_t
     if (memory != NULL) zone_metadata_free(caches->slabs->zone, memory, bytes);
 }
 
-static STRATA_COLD STRATA_NOINLINE void cpu_layer_free(const struct cache_layer *caches, size_t used_bytes, size_t digest_bytes) {
+static STRATA_COLD void cpu_layer_free(const struct cache_layer *caches, size_t used_bytes, size_t digest_bytes) {
     platform_unreserve(caches->areas_at - AREAS_LEAD_BYTES, areas_bytes(caches));
     if (caches->areas <= CACHE_AREAS_FEW) return;
     metadata_free(caches, caches->used, used_bytes);

@@ -44,7 +44,9 @@ static const uint64_t never_ends = 1;
  */
 STRATA_COLD unsigned cpu_thread_areas(void) {
     const uint64_t limit_bytes = platform_info()->address_limit_bytes;
-    return limit_bytes < 4 * GIB ? 64 : (unsigned)min_u64(limit_bytes / 64 >> CPU_AREA_SHIFT, CACHE_THREADS_MAX);
+    return limit_bytes < 4 * GIB
+               ? 64
+               : (unsigned)min_u64((limit_bytes / 64 >> CPU_AREA_SHIFT) - 1, CACHE_THREADS_MAX); /* one is below them: AREAS_LEAD_BYTES */
 }
 
 STRATA_COLD bool cpu_thread_ids_init(struct cache_layer *caches) {

@@ -84,13 +84,6 @@ void slab_init(struct slab_layer *slabs, struct zone *zone, const uint32_t magaz
         cache_init(slabs, SLAB_CACHE_MAGAZINES + n, "magazine", magazine_bytes[n], MOBILITY_RECLAIMABLE);
 }
 
-STRATA_COLD unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align) {
-    /* No class below has room for a multiple of `align`, which is at most a granule: the largest class has room for this one. */
-    for (unsigned tag = slab_class_of_size(slabs, align_up(max_u64(bytes, 1), align)); tag < SLAB_CACHE_MAGAZINES; tag++)
-        if ((slab_object_bytes(slabs, tag) & (align - 1)) == 0) return tag;
-    return 0;
-}
-
 /* ------------------------------------------------------------------ buckets */
 
 void slab_bucket_remove(struct slab_layer *slabs, struct slab_shard *shard, struct slab *slab) {

@@ -75,8 +75,6 @@ STRATA_INLINE unsigned slab_class_of_size(const struct slab_layer *slabs, size_t
 /* The same of sizes up to SIZE_CLASS_FINE_BYTES. */
 STRATA_INLINE unsigned slab_class_of_fine(const struct slab_layer *slabs, size_t bytes) { return slabs->class_of[size_class_fine_index(bytes)]; }
 STRATA_INLINE bool slab_is_cache(unsigned tag) { return tag >= SLAB_CACHE_FIRST && tag < SLAB_CACHE_END; }
-/* The smallest class whose objects all are aligned to `align` (a power of two <= 4096); 0: none. Cost: a short search. */
-unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align);
 
 /*
  * Homes: two CPUs that write to one cache line wait for each other, and so they do where objects of both lie in one slab. A slab belongs to who took
@@ -120,6 +118,15 @@ STRATA_INLINE size_t slab_bytes_of(const struct slab_layer *slabs, granule_tag t
 }
 /* The size of the objects of a cache. */
 STRATA_INLINE size_t slab_object_bytes(const struct slab_layer *slabs, unsigned cache) { return slabs->sizes[cache] & UINT16_MAX; }
+/*
+ * The smallest class whose objects all are aligned to `align`, a power of two <= 4096: that of the next multiple, but where it is one with room for a
+ * header. The largest class is aligned to all.
+ */
+STRATA_INLINE unsigned slab_class_of_aligned(const struct slab_layer *slabs, size_t bytes, size_t align) {
+    unsigned tag = slab_class_of_size(slabs, align_up(max_u64(bytes, 1), align));
+    while (STRATA_UNLIKELY((slab_object_bytes(slabs, tag) & (align - 1)) != 0)) tag++;
+    return tag;
+}
 
 /* Gives wholly free slabs back to the zone. */
 void slab_reap(struct slab_layer *slabs);

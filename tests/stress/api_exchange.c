@@ -19,9 +19,8 @@
 #include <strata/strata.h>
 
 #include "concurrency/concurrency.h"
-#include "sanitizers.h"
 
-enum { THREADS = 4, GENERATIONS = 3, BOXES = 256, DEFAULT_ROUNDS = UNDER_THREAD_SANITIZER ? 8000 : 20000 };
+enum { THREADS = 4, GENERATIONS = 3, BOXES = 256, DEFAULT_ROUNDS = 20000 };
 
 /* The start of each block; the pattern fills the rest. */
 struct parcel {

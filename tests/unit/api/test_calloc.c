@@ -1,6 +1,6 @@
 /*
- * test_calloc.c - which pages of a fresh calloc are present: all of a block below 1 MiB, of which nearly all will be used, so that none is read as
- * the system's page of zeros first; none of a larger one, and none ahead of need where the program wants that.
+ * test_calloc.c - which pages of a fresh calloc are present: where there may be other threads, as here, all of a block below 1 MiB, so that none is
+ * read as the system's page of zeros first; none of a larger one, and none ahead of need where the program wants that.
  */
 #include "strata/malloc.h"
 #include "unit/api/api_support.h"
