@@ -38,7 +38,7 @@ STRATA_INLINE void prefetch_superpage(const struct superpage *superpage) {
 }
 #define PREFETCH_AHEAD 8
 
-void block_adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility) {
+STRATA_RARE void block_adopt(struct zone *zone, struct superpage *first, size_t from, size_t to, enum mobility mobility) {
     zone_join_absent(zone, first + from, to - from);
     for (size_t i = from; i < to; i++) {
         struct superpage *superpage = &first[i];
@@ -71,6 +71,7 @@ void block_begin(struct zone *zone, char *address, struct block_desc block) {
     *block_of(zone, address) = block;
     zone->counters.blocks++;
     zone->counters.block_granules += block.granules;
+    zone->longer.granules += block.longer;
     zone_tag_run(zone, address, 1, TAG_BLOCK);
 }
 
@@ -224,6 +225,7 @@ void block_uncount(struct zone *zone, char *address, const struct block_desc *bl
 void block_end(struct zone *zone, void *address) {
     struct block_desc block = *block_of(zone, address);
     zone_end_watches(zone, &block, address, block.granules << GRANULE_SHIFT);
+    block_forget_longer(zone, &block);
     block_uncount(zone, address, &block);
     if (!zone_block_rest(zone, address, &block)) zone_block_dissolve(zone, address, &block);
 }
@@ -232,6 +234,7 @@ void block_end_moved(struct zone *zone, char *address) {
     struct block_desc block = *block_of(zone, address);
     block.holes = false; /* what is absent there is what has moved */
     block.fresh = 0;
+    block_forget_longer(zone, &block);
     block_uncount(zone, address, &block);
     zone_block_dissolve(zone, address, &block);
 }

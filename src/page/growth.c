@@ -57,7 +57,7 @@ bool zone_block_grow_unmarked(struct zone *zone, char *address, size_t granules)
     zone->unmarked.to = at + granules;
     block->superpages = needed;
     block->granules = granules;
-    block->longer = 0;
+    block_forget_longer(zone, block);
     zone_note_fresh(zone, block, more);
     zone->counters.block_granules += more;
     zone->counters.allocated += more;

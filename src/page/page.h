@@ -266,6 +266,7 @@ struct zone {
     struct metadata metadata;
     unsigned young;           /* threads that make room for a superpage that is young */
     unsigned run_caches_used; /* changed under the lock */
+    struct longer_runs longer;
     /* Last, and not looked at before they are used: most programs have none. */
     struct run_cache run_caches[RUN_CACHES];
     struct cached_run cached_runs[RUN_CACHES][RUN_CACHE_RUNS];
@@ -341,11 +342,10 @@ struct zone_block_config {
 /* NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
 void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed);
 /*
- * What most blocks are: movable, with nothing reserved. cached: one that this CPU has kept, of any contents, which may be longer by one part in
- * ZONE_LONGER_SHARE, or by all of what is asked for if hardly any of it is present; without the zone's lock. zeros: all of it will be written to.
- * NULL: there is none. alloc: another one, as zone_block_create.
+ * What most blocks are: movable, with nothing reserved. cached: one that this CPU has kept, of any contents, which may be longer by as much as
+ * struct longer_runs allows, or by all of what is asked for if hardly any of it is present; without the zone's lock. zeros: all of it will be written
+ * to. NULL: there is none. alloc: another one, as zone_block_create.
  */
-#define ZONE_LONGER_SHARE 8
 void *zone_block_cached(struct zone *zone, size_t bytes, size_t align, bool zeros);
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed);
 /* False: `address` is not the start of a block now. */

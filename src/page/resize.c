@@ -201,7 +201,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
     }
     if (granules <= old && granules != asked) zone_end_watches(zone, block, address, old << GRANULE_SHIFT); /* of growth once nothing can refuse it */
     if (granules == old) {
-        block->longer = 0;
+        block_forget_longer(zone, block);
         status = ZONE_OK;
     } else if (granules > old && !zone_within_limit(zone, granules - old)) {
         status = ZONE_NO_MEMORY;
@@ -211,7 +211,7 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
         if (status == ZONE_OK) {
             if (granules > old) zone_end_watches(zone, block, address, old << GRANULE_SHIFT);
             block->granules = granules;
-            block->longer = 0;
+            block_forget_longer(zone, block);
             zone->counters.block_granules += granules;
             zone->counters.block_granules -= old;
             if (fresh != 0) zone_make_room(zone, fresh);

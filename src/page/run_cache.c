@@ -5,7 +5,7 @@
  * search and marks under one lock, whose lines go from CPU to CPU with every call; from here a run is handed on as it is, under a lock that other
  * CPUs leave alone. For the zone it stays a block, allocated, counted and tagged (tags of neighbours share lines), but its descriptor says that it is
  * nobody's, so that a second free is seen at once. What a cache keeps beyond its room goes to the zone, the longest there first, several by one hold
- * of its lock.
+ * of its lock. Who asks for less gets it, too (struct longer_runs), the shortest that will do.
  *
  * Where blocks are hardly used, so that most of their pages were never touched, those of superpages are kept, too. Such a block is worth what is
  * there of it, and serves who wants half of it, as the rest is address space: whoever gets it is likely to touch the pages that are there, at its
@@ -34,6 +34,9 @@
 #define PIECE 16
 #define TAKE_LOOKS 48
 _Static_assert(RUN_CACHE_RUNS <= UINT16_MAX, "the number of a run");
+/* Blocks may have so much too much before the bound becomes narrow, or this share of what is present. */
+#define LONGER_GRANULES_MIN 256
+#define LONGER_SHARE 64
 /* Of so many hardly used blocks one is asked for a page. */
 #define LOOK_EACH 16
 
@@ -198,6 +201,7 @@ bool zone_run_cache_give(struct zone *zone, char *address) {
     if (!claim(block)) return false;
 
     platform_lock_acquire_here(&cache->lock);
+    __atomic_store_n(&cache->longer, cache->longer - block->longer, __ATOMIC_RELAXED);
     const bool room = fits(cache, &run, most);
     if (STRATA_LIKELY(room)) insert_run(cache, run);
     platform_lock_release_here(&cache->lock);
@@ -211,7 +215,8 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
     if (granules > CACHED_GRANULES_MAX && count_of(cache, true) == 0) return NULL;
     /* It may be longer by less than these, which is what its number comes behind: the least is the best. No branch, as sizes come in no order. */
-    const uint64_t end = 1 + (longer ? granules / ZONE_LONGER_SHARE : 0), end_sparse = !sparse ? 0 : longer ? 1 + granules : 1;
+    const uint64_t end = 1 + (longer ? granules >> __atomic_load_n(&zone->longer.shift, __ATOMIC_RELAXED) : 0);
+    const uint64_t end_sparse = sparse ? 1 + (longer ? granules : 0) : 0;
     const uintptr_t low_bits = max_u64(align, 1) - 1;
     struct cached_run run = {0};
     uint64_t best = UINT64_MAX;
@@ -224,7 +229,10 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
         best = min_u64(best, more << 16 | (UINT16_MAX - i) | -unfit); /* of equals the latest */
         if (best <= UINT16_MAX) break;
     }
-    if (best != UINT64_MAX) run = remove_run(cache, UINT16_MAX - (best & UINT16_MAX));
+    if (best != UINT64_MAX) {
+        run = remove_run(cache, UINT16_MAX - (best & UINT16_MAX));
+        __atomic_store_n(&cache->longer, cache->longer + run.granules - (uint32_t)granules, __ATOMIC_RELAXED);
+    }
     platform_lock_release(&cache->lock); /* not in place, for the room in usual code */
     if (best == UINT64_MAX) return NULL;
     char *address = zone_address_of(zone, run.at);
@@ -287,6 +295,24 @@ uint64_t zone_cached_granules(const struct zone *zone) {
         for (unsigned k = 0; k < ARRAY_LENGTH(zone->run_caches[i].kinds); k++)
             granules += __atomic_load_n(&zone->run_caches[i].kinds[k].present, __ATOMIC_RELAXED);
     return granules;
+}
+
+/* While others give and take it is one of the figures of these moments, below 0 where it saw only what came back. */
+STRATA_INLINE uint32_t longer_granules(const struct zone *zone) {
+    uint32_t granules = zone->longer.granules;
+    for (unsigned i = 0; i < zone->run_caches_used; i++) granules += __atomic_load_n(&zone->run_caches[i].longer, __ATOMIC_RELAXED);
+    return granules;
+}
+STRATA_COLD uint32_t zone_longer_granules(const struct zone *zone) { return longer_granules(zone); }
+
+void zone_longer_init(struct zone *zone, bool limited) {
+    zone->longer = limited ? (struct longer_runs){.shift = 3, .wide = 3, .narrow = 5} : (struct longer_runs){.shift = 0, .wide = 0, .narrow = 2};
+}
+void zone_longer_grown(struct zone *zone) {
+    const int32_t longer = (int32_t)longer_granules(zone);
+    const bool many = longer > (int64_t)max_u64(LONGER_GRANULES_MIN, zone->counters.populated / LONGER_SHARE);
+    const uint8_t shift = many ? zone->longer.narrow : zone->longer.wide;
+    if (zone->longer.shift != shift) __atomic_store_n(&zone->longer.shift, shift, __ATOMIC_RELAXED);
 }
 
 STRATA_COLD void zone_run_caches_hold(struct zone *zone) {

@@ -28,7 +28,20 @@ struct run_cache {
         uint32_t count, present; /* so many runs, of which so much is there */
     } kinds[2];                  /* used ones, hardly used ones */
     uint32_t looks;              /* hardly used ones that came by, changed without the lock */
+    uint32_t longer;             /* see struct longer_runs */
     struct cached_run *runs;     /* the latest last */
+};
+
+/*
+ * Blocks out of these caches may be longer than was asked for, as a run that fits exactly is seldom there where sizes come in no order, and any other
+ * way takes the zone's lock. What they have too much is no loss while the heap does not grow: it would be idle. So the bound is wide, until pages are
+ * touched for the first time while too much of what is present is had so; then it is narrow until the next tick. It is narrower where there is a
+ * limit of what is in use, or of address space.
+ */
+struct longer_runs {
+    uint32_t granules; /* that blocks have too much: this, which is changed under the zone's lock, and every cache's `longer`, together modulo 2^32 */
+    uint8_t shift;     /* a run may be longer by what is asked for, shifted right by so much: one of the next. Atomic */
+    uint8_t wide, narrow;
 };
 
 #endif

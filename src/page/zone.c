@@ -121,6 +121,7 @@ bool zone_init(struct zone *zone, const struct zone_config *config) {
             window_bytes = align_down(window_bytes / 4, SUPERPAGE_BYTES);
         }
     }
+    zone_longer_init(zone, zone->growing || config->hard_limit_bytes != UINT64_MAX);
     zone->counters.mappings = 5;
     CHECK(arena_init(&zone->addresses, "heap", SUPERPAGE_BYTES, &address_ops, zone, ARENA_BEST_FIT) == ARENA_OK);
     if (zone->growing || arena_add(&zone->addresses, zone->base, zone->window_bytes) == ARENA_OK) return true;

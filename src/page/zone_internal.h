@@ -41,6 +41,12 @@ STRATA_INLINE struct block_desc *block_of(struct zone *zone, const void *address
 /* Granules that its owner knows of. */
 STRATA_INLINE size_t block_asked(const struct block_desc *block) { return block->granules - block->longer; }
 
+/* Under the zone's lock: its owner knows of all of it now, or it ends. */
+STRATA_INLINE void block_forget_longer(struct zone *zone, struct block_desc *block) {
+    zone->longer.granules -= block->longer;
+    block->longer = 0;
+}
+
 /* What growth has put off is done: marks of superpages are true. */
 void zone_mark_growth(struct zone *zone);
 /* Takes the lock. Whoever looks at marks takes it so; who knows only tags and descriptors need not. */
@@ -149,8 +155,12 @@ bool zone_wake_used_piece(struct zone *zone, bool others);
 bool zone_wake_some_runs(struct zone *zone);
 /* All of everybody's do: for room, address space or true marks. False: there were none. */
 bool zone_wake_runs(struct zone *zone);
-/* How many granules caches have that are present, so far as known. */
+/* How many granules caches have that are present, so far as known; and how many blocks that were theirs have too much. */
 uint64_t zone_cached_granules(const struct zone *zone);
+uint32_t zone_longer_granules(const struct zone *zone);
+/* How much that may be: limited: so that a limit refuses little because of it. grown: pages are about to be touched for the first time. */
+void zone_longer_init(struct zone *zone, bool limited);
+void zone_longer_grown(struct zone *zone);
 void zone_run_caches_hold(struct zone *zone);
 void zone_run_caches_unhold(struct zone *zone);
 /* Of those that rest the runs: for other runs, which whole superpages are too good for. */

@@ -112,13 +112,17 @@ static void compare_all(void) {
     MODEL_EXPECT(model, wrong == NULL, "zone_check: %s", wrong);
     for (size_t i = 0; i < zone.extent_bytes >> SUPERPAGE_SHIFT && !model->failed; i++)
         if (arena_contains(&zone.addresses, zone.base + i * SUPERPAGE_BYTES, SUPERPAGE_BYTES)) compare_superpage(i);
+    uint32_t longer = 0;
     for (unsigned i = 0; i < THINGS_MAX && !model->failed; i++) {
         const struct thing *thing = &ref.things[i];
         if (thing->address == NULL) continue;
         MODEL_EXPECT(model, stamp_lost(thing, thing->address, thing->granules) < 0, "thing %u lost its granule %lld", i,
                      (long long)stamp_lost(thing, thing->address, thing->granules));
-        if (thing->block) MODEL_EXPECT(model, granules_of_block(thing->address) == thing->granules, "thing %u has another size", i);
+        if (!thing->block) continue;
+        MODEL_EXPECT(model, granules_of_block(thing->address) == thing->granules, "thing %u has another size", i);
+        longer += thing->granules - (uint32_t)(zone_block_bytes(&zone, thing->address) >> GRANULE_SHIFT);
     }
+    if (!model->failed) MODEL_EXPECT(model, longer == zone_longer_granules(&zone), "blocks have %u granules too much", longer);
 }
 
 /* ------------------------------------------------------------------ operations */
@@ -189,6 +193,7 @@ static uint32_t granules_of(size_t bytes) { return whole_pages(bytes == 0 ? 1 : 
 static bool step_cached(unsigned number, size_t bytes, size_t align, uint32_t granules) {
     const struct run_cache *cache = &zone.run_caches[sim_cpu_id() % RUN_CACHES];
     const uint32_t sparse_before = zone.run_caches_used > sim_cpu_id() % RUN_CACHES ? cache->kinds[1].count : 0;
+    const unsigned shift_before = zone.longer.shift;
     char *block = zone_block_cached(&zone, bytes, align, false);
     if (block == NULL) return false;
     const bool sparse = cache->kinds[1].count != sparse_before;
@@ -196,7 +201,7 @@ static bool step_cached(unsigned number, size_t bytes, size_t align, uint32_t gr
     model_trace(model, "thing %u: kept block of %zu bytes at a multiple of %zu: %p, %zu granules", number, bytes, align, (void *)block, got);
     MODEL_EXPECT(model, ((uintptr_t)block & (align - 1)) == 0, "the block is not aligned");
     /* Twice as long where hardly any of it was present when it was freed, as far as the zone knew then. */
-    const size_t most = sparse ? 2 * granules : granules + granules / ZONE_LONGER_SHARE;
+    const size_t most = granules + (sparse ? granules : granules >> shift_before);
     MODEL_EXPECT(model, got >= granules && got <= most, "the block is of %zu granules", got);
     MODEL_EXPECT(model, zone_block_bytes(&zone, block) == (size_t)granules << GRANULE_SHIFT, "%zu bytes were asked for",
                  zone_block_bytes(&zone, block));

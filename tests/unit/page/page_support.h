@@ -89,10 +89,22 @@ static inline const char *lying_mark(void) {
     return wrong;
 }
 
+/* Granules that blocks have too much, counted one by one: while nobody else has blocks. */
+static inline uint32_t longer_by_blocks(void) {
+    uint32_t granules = 0;
+    for (size_t at = 0; at < zone.extent_bytes >> GRANULE_SHIFT; at++) {
+        char *address = zone_address_of(&zone, at);
+        if (arena_contains(&zone.addresses, (uintptr_t)address, GRANULE_BYTES) && zone_is_block(&zone, address))
+            granules += block_of(&zone, address)->longer;
+    }
+    return granules;
+}
+
 #define ASSERT_SOUND()                                                         \
     do {                                                                       \
         const char *wrong_ = zone_check(&zone);                                \
         if (wrong_ == NULL) wrong_ = lying_mark();                             \
+        assert_int_equal(zone_longer_granules(&zone), longer_by_blocks());     \
         if (wrong_ != NULL) fail_msg("%s:%d: %s", __FILE__, __LINE__, wrong_); \
         assert_int_equal(sim_locks_held(), 0);                                 \
     } while (0)

@@ -6,6 +6,8 @@
 
 #define RUN_GRANULES ((size_t)16)
 #define RUN_BYTES (RUN_GRANULES * GRANULE_BYTES)
+/* Three halves of it are more than blocks may have too much while a small heap grows. */
+#define LONGER_TEST_RUN ((size_t)180)
 
 static unsigned kept_on(unsigned cpu) { return cpu < zone.run_caches_used ? zone.run_caches[cpu].count : 0; }
 static unsigned kept(void) { return kept_on(sim_cpu_id() % RUN_CACHES); }
@@ -76,11 +78,11 @@ static void watches_end(char *address, size_t bytes) {
     ended += bytes != 0;
 }
 
-static void one_that_is_a_little_longer_will_do(void **state) {
+static void one_that_is_longer_will_do(void **state) {
     (void)state;
     char *longer = must_block(18 * GRANULE_BYTES, 1), *longest = must_block(19 * GRANULE_BYTES, 1);
     drop_block(longest), drop_block(longer);
-    assert_null(cached(15, 1));
+    assert_null(cached(8, 1)); /* by more than is asked for */
     const struct zone_block_config exact = {.bytes = 17 * GRANULE_BYTES, .mobility = MOBILITY_MOVABLE};
     char *other = zone_block_create(&zone, &exact, NULL);
     assert_true(other != longer && other != longest);
@@ -110,6 +112,49 @@ static void one_that_is_a_little_longer_will_do(void **state) {
     assert_int_equal(zone_block_bytes(&zone, longest + 4 * GRANULE_BYTES), 14 * GRANULE_BYTES);
     ASSERT_SOUND();
     drop_block(other), drop_block(longer), drop_block(longest), drop_block(longest + 4 * GRANULE_BYTES);
+    end();
+}
+
+/* What all of them have too much is counted; how much more the next may have follows from that when pages are touched for the first time. */
+static void how_much_longer_follows_from_growth(void **state) {
+    (void)state;
+    const size_t half = LONGER_TEST_RUN / 2, quarter = LONGER_TEST_RUN / 5;
+    char *blocks[4], *fresh[3];
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = must_block(LONGER_TEST_RUN * GRANULE_BYTES, 1);
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
+        fresh[0] = must_block(200 * GRANULE_BYTES, 1); /* of a heap that has grown */
+        drop_block(blocks[i]);
+        assert_ptr_equal(cached(half, 1), blocks[i]); /* however many have too much, and whether or not the heap has grown before */
+        assert_int_equal(zone_longer_granules(&zone), (i + 1) * half);
+        drop_block(fresh[0]);
+    }
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < ARRAY_LENGTH(fresh); i++) fresh[i] = must_block(500 * GRANULE_BYTES, 1);
+    drop_block(blocks[0]);
+    assert_null(cached(half, 1));
+    assert_null(cached(LONGER_TEST_RUN - quarter - 1, 1));
+    assert_ptr_equal(cached(LONGER_TEST_RUN - quarter, 1), blocks[0]);
+    assert_int_equal(zone_longer_granules(&zone), 3 * half + quarter);
+    ASSERT_SOUND();
+
+    drop_block(blocks[0]);
+    (void)zone_tick(&zone); /* an interval without growth may have passed */
+    blocks[0] = must_block(LONGER_TEST_RUN * GRANULE_BYTES, 1);
+    drop_block(blocks[0]);
+    assert_ptr_equal(cached(half, 1), blocks[0]);
+
+    assert_ptr_equal(zone_block_resize(&zone, blocks[0], LONGER_TEST_RUN * GRANULE_BYTES, false), blocks[0]); /* its owner knows of it now */
+    assert_ptr_equal(zone_block_resize(&zone, blocks[1], GRANULE_BYTES, false), blocks[1]);
+    assert_int_equal(zone_longer_granules(&zone), 2 * half);
+    sim_cpu_set(1); /* nor does it matter who frees it */
+    drop_block(blocks[2]);
+    sim_cpu_set(0);
+    assert_int_equal(zone_longer_granules(&zone), half);
+    ASSERT_SOUND();
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++)
+        if (i != 2) drop_block(blocks[i]);
+    for (unsigned i = 0; i < ARRAY_LENGTH(fresh); i++) drop_block(fresh[i]);
+    assert_int_equal(zone_longer_granules(&zone), 0);
     end();
 }
 
@@ -284,6 +329,9 @@ static void it_counts_for_no_limit(void **state) {
     char *block = must_block(RUN_BYTES, 1);
     drop_block(block);
     assert_int_equal(kept(), 1);
+    assert_null(cached(RUN_GRANULES - 2, 1)); /* and few blocks are in the way of one for more than they were asked for */
+    assert_ptr_equal(cached(RUN_GRANULES - 1, 1), block);
+    drop_block(block);
     block = must_block(2 * RUN_BYTES - GRANULE_BYTES, 1);
     assert_int_equal(kept(), 0);
     bool zeroed;
@@ -352,7 +400,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_is_handed_on_as_it_is, zone_with_idle_pages),
         cmocka_unit_test_setup(what_is_kept_is_nobodys, zone_with_idle_pages),
-        cmocka_unit_test_setup(one_that_is_a_little_longer_will_do, zone_with_idle_pages),
+        cmocka_unit_test_setup(one_that_is_longer_will_do, zone_with_idle_pages),
+        cmocka_unit_test_setup(how_much_longer_follows_from_growth, zone_with_a_wall),
         cmocka_unit_test_setup(it_is_aligned_as_asked, zone_with_idle_pages),
         cmocka_unit_test_setup(what_is_special_goes_to_the_zone, zone_with_idle_pages),
         cmocka_unit_test_setup(each_cpu_has_its_own, zone_with_idle_pages),
