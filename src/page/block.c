@@ -54,7 +54,7 @@ STRATA_RARE void block_adopt(struct zone *zone, struct superpage *first, size_t 
     }
 }
 
-void block_give_up(struct zone *zone, struct superpage *first, size_t from, size_t to) {
+STRATA_RARE void block_give_up(struct zone *zone, struct superpage *first, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) {
         first[i].state = SUPERPAGE_FREE;
         zone_superpage_relink(zone, &first[i], first[i].idle);
@@ -71,7 +71,7 @@ void block_begin(struct zone *zone, char *address, struct block_desc block) {
     *block_of(zone, address) = block;
     zone->counters.blocks++;
     zone->counters.block_granules += block.granules;
-    zone->longer.granules += block.longer;
+    zone->longer_granules += block.longer;
     zone_tag_run(zone, address, 1, TAG_BLOCK);
 }
 

@@ -297,7 +297,7 @@ static STRATA_RARE void break_up_huge(struct zone *zone) {
 static uint64_t lasting(const struct zone *zone) { return zone->counters.populated - zone->captured; }
 
 void zone_make_room(struct zone *zone, uint64_t fresh) {
-    if (STRATA_UNLIKELY(zone->run_caches_used != 0)) zone_longer_grown(zone);
+    if (STRATA_UNLIKELY(zone->run_caches_used != 0)) zone_longer_judge(zone);
     if (lasting(zone) > zone->populated_peak) {
         zone_wake_pages(zone); /* of which some may prove to be absent */
         const uint64_t above = lasting(zone) - min_u64(lasting(zone), zone->populated_peak);
@@ -396,7 +396,7 @@ size_t zone_tick(struct zone *zone) {
     if (unused != 0) released = zone_release_idle(zone, 0, unused, 0, false);
     zone->counters.idle_low = zone->counters.idle - zone->counters.idle_huge;
     zone->exchanged /= 2;
-    __atomic_store_n(&zone->longer.shift, zone->longer.wide, __ATOMIC_RELAXED);
+    zone_longer_judge(zone);
     zone->idle_allowed = allowed;
     released += release_above_soft_limit(zone);
     release_bare(zone);

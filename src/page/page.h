@@ -237,14 +237,15 @@ struct zone {
     struct list idle[IDLE_LISTS];
     struct list captures; /* struct capture of lookaside.c: what a thread is handing back right now, without the lock */
     struct zone_counters counters;
-    uint64_t outside;        /* granules of zone_outside_take */
-    uint64_t populated_peak; /* the most that counters.populated was when room had been made, but for what was on its way out */
-    uint64_t captured;       /* granules on their way to the system: those of captures */
-    uint64_t idle_allowed;   /* above the soft limit, where less is there than counts as populated: as of the last zone_tick */
-    uint64_t exchanged;      /* idle granules that left for fresh ones, of late, with a bound: halved by each zone_tick. See lookaside.c */
-    uint64_t head_units;     /* taken; changed atomically */
-    uint32_t limit_state;    /* enum zone_limit: atomically, as its owner reads it without the lock */
-    bool commits_asked;      /* something is left of the question about commits: for zone_tidy. Atomic, as limit_state */
+    uint64_t outside;         /* granules of zone_outside_take */
+    uint32_t longer_granules; /* see struct longer_runs: with the counters, which change with it, and not with what takers read without the lock */
+    uint64_t populated_peak;  /* the most that counters.populated was when room had been made, but for what was on its way out */
+    uint64_t captured;        /* granules on their way to the system: those of captures */
+    uint64_t idle_allowed;    /* above the soft limit, where less is there than counts as populated: as of the last zone_tick */
+    uint64_t exchanged;       /* idle granules that left for fresh ones, of late, with a bound: halved by each zone_tick. See lookaside.c */
+    uint64_t head_units;      /* taken; changed atomically */
+    uint32_t limit_state;     /* enum zone_limit: atomically, as its owner reads it without the lock */
+    bool commits_asked;       /* something is left of the question about commits: for zone_tidy. Atomic, as limit_state */
     struct resting resting;
     struct exchanges exchanges;
     struct unmarked unmarked;
@@ -342,9 +343,8 @@ struct zone_block_config {
 /* NULL: no memory, or beyond the hard limit. `zeroed` (may be NULL): it reads as zeros. */
 void *zone_block_create(struct zone *zone, const struct zone_block_config *config, bool *zeroed);
 /*
- * What most blocks are: movable, with nothing reserved. cached: one that this CPU has kept, of any contents, which may be longer by as much as
- * struct longer_runs allows, or by all of what is asked for if hardly any of it is present; without the zone's lock. zeros: all of it will be written
- * to. NULL: there is none. alloc: another one, as zone_block_create.
+ * What most blocks are: movable, with nothing reserved. cached: one that this CPU has kept, of any contents, perhaps longer (struct longer_runs);
+ * without the zone's lock. zeros: all of it will be written to. NULL: there is none. alloc: another one, as zone_block_create.
  */
 void *zone_block_cached(struct zone *zone, size_t bytes, size_t align, bool zeros);
 void *zone_block_alloc(struct zone *zone, size_t bytes, size_t align, bool *zeroed);

@@ -200,8 +200,10 @@ enum zone_status zone_block_resize_at(struct zone *zone, void **at, size_t bytes
         return ZONE_NO_ROOM;
     }
     if (granules <= old && granules != asked) zone_end_watches(zone, block, address, old << GRANULE_SHIFT); /* of growth once nothing can refuse it */
-    if (granules == old) {
-        block_forget_longer(zone, block);
+    if (granules == old || (granules > asked && granules < old && block->superpages == 0)) {
+        block_forget_longer(zone, block); /* who grows step by step finds the rest there */
+        block->longer = (uint32_t)(old - granules);
+        zone->longer_granules += block->longer;
         status = ZONE_OK;
     } else if (granules > old && !zone_within_limit(zone, granules - old)) {
         status = ZONE_NO_MEMORY;

@@ -215,7 +215,8 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     if (number >= caches_used(zone) || !has_runs(cache)) return NULL;
     if (granules > CACHED_GRANULES_MAX && count_of(cache, true) == 0) return NULL;
     /* It may be longer by less than these, which is what its number comes behind: the least is the best. No branch, as sizes come in no order. */
-    const uint64_t end = 1 + (longer ? granules >> __atomic_load_n(&zone->longer.shift, __ATOMIC_RELAXED) : 0);
+    const uint8_t shift = __atomic_load_n(&zone->longer.shift, __ATOMIC_RELAXED);
+    const uint64_t end = 1 + (longer ? granules >> shift : 0);
     const uint64_t end_sparse = sparse ? 1 + (longer ? granules : 0) : 0;
     const uintptr_t low_bits = max_u64(align, 1) - 1;
     struct cached_run run = {0};
@@ -231,7 +232,10 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
     }
     if (best != UINT64_MAX) {
         run = remove_run(cache, UINT16_MAX - (best & UINT16_MAX));
-        __atomic_store_n(&cache->longer, cache->longer + run.granules - (uint32_t)granules, __ATOMIC_RELAXED);
+        const uint32_t more = cache->longer + run.granules - (uint32_t)granules;
+        __atomic_store_n(&cache->longer, more, __ATOMIC_RELAXED);
+        if (STRATA_UNLIKELY((int32_t)more > LONGER_GRANULES_MIN && shift == zone->longer.wide))
+            __atomic_store_n(&zone->longer.shift, zone->longer.narrow, __ATOMIC_RELAXED);
     }
     platform_lock_release(&cache->lock); /* not in place, for the room in usual code */
     if (best == UINT64_MAX) return NULL;
@@ -299,7 +303,7 @@ uint64_t zone_cached_granules(const struct zone *zone) {
 
 /* While others give and take it is one of the figures of these moments, below 0 where it saw only what came back. */
 STRATA_INLINE uint32_t longer_granules(const struct zone *zone) {
-    uint32_t granules = zone->longer.granules;
+    uint32_t granules = zone->longer_granules;
     for (unsigned i = 0; i < zone->run_caches_used; i++) granules += __atomic_load_n(&zone->run_caches[i].longer, __ATOMIC_RELAXED);
     return granules;
 }
@@ -308,11 +312,13 @@ STRATA_COLD uint32_t zone_longer_granules(const struct zone *zone) { return long
 void zone_longer_init(struct zone *zone, bool limited) {
     zone->longer = limited ? (struct longer_runs){.shift = 3, .wide = 3, .narrow = 5} : (struct longer_runs){.shift = 0, .wide = 0, .narrow = 2};
 }
-void zone_longer_grown(struct zone *zone) {
+void zone_longer_judge(struct zone *zone) {
     const int32_t longer = (int32_t)longer_granules(zone);
-    const bool many = longer > (int64_t)max_u64(LONGER_GRANULES_MIN, zone->counters.populated / LONGER_SHARE);
+    const uint64_t present = zone->counters.populated;
+    const bool many =
+        longer > (int64_t)max_u64(LONGER_GRANULES_MIN, present / LONGER_SHARE) || present > zone->config.soft_limit_bytes >> GRANULE_SHIFT >> 1;
     const uint8_t shift = many ? zone->longer.narrow : zone->longer.wide;
-    if (zone->longer.shift != shift) __atomic_store_n(&zone->longer.shift, shift, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&zone->longer.shift, __ATOMIC_RELAXED) != shift) __atomic_store_n(&zone->longer.shift, shift, __ATOMIC_RELAXED);
 }
 
 STRATA_COLD void zone_run_caches_hold(struct zone *zone) {

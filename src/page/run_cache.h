@@ -34,13 +34,14 @@ struct run_cache {
 
 /*
  * Blocks out of these caches may be longer than was asked for, as a run that fits exactly is seldom there where sizes come in no order, and any other
- * way takes the zone's lock. What they have too much is no loss while the heap does not grow: it would be idle. So the bound is wide, until pages are
- * touched for the first time while too much of what is present is had so; then it is narrow until the next tick. It is narrower where there is a
- * limit of what is in use, or of address space.
+ * way takes the zone's lock. What they have too much is no loss while the heap does not grow: it would be idle. So it is counted: by each cache,
+ * modulo 2^32, for what it hands on and gets back (its `longer`), and by the zone for blocks that begin, end or are resized under its lock
+ * (longer_granules); address space of hardly used ones is in it, too. The bound is narrow while that is much (LONGER_*) of what counts as present, or
+ * half of the soft limit is: asked when pages are touched for the first time, and with each tick. In between, a CPU that has handed on much narrows
+ * it. It is narrower where a limit refuses what is in use, or address space. (The child of a fork keeps for ever what was being handed on then.)
  */
 struct longer_runs {
-    uint32_t granules; /* that blocks have too much: this, which is changed under the zone's lock, and every cache's `longer`, together modulo 2^32 */
-    uint8_t shift;     /* a run may be longer by what is asked for, shifted right by so much: one of the next. Atomic */
+    uint8_t shift; /* a run may be longer by what is asked for, shifted right by so much: one of the next. Atomic */
     uint8_t wide, narrow;
 };
 

@@ -43,7 +43,7 @@ STRATA_INLINE size_t block_asked(const struct block_desc *block) { return block-
 
 /* Under the zone's lock: its owner knows of all of it now, or it ends. */
 STRATA_INLINE void block_forget_longer(struct zone *zone, struct block_desc *block) {
-    zone->longer.granules -= block->longer;
+    zone->longer_granules -= block->longer;
     block->longer = 0;
 }
 
@@ -158,9 +158,9 @@ bool zone_wake_runs(struct zone *zone);
 /* How many granules caches have that are present, so far as known; and how many blocks that were theirs have too much. */
 uint64_t zone_cached_granules(const struct zone *zone);
 uint32_t zone_longer_granules(const struct zone *zone);
-/* How much that may be: limited: so that a limit refuses little because of it. grown: pages are about to be touched for the first time. */
+/* How much that may be, from now on. limited: a limit refuses little because of it. */
 void zone_longer_init(struct zone *zone, bool limited);
-void zone_longer_grown(struct zone *zone);
+void zone_longer_judge(struct zone *zone);
 void zone_run_caches_hold(struct zone *zone);
 void zone_run_caches_unhold(struct zone *zone);
 /* Of those that rest the runs: for other runs, which whole superpages are too good for. */

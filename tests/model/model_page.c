@@ -262,10 +262,11 @@ static void step_resize(const struct model_record *record) {
     uint32_t old = thing->granules, granules = granules_of(bytes);
     bool may_move = record->byte[5] % 4 != 0;
     size_t first = granule_at(thing->address), in_superpage = first % SUPERPAGE_GRANULES;
+    const bool is_run = zone.superpages[first / SUPERPAGE_GRANULES].state == SUPERPAGE_RUNS;
+    const size_t asked = zone_block_bytes(&zone, thing->address) >> GRANULE_SHIFT;
     /* Into the free granules behind a run. A block of superpages, which starts with one, may not find its own where others can't either. */
-    bool must =
-        granules <= old || (zone.superpages[first / SUPERPAGE_GRANULES].state == SUPERPAGE_RUNS && in_superpage + granules <= SUPERPAGE_GRANULES &&
-                            reference_is_free(first + old, granules - old) && within_hard_limit(granules - old));
+    bool must = granules <= old || (is_run && in_superpage + granules <= SUPERPAGE_GRANULES && reference_is_free(first + old, granules - old) &&
+                                    within_hard_limit(granules - old));
     char *now = zone_block_resize(&zone, thing->address, bytes, may_move);
     model_trace(model, "thing %u: %u to %u granules%s: %p to %p", number, old, granules, may_move ? ", may move" : "", (void *)thing->address,
                 (void *)now);
@@ -285,7 +286,7 @@ static void step_resize(const struct model_record *record) {
     ref.allocated -= old;
     ref.blocks--;
     ref.block_granules -= old;
-    adopt_thing(number, now, granules, true, false);
+    adopt_thing(number, now, is_run && granules > asked && granules < old ? old : granules, true, false); /* growth into what it had too much */
 }
 
 /* What is no block is not taken for one. */

@@ -369,7 +369,7 @@ static void blocks_that_move_do_not_grow_into_what_nobody_asked_for(void **state
     for (unsigned i = 0; i < BLOCKS; i++)
         if (slots[i] != NULL) {
             block_of(&zone, slots[i])->longer = (uint32_t)rest_granules;
-            zone.longer.granules += (uint32_t)rest_granules;
+            zone.longer_granules += (uint32_t)rest_granules;
         }
     ASSERT_SOUND();
     assert_non_null(zone_block_create(&zone, &whole, NULL));

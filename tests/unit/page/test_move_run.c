@@ -40,6 +40,18 @@ static void expect_left_to_the_caller(void) {
     end_runs();
 }
 
+/* What a block out of a run cache had too much does not move. */
+static void what_nobody_asked_for_stays(void **state) {
+    (void)state;
+    begin_heap(16 * MIB, OLD + 2);
+    block_of(&zone, block)->longer = 2;
+    zone.longer_granules += 2;
+    block = grown();
+    assert_non_null(block);
+    assert_int_equal(zone_longer_granules(&zone), 0);
+    end_runs();
+}
+
 static void a_run_takes_its_pages_along(void **state) {
     (void)state;
     begin_runs();
@@ -308,21 +320,14 @@ static void nothing_is_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_takes_its_pages_along),
-        cmocka_unit_test(a_superpage_that_is_left_goes_back),
-        cmocka_unit_test(watches_of_a_block_that_moves_end),
-        cmocka_unit_test(present_pages_are_copied_to),
-        cmocka_unit_test(absent_pages_stay_absent),
-        cmocka_unit_test(what_will_not_move_is_copied),
-        cmocka_unit_test(a_run_that_waits_is_left_to_malloc),
-        cmocka_unit_test(few_pages_are_left_to_a_copy),
-        cmocka_unit_test(where_threads_take_turns_blocks_are_copied),
-        cmocka_unit_test(who_was_refused_does_not_search),
-        cmocka_unit_test(nothing_comes_over_what_was_copied),
-        cmocka_unit_test(a_new_address_is_aligned_as_wanted),
-        cmocka_unit_test(small_heaps_open_no_file),
-        cmocka_unit_test(who_has_an_owner_or_an_address_stays),
-        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(what_nobody_asked_for_stays),          cmocka_unit_test(a_run_takes_its_pages_along),
+        cmocka_unit_test(a_superpage_that_is_left_goes_back),   cmocka_unit_test(watches_of_a_block_that_moves_end),
+        cmocka_unit_test(present_pages_are_copied_to),          cmocka_unit_test(absent_pages_stay_absent),
+        cmocka_unit_test(what_will_not_move_is_copied),         cmocka_unit_test(a_run_that_waits_is_left_to_malloc),
+        cmocka_unit_test(few_pages_are_left_to_a_copy),         cmocka_unit_test(where_threads_take_turns_blocks_are_copied),
+        cmocka_unit_test(who_was_refused_does_not_search),      cmocka_unit_test(nothing_comes_over_what_was_copied),
+        cmocka_unit_test(a_new_address_is_aligned_as_wanted),   cmocka_unit_test(small_heaps_open_no_file),
+        cmocka_unit_test(who_has_an_owner_or_an_address_stays), cmocka_unit_test(nothing_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
 
 #define RUN_GRANULES ((size_t)16)
 #define RUN_BYTES (RUN_GRANULES * GRANULE_BYTES)
-/* Three halves of it are more than blocks may have too much while a small heap grows. */
-#define LONGER_TEST_RUN ((size_t)180)
+/* Three halves of it are more than blocks may have too much in a small heap. */
+#define LONGER_RUN ((size_t)180)
 
 static unsigned kept_on(unsigned cpu) { return cpu < zone.run_caches_used ? zone.run_caches[cpu].count : 0; }
 static unsigned kept(void) { return kept_on(sim_cpu_id() % RUN_CACHES); }
@@ -115,46 +115,63 @@ static void one_that_is_longer_will_do(void **state) {
     end();
 }
 
-/* What all of them have too much is counted; how much more the next may have follows from that when pages are touched for the first time. */
-static void how_much_longer_follows_from_growth(void **state) {
+/* One of LONGER_RUN granules, which comes to this CPU's cache, for half of that. */
+static char *twice_as_long(void) {
+    char *block = must_block(LONGER_RUN * GRANULE_BYTES, 1);
+    drop_block(block);
+    assert_ptr_equal(cached(LONGER_RUN / 2, 1), block);
+    return block;
+}
+static char *fresh_block(void) { return must_block(SUPERPAGE_BYTES, 1); }
+static bool is_wide(void) { return zone.longer.shift == zone.longer.wide; }
+
+/* What all of them have too much is counted, and how much more the next may have follows from it. */
+static void how_much_longer_follows_from_how_much_is_so(void **state) {
     (void)state;
-    const size_t half = LONGER_TEST_RUN / 2, quarter = LONGER_TEST_RUN / 5;
-    char *blocks[4], *fresh[3];
-    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) blocks[i] = must_block(LONGER_TEST_RUN * GRANULE_BYTES, 1);
-    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
-        fresh[0] = must_block(200 * GRANULE_BYTES, 1); /* of a heap that has grown */
-        drop_block(blocks[i]);
-        assert_ptr_equal(cached(half, 1), blocks[i]); /* however many have too much, and whether or not the heap has grown before */
-        assert_int_equal(zone_longer_granules(&zone), (i + 1) * half);
-        drop_block(fresh[0]);
-    }
+    const uint32_t half = LONGER_RUN / 2;
+    char *blocks[3], *fresh[4];
+    blocks[0] = twice_as_long(), blocks[1] = twice_as_long();
+    fresh[0] = fresh_block(); /* growth alone changes nothing */
+    assert_true(is_wide());
+    blocks[2] = twice_as_long();
+    assert_int_equal(zone_longer_granules(&zone), 3 * half);
+    assert_false(is_wide()); /* one CPU has handed on too much, before anybody asks */
     ASSERT_SOUND();
-    for (unsigned i = 0; i < ARRAY_LENGTH(fresh); i++) fresh[i] = must_block(500 * GRANULE_BYTES, 1);
-    drop_block(blocks[0]);
-    assert_null(cached(half, 1));
-    assert_null(cached(LONGER_TEST_RUN - quarter - 1, 1));
-    assert_ptr_equal(cached(LONGER_TEST_RUN - quarter, 1), blocks[0]);
-    assert_int_equal(zone_longer_granules(&zone), 3 * half + quarter);
-    ASSERT_SOUND();
+    char *other = must_block(LONGER_RUN * GRANULE_BYTES, 1);
+    drop_block(other);
+    assert_null(cached(LONGER_RUN * 4 / 5 - 1, 1));
+    assert_ptr_equal(cached(LONGER_RUN * 4 / 5, 1), other);
+    drop_block(other), drop_block(blocks[2]);
+    fresh[1] = fresh_block(); /* with little of it growth makes the bound wide again */
+    assert_true(is_wide());
 
-    drop_block(blocks[0]);
-    (void)zone_tick(&zone); /* an interval without growth may have passed */
-    blocks[0] = must_block(LONGER_TEST_RUN * GRANULE_BYTES, 1);
-    drop_block(blocks[0]);
-    assert_ptr_equal(cached(half, 1), blocks[0]);
-
-    assert_ptr_equal(zone_block_resize(&zone, blocks[0], LONGER_TEST_RUN * GRANULE_BYTES, false), blocks[0]); /* its owner knows of it now */
-    assert_ptr_equal(zone_block_resize(&zone, blocks[1], GRANULE_BYTES, false), blocks[1]);
-    assert_int_equal(zone_longer_granules(&zone), 2 * half);
-    sim_cpu_set(1); /* nor does it matter who frees it */
-    drop_block(blocks[2]);
+    sim_cpu_set(1); /* two CPUs, of which none has handed on too much */
+    blocks[2] = twice_as_long();
+    assert_true(is_wide());
+    fresh[2] = fresh_block();
+    assert_false(is_wide());
+    (void)zone_tick(&zone);
+    assert_false(is_wide());
+    drop_block(blocks[0]); /* nor does it matter who frees it */
     sim_cpu_set(0);
+    (void)zone_tick(&zone);
+    assert_true(is_wide());
+    assert_int_equal(zone_longer_granules(&zone), 2 * half);
+
+    assert_ptr_equal(zone_block_resize(&zone, blocks[1], (half + 7) * GRANULE_BYTES, false), blocks[1]); /* what is left stays there, and counted */
+    assert_int_equal(zone_block_bytes(&zone, blocks[1]), (half + 7) * GRANULE_BYTES);
+    assert_int_equal(zone_longer_granules(&zone), 2 * half - 7);
+    assert_ptr_equal(zone_block_resize(&zone, blocks[1], LONGER_RUN * GRANULE_BYTES, false), blocks[1]);
     assert_int_equal(zone_longer_granules(&zone), half);
-    ASSERT_SOUND();
-    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++)
-        if (i != 2) drop_block(blocks[i]);
-    for (unsigned i = 0; i < ARRAY_LENGTH(fresh); i++) drop_block(fresh[i]);
+    assert_ptr_equal(zone_block_resize(&zone, blocks[2], GRANULE_BYTES, false), blocks[2]);
     assert_int_equal(zone_longer_granules(&zone), 0);
+    ASSERT_SOUND();
+
+    zone_set_soft_limit(&zone, 2 * (counters().populated - 1) << GRANULE_SHIFT);
+    fresh[3] = fresh_block();
+    assert_false(is_wide()); /* as half of what may be there is */
+    for (unsigned i = 1; i < ARRAY_LENGTH(blocks); i++) drop_block(blocks[i]);
+    for (unsigned i = 0; i < ARRAY_LENGTH(fresh); i++) drop_block(fresh[i]);
     end();
 }
 
@@ -345,6 +362,39 @@ static void it_counts_for_no_limit(void **state) {
     end();
 }
 
+/* Where that alone could refuse something: an eighth, and a 32nd once there is much of it. */
+static void limits_narrow_what_is_longer(void **state) {
+    (void)state;
+    struct zone_config config = plain_config();
+    config.hard_limit_bytes = 32 * MIB;
+    begin(NULL, config);
+    wall = must_block(GRANULE_BYTES, 1);
+    char *blocks[10], *block, *fresh;
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) {
+        blocks[i] = must_block(252 * GRANULE_BYTES, 1);
+        drop_block(blocks[i]);
+        assert_null(cached(223, 1));
+        assert_ptr_equal(cached(224, 1), blocks[i]);
+    }
+    assert_int_equal(zone_longer_granules(&zone), ARRAY_LENGTH(blocks) * 28);
+    fresh = fresh_block();
+    block = must_block(132 * GRANULE_BYTES, 1);
+    drop_block(block);
+    assert_null(cached(127, 1));
+    assert_ptr_equal(cached(128, 1), block);
+    drop_block(block), drop_block(fresh);
+    for (unsigned i = 0; i < ARRAY_LENGTH(blocks); i++) drop_block(blocks[i]);
+    end();
+
+    const struct longer_runs limited = zone.longer;
+    struct sim_config sim = {.address_limit_bytes = 64 * MIB};
+    config = plain_config();
+    config.reserve_bytes = 0;
+    begin(&sim, config);
+    assert_true(zone.growing);
+    assert_true(zone.longer.shift == limited.wide && zone.longer.wide == limited.wide && zone.longer.narrow == limited.narrow);
+}
+
 static void a_tick_empties_it(void **state) {
     (void)state;
     char *block = must_block(RUN_BYTES, 1);
@@ -401,7 +451,7 @@ int main(void) {
         cmocka_unit_test_setup(a_run_is_handed_on_as_it_is, zone_with_idle_pages),
         cmocka_unit_test_setup(what_is_kept_is_nobodys, zone_with_idle_pages),
         cmocka_unit_test_setup(one_that_is_longer_will_do, zone_with_idle_pages),
-        cmocka_unit_test_setup(how_much_longer_follows_from_growth, zone_with_a_wall),
+        cmocka_unit_test_setup(how_much_longer_follows_from_how_much_is_so, zone_with_a_wall),
         cmocka_unit_test_setup(it_is_aligned_as_asked, zone_with_idle_pages),
         cmocka_unit_test_setup(what_is_special_goes_to_the_zone, zone_with_idle_pages),
         cmocka_unit_test_setup(each_cpu_has_its_own, zone_with_idle_pages),
@@ -410,6 +460,7 @@ int main(void) {
         cmocka_unit_test_setup(its_pages_serve_before_any_is_touched_for_the_first_time, zone_with_a_wall),
         cmocka_unit_test_setup(who_grows_finds_room_behind, zone_with_a_wall),
         cmocka_unit_test(it_counts_for_no_limit),
+        cmocka_unit_test(limits_narrow_what_is_longer),
         cmocka_unit_test_setup(a_tick_empties_it, zone_with_a_wall),
         cmocka_unit_test_setup(a_fork_takes_it_along, zone_with_idle_pages),
         cmocka_unit_test_setup(it_counts_as_idle, zone_with_idle_pages),
