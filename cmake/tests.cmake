@@ -21,11 +21,13 @@ set(ctest_timeout_s 240)
 
 # Hundreds of programs that carry the same archive are a tenth of such a build, with the linker that a compiler takes by itself; mold takes a fifth of that.
 # Programs that tell how the libraries link, and these, stay with the other.
+# Without relro: mold before 2.4 has the part that becomes read-only begin at the thread-local section before it, so that a program whose one ends just
+# below a page, which its sizes and its path decide, doesn't load ("cannot apply additional memory protection after relocation"; rui314/mold issue 1151).
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=mold STRATA_HAS_MOLD)
 function(strata_link_fast target)
     if(STRATA_HAS_MOLD)
-        target_link_options(${target} PRIVATE -fuse-ld=mold)
+        target_link_options(${target} PRIVATE -fuse-ld=mold LINKER:-z,norelro)
     endif()
 endfunction()
 
