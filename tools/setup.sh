@@ -28,7 +28,7 @@ run   libgoogle-perftools4
 test  clang-19                command -v clang-19
 test  clang-format-19         command -v clang-format-19
 test  clang-tidy-19           command -v clang-tidy-19
-test  mold                    command -v mold
+test  lld-19                  ls /usr/lib/llvm-19/bin/ld.lld
 test  ccache                  command -v ccache
 test  libclang-rt-19-dev
 test  libc6-dev-arm64-cross

@@ -9,7 +9,7 @@
  *
  * Where blocks are hardly used, so that most of their pages were never touched, those of superpages are kept, too. Such a block is worth what is
  * there of it, and serves who wants half of it, as the rest is address space: whoever gets it is likely to touch the pages that are there, at its
- * start, and without a search, a system call or a fault. One in a few is asked for a page that varies, and where it is there for all of them, so that
+ * start, and without a search, a system call or a fault. One in some is asked for a page that varies, and where it is there for all of them, so that
  * a program which begins to use its blocks is noticed.
  *
  * Nobody is to miss what waits here: before a page is touched for the first time caches give up what is used, in pieces until there is enough; before
@@ -30,15 +30,21 @@
 #define SPARSE_GRANULES_MIN 768
 #define SPARSE_SHARE 32
 #define KEEPERS_MIN 2
-/* So many leave a cache by one hold of its lock, and so many are looked at for one that fits: the latest. */
+/*
+ * So many leave a cache by one hold of its lock, and so many are looked at for one that fits: the latest, a few at a time, until one is hardly longer
+ * than what is asked for.
+ */
 #define PIECE 16
 #define TAKE_LOOKS 48
+#define TAKE_LOOKS_PIECE 8
+#define HARDLY_LONGER_SHARE 8
 _Static_assert(RUN_CACHE_RUNS <= UINT16_MAX, "the number of a run");
 /* Blocks may have so much too much before the bound becomes narrow, or this share of what is present. */
 #define LONGER_GRANULES_MIN 256
 #define LONGER_SHARE 64
-/* Of so many hardly used blocks one is asked for a page. */
+/* Of so many hardly used blocks one is asked for a page: a system call. Of twice as many after each one that was hardly used indeed, up to 2^this. */
 #define LOOK_EACH 16
+#define LOOK_SHIFT_MAX 3
 
 static unsigned own_number(void) { return cpu_current_id() % RUN_CACHES; }
 
@@ -157,17 +163,19 @@ static bool is_wanted(const struct zone *zone, uint64_t present) {
 }
 
 /*
- * Of hardly used blocks one in a few, if it may be asked for anything: a page that varies, and where that is there, all of them; those of a very long
+ * Of hardly used blocks one in some, if it may be asked for anything: a page that varies, and where that is there, all of them; those of a very long
  * one are the zone's to look at.
  */
 static STRATA_RARE bool is_used_after_all(const struct zone *zone, struct run_cache *cache, const char *address, size_t granules) {
-    const uint32_t number = __atomic_load_n(&cache->looks, __ATOMIC_RELAXED);
+    const uint32_t number = __atomic_load_n(&cache->looks, __ATOMIC_RELAXED), shift = __atomic_load_n(&cache->look_shift, __ATOMIC_RELAXED);
     size_t absent;
-    __atomic_store_n(&cache->looks, number + 1, __ATOMIC_RELAXED); /* one that is lost to another thread does not matter */
-    if (number % LOOK_EACH != 0) return false;
+    __atomic_store_n(&cache->looks, number + 1, __ATOMIC_RELAXED); /* what is lost to another thread does not matter, here and below */
+    if (number % (LOOK_EACH << shift) != 0) return false;
     if (platform_is_filtered()) return true;
-    if (!zone_has_some_page(zone, address, granules, number / LOOK_EACH)) return false;
-    return granules > SUPERPAGE_GRANULES || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4;
+    const bool used = zone_has_some_page(zone, address, granules, number / LOOK_EACH) &&
+                      (granules > SUPERPAGE_GRANULES || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4);
+    __atomic_store_n(&cache->look_shift, used ? 0 : (uint32_t)min_u64(shift + 1, LOOK_SHIFT_MAX), __ATOMIC_RELAXED);
+    return used;
 }
 
 /* Of two that free a block at once one finds it gone. Who is alone has looked, and spares what waits for all that the program wrote to it. */
@@ -228,7 +236,7 @@ char *zone_run_cache_take(struct zone *zone, size_t granules, size_t align, bool
         const uint64_t more = (uint64_t)at->granules - granules;
         const uint64_t unfit = more >= (is_sparse(at) ? end_sparse : end);
         best = min_u64(best, more << 16 | (UINT16_MAX - i) | -unfit); /* of equals the latest */
-        if (best <= UINT16_MAX) break;
+        if (best <= UINT16_MAX || (looks % TAKE_LOOKS_PIECE == 0 && best >> 16 <= granules / HARDLY_LONGER_SHARE)) break;
     }
     if (best != UINT64_MAX) {
         run = remove_run(cache, UINT16_MAX - (best & UINT16_MAX));

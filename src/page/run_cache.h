@@ -27,7 +27,7 @@ struct run_cache {
     struct cached_kind {
         uint32_t count, present; /* so many runs, of which so much is there */
     } kinds[2];                  /* used ones, hardly used ones */
-    uint32_t looks;              /* hardly used ones that came by, changed without the lock */
+    uint32_t looks, look_shift;  /* hardly used ones that came by, and which of them are looked at; changed without the lock */
     uint32_t longer;             /* see struct longer_runs */
     struct cached_run *runs;     /* the latest last */
 };

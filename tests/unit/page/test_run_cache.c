@@ -115,6 +115,21 @@ static void one_that_is_longer_will_do(void **state) {
     end();
 }
 
+/* Among the latest eight, while a better one waits behind them; one that is longer by more than an eighth doesn't. */
+static void one_that_is_hardly_longer_ends_the_look(void **state) {
+    (void)state;
+    char *first = must_block(16 * GRANULE_BYTES, 1), *latest[8];
+    for (unsigned i = 0; i < ARRAY_LENGTH(latest); i++) latest[i] = must_block((i == 3 ? 18 : 20) * GRANULE_BYTES, 1);
+    drop_block(first);
+    for (unsigned i = 0; i < ARRAY_LENGTH(latest); i++) drop_block(latest[i]);
+    assert_int_equal(kept(), 1 + ARRAY_LENGTH(latest));
+    assert_ptr_equal(cached(16, 1), latest[3]);
+    drop_block(latest[3]);
+    assert_ptr_equal(cached(15, 1), first);
+    drop_block(first);
+    end();
+}
+
 /* One of LONGER_RUN granules, which comes to this CPU's cache, for half of that. */
 static char *twice_as_long(void) {
     char *block = must_block(LONGER_RUN * GRANULE_BYTES, 1);
@@ -451,6 +466,7 @@ int main(void) {
         cmocka_unit_test_setup(a_run_is_handed_on_as_it_is, zone_with_idle_pages),
         cmocka_unit_test_setup(what_is_kept_is_nobodys, zone_with_idle_pages),
         cmocka_unit_test_setup(one_that_is_longer_will_do, zone_with_idle_pages),
+        cmocka_unit_test_setup(one_that_is_hardly_longer_ends_the_look, zone_with_idle_pages),
         cmocka_unit_test_setup(how_much_longer_follows_from_how_much_is_so, zone_with_a_wall),
         cmocka_unit_test_setup(it_is_aligned_as_asked, zone_with_idle_pages),
         cmocka_unit_test_setup(what_is_special_goes_to_the_zone, zone_with_idle_pages),

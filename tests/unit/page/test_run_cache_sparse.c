@@ -110,11 +110,8 @@ static void it_costs_nobody_room(void **state) {
     end_sparse();
 }
 
-/* So that what is kept is kept at its worth: from then on it is known to be present, or no block is expected to be hardly used. */
-static void who_begins_to_use_blocks_is_noticed(void **state) {
-    (void)state;
-    become_sparse(RUN_GRANULES);
-    (void)keep_one(RUN_GRANULES);
+/* From then on what is kept is known to be present, or no block is expected to be hardly used. After how many blocks that is noticed. */
+static unsigned begin_to_use_blocks(void) {
     unsigned blocks = 0;
     for (; blocks < 400 && (kept() == 0 || zone.run_caches[0].kinds[1].count != 0); blocks++) {
         char *block = cached(RUN_GRANULES);
@@ -122,8 +119,35 @@ static void who_begins_to_use_blocks_is_noticed(void **state) {
         touch(block, 0, RUN_GRANULES);
         drop_block(block);
     }
-    assert_in_range(blocks, 1, 40);
     assert_int_equal(zone_cached_granules(&zone), RUN_GRANULES);
+    return blocks;
+}
+static void who_begins_to_use_blocks_is_noticed(void **state) {
+    (void)state;
+    become_sparse(RUN_GRANULES);
+    (void)keep_one(RUN_GRANULES);
+    assert_in_range(begin_to_use_blocks(), 1, 40);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
+/* To look is a system call: after 16, 32, 64, and from then on each 128 blocks that were hardly used; who begins to use them is noticed still. */
+static void fewer_are_looked_at_while_none_is_used(void **state) {
+    (void)state;
+    become_sparse(RUN_GRANULES);
+    char *block = keep_one(RUN_GRANULES);
+    assert_ptr_equal(cached(RUN_GRANULES), block);
+    drop_block(block);
+    const uint64_t before = sim_calls(SIM_PRESENCE);
+    for (unsigned i = 0; i < 1024; i++) {
+        assert_ptr_equal(cached(RUN_GRANULES), block);
+        drop_block(block);
+    }
+    assert_in_range(sim_calls(SIM_PRESENCE) - before, 8, 14); /* 64 without */
+    assert_ptr_equal(cached(RUN_GRANULES), block);
+    assert_in_range(begin_to_use_blocks(), 1, 168);
+    assert_int_equal(zone.run_caches[0].look_shift, 0);
+    drop_block(block);
     ASSERT_SOUND();
     end_sparse();
 }
@@ -298,6 +322,7 @@ int main(void) {
         cmocka_unit_test(it_goes_with_a_tick_and_when_asked_for_all),
         cmocka_unit_test_setup(it_costs_nobody_room, plain_zone),
         cmocka_unit_test_setup(who_begins_to_use_blocks_is_noticed, plain_zone),
+        cmocka_unit_test_setup(fewer_are_looked_at_while_none_is_used, plain_zone),
         cmocka_unit_test_setup(who_uses_a_little_of_each_goes_on, plain_zone),
         cmocka_unit_test_setup(many_are_kept, plain_zone),
         cmocka_unit_test_setup(a_full_cache_gives_up_the_oldest, plain_zone),
