@@ -42,7 +42,10 @@ _Static_assert(RUN_CACHE_RUNS <= UINT16_MAX, "the number of a run");
 /* Blocks may have so much too much before the bound becomes narrow, or this share of what is present. */
 #define LONGER_GRANULES_MIN 256
 #define LONGER_SHARE 64
-/* Of so many hardly used blocks one is asked for a page: a system call. Of twice as many after each one that was hardly used indeed, up to 2^this. */
+/*
+ * Of so many hardly used blocks one is asked for a page: a system call. Of twice as many after each one that was hardly used indeed, up to 2^this;
+ * but of very long ones no fewer, as what some of these have is much.
+ */
 #define LOOK_EACH 16
 #define LOOK_SHIFT_MAX 3
 
@@ -167,13 +170,14 @@ static bool is_wanted(const struct zone *zone, uint64_t present) {
  * one are the zone's to look at.
  */
 static STRATA_RARE bool is_used_after_all(const struct zone *zone, struct run_cache *cache, const char *address, size_t granules) {
+    const bool is_long = granules > SUPERPAGE_GRANULES;
     const uint32_t number = __atomic_load_n(&cache->looks, __ATOMIC_RELAXED), shift = __atomic_load_n(&cache->look_shift, __ATOMIC_RELAXED);
     size_t absent;
     __atomic_store_n(&cache->looks, number + 1, __ATOMIC_RELAXED); /* what is lost to another thread does not matter, here and below */
-    if (number % (LOOK_EACH << shift) != 0) return false;
+    if (number % (is_long ? LOOK_EACH : LOOK_EACH << shift) != 0) return false;
     if (platform_is_filtered()) return true;
     const bool used = zone_has_some_page(zone, address, granules, number / LOOK_EACH) &&
-                      (granules > SUPERPAGE_GRANULES || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4);
+                      (is_long || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4);
     __atomic_store_n(&cache->look_shift, used ? 0 : (uint32_t)min_u64(shift + 1, LOOK_SHIFT_MAX), __ATOMIC_RELAXED);
     return used;
 }

@@ -152,6 +152,24 @@ static void fewer_are_looked_at_while_none_is_used(void **state) {
     end_sparse();
 }
 
+/* Of very long ones each 16th is: what the others have too much of is much. */
+static void of_very_long_ones_none_fewer(void **state) {
+    (void)state;
+    become_sparse(BLOCK_GRANULES);
+    char *block = keep_one(BLOCK_GRANULES);
+    assert_ptr_equal(cached(BLOCK_GRANULES), block);
+    drop_block(block);
+    const uint64_t before = sim_calls(SIM_PRESENCE);
+    for (unsigned i = 0; i < 256; i++) {
+        block = cached(BLOCK_GRANULES);
+        if (block == NULL) block = block_of_run(BLOCK_GRANULES); /* one was met by a page that it has */
+        drop_block(block);
+    }
+    assert_true(sim_calls(SIM_PRESENCE) - before >= 15);
+    ASSERT_SOUND();
+    end_sparse();
+}
+
 /* A page that is met is no sign where most of the others are absent. */
 static void who_uses_a_little_of_each_goes_on(void **state) {
     (void)state;
@@ -323,6 +341,7 @@ int main(void) {
         cmocka_unit_test_setup(it_costs_nobody_room, plain_zone),
         cmocka_unit_test_setup(who_begins_to_use_blocks_is_noticed, plain_zone),
         cmocka_unit_test_setup(fewer_are_looked_at_while_none_is_used, plain_zone),
+        cmocka_unit_test_setup(of_very_long_ones_none_fewer, plain_zone),
         cmocka_unit_test_setup(who_uses_a_little_of_each_goes_on, plain_zone),
         cmocka_unit_test_setup(many_are_kept, plain_zone),
         cmocka_unit_test_setup(a_full_cache_gives_up_the_oldest, plain_zone),
