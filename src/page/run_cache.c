@@ -175,9 +175,9 @@ static STRATA_RARE bool is_used_after_all(const struct zone *zone, struct run_ca
     size_t absent;
     __atomic_store_n(&cache->looks, number + 1, __ATOMIC_RELAXED); /* what is lost to another thread does not matter, here and below */
     if (number % (is_long ? LOOK_EACH : LOOK_EACH << shift) != 0) return false;
-    if (platform_is_filtered()) return true;
-    const bool used = zone_has_some_page(zone, address, granules, number / LOOK_EACH) &&
-                      (is_long || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4);
+    const bool used =
+        platform_is_filtered() || (zone_has_some_page(zone, address, granules, number / LOOK_EACH) &&
+                                   (is_long || !zone_count_absent(zone, address, granules, &absent) || absent < granules - granules / 4));
     __atomic_store_n(&cache->look_shift, used ? 0 : (uint32_t)min_u64(shift + 1, LOOK_SHIFT_MAX), __ATOMIC_RELAXED);
     return used;
 }
